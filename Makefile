@@ -1,0 +1,29 @@
+# Everything that a newcomer needs; each target sets up the environment it uses.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench setup clean
+
+demo: setup        ## run the main job: a gang waits as one and starts as one
+	@$(BIN)/phalanx demo
+
+test: setup        ## the whole test suite
+	@$(BIN)/pytest -n 2 --dist loadfile
+
+lint: setup        ## style, types and floors
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache
+
+bench: setup       ## the measurements that the README quotes
+	@$(BIN)/python -m benchmarks
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "phalanx: installing into $(VENV) (once, about half a minute)"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
