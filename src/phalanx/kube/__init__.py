@@ -1,1 +1,1 @@
-"""kube."""
+"""The Kubernetes API from the client's side: credentials, transport, informers, leases, events, patches."""
