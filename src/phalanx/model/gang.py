@@ -1,0 +1,112 @@
+"""Gangs: pods that start together or not at all, and the bundles that tie gangs to each other."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from phalanx.model.resources import Requests
+
+
+class Dialect(enum.StrEnum):
+    """The language in which a gang was declared (research/coscheduling.md, section 1.1)."""
+
+    NATIVE = "native"  # D7 spec.schedulingGroup, or the 1.35 workloadRef
+    X_K8S = "scheduling.x-k8s.io"  # D5
+    SIGS = "scheduling.sigs.k8s.io"  # D4
+    SIGS_NAME = "pod-group.scheduling.sigs.k8s.io"  # D3, D3'
+    LIGHTWEIGHT = "pod-group"  # D2
+    KOORDINATOR = "gang.scheduling.koordinator.sh"  # D6
+    KUBE_BATCH = "kube-batch"  # D1, and Volcano, which reads the same annotation
+    SHADOW = "shadow"  # D8, D9: kube-batch's groups without a name
+
+
+class MatchPolicy(enum.StrEnum):
+    """Which members count towards the quorum (research/coscheduling.md, section 1.5)."""
+
+    ONLY_WAITING = "only-waiting"
+    WAITING_AND_RUNNING = "waiting-and-running"
+    WAITING_RUNNING_SUCCEEDED = "waiting-running-succeed"
+    ONCE_SATISFIED = "once-satisfied"
+
+
+class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class GroupRef(msgspec.Struct, frozen=True):
+    """The object that declares a gang, so that its status goes back to where the user looks."""
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    namespace: str
+    name: str
+    uid: str
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Why a gang is held before any node is looked at. `code` is CamelCase and stable, `message` is for people."""
+
+    code: str
+    message: str
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """One gang after every declaration of it has been resolved.
+
+    `roles` are the per-role minima. `bundle` holds the keys of all gangs that must be satisfied together, this
+    one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
+    about the size of the whole group. `timeout` is in seconds. `once_satisfied` is the persisted flag of the
+    match policy of that name. `problem` holds the gang. `warnings` hold nothing back.
+    """
+
+    key: GangKey
+    uid: str = ""
+    dialect: Dialect = Dialect.X_K8S
+    source: GroupRef | None = None
+    min_member: int = 1
+    roles: tuple[tuple[str, int], ...] = ()
+    match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
+    strict: bool = True
+    bundle: tuple[GangKey, ...] = ()
+    priority: int | None = None
+    queue: str = "default"
+    min_resources: Requests | None = None
+    timeout: int | None = None
+    created: int = 0
+    once_satisfied: bool = False
+    admission: bool = False  # has an Inqueue phase: its controller waits for it before it makes pods
+    admitted: bool = True  # may take part in allocation (False while such a group's phase is still Pending)
+    unit: bool = False  # its members may only be disrupted together
+    problem: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+class GangCounts(msgspec.Struct, frozen=True):
+    """The members of a gang by state. `present` are those that are neither finished, terminating nor gated."""
+
+    pending: int = 0
+    gated: int = 0
+    foreign: int = 0
+    placed: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
+
+    @property
+    def present(self) -> int:
+        return self.pending + self.foreign + self.placed + self.bound + self.running
+
+    @property
+    def active(self) -> int:
+        """On a node (or on the way to one) and neither finished nor terminating."""
+        return self.placed + self.bound + self.running

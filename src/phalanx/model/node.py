@@ -1,0 +1,23 @@
+"""A node as the scheduler sees it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.model.resources import Requests
+from phalanx.model.selectors import Taint
+
+
+class Node(msgspec.Struct, frozen=True):
+    """`allocatable` is what the kubelet offers, `pods` included; a resource that is absent is offered zero times.
+
+    `problems` names what could not be read (such a resource counts as absent, the rest of the node works).
+    """
+
+    name: str
+    uid: str = ""
+    allocatable: Requests = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    problems: tuple[str, ...] = ()

@@ -1,0 +1,114 @@
+"""Pods, and the classes that make thousands of them one question."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from phalanx.model.resources import Requests
+from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
+
+
+class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
+    """Everything in a pod's spec that decides where it may go and how good that is; equal for identical pods.
+
+    `requests` follow kube-scheduler 1.36's arithmetic and leave out the implicit `pods: 1`.
+    `affinity` is the OR of its terms; None where the pod states no requirement, () where it states one that
+    nothing can meet. `scored_cpu` and `scored_memory` are the requests with kube-scheduler's defaults (100m,
+    200Mi per container without one), used for scoring only.
+    `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
+    of it.
+    """
+
+    requests: Requests = ()
+    node_selector: tuple[tuple[str, str], ...] = ()
+    affinity: tuple[NodeSelectorTerm, ...] | None = None
+    preferred: tuple[PreferredTerm, ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    scored_cpu: int = 0
+    scored_memory: int = 0
+    strategy: str = ""  # JSON of a per-pod scoring override (volcano.sh/resource-strategy-*)
+    unsupported: tuple[str, ...] = ()
+
+    @property
+    def best_effort(self) -> bool:
+        """Asks for nothing but a pod slot."""
+        return not self.requests
+
+
+class PodPhase(enum.StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+
+
+class PlanMark(msgspec.Struct, frozen=True):
+    """The trace that a gang's plan leaves on each pod it binds (an annotation carried by the Binding).
+
+    It survives a crash between the bindings of one gang: a member that carries the mark proves that the whole
+    quorum of `size` members was placed at `time` (seconds since the epoch), so the rest is repaired, not judged
+    anew.
+    """
+
+    plan: str
+    size: int
+    time: int
+
+    def __str__(self) -> str:
+        return f"{self.plan}/{self.size}/{self.time}"
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """One pod as last observed.
+
+    `usage` is what it takes from its node (requests, or more after an in-place resize). `gang` is the name of
+    its group in its own namespace ("" for a pod on its own), `role` its task in the group. `index` orders the
+    members of a group before their age does. `created` is in seconds since the epoch. `problem` says why the pod
+    cannot be scheduled although it may occupy a node (something in it could not be read).
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    pod_class: PodClass
+    usage: Requests = ()
+    scheduler: str = ""
+    node: str = ""
+    phase: PodPhase = PodPhase.PENDING
+    terminating: bool = False
+    gated: bool = False
+    priority: int = 0
+    preempts: bool = True
+    created: int = 0
+    gang: str = ""
+    role: str = ""
+    index: int = 2**31
+    nominated: str = ""
+    mark: PlanMark | None = None
+    problem: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+
+
+class MemberState(enum.IntEnum):
+    """Where a pod stands, as its gang counts it; exactly one holds at a time."""
+
+    PENDING = 0  # ours to place
+    GATED = 1  # has scheduling gates
+    FOREIGN = 2  # pending, but another scheduler's
+    PLACED = 3  # chosen by us; the API has not confirmed the binding yet
+    BOUND = 4  # has a node, does not run yet
+    RUNNING = 5
+    SUCCEEDED = 6
+    FAILED = 7
+    TERMINATING = 8

@@ -1,0 +1,47 @@
+"""Amounts of named resources as exact integers.
+
+Units: `cpu` in thousandths of a core, everything else in whole units (bytes, devices, pods).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.model.quantity import parse_quantity
+
+CPU = "cpu"
+MEMORY = "memory"
+PODS = "pods"
+
+# Amounts are clamped here so that sums over a node stay far inside int64 and single amounts are exact in float64.
+# 2**53 bytes are 8 PiB on one node: more than any, so a clamped request still never fits.
+MAX_AMOUNT = 2**53
+
+# Sorted by name, no zero amounts: equal requests are equal (and hash equal) as values.
+Requests = tuple[tuple[str, int], ...]
+
+
+def scale_of(resource: str) -> int:
+    """How many of our units make one Kubernetes unit of `resource`."""
+    return 1000 if resource == CPU else 1
+
+
+def parse_amount(resource: str, value: object) -> int:
+    """One quantity of `resource` in our units, clamped to ±MAX_AMOUNT. Raises QuantityError."""
+    return max(-MAX_AMOUNT, min(MAX_AMOUNT, parse_quantity(value, scale_of(resource))))
+
+
+def requests_of(amounts: Mapping[str, int]) -> Requests:
+    """The canonical form of a mapping: sorted, zeros left out."""
+    return tuple(sorted((name, amount) for name, amount in amounts.items() if amount))
+
+
+def add_requests(left: Requests, right: Requests) -> Requests:
+    total = dict(left)
+    for name, amount in right:
+        total[name] = total.get(name, 0) + amount
+    return requests_of(total)
+
+
+def scale_requests(requests: Requests, factor: int) -> Requests:
+    return tuple((name, amount * factor) for name, amount in requests)

@@ -1,0 +1,87 @@
+"""What a pod may ask of a node's labels, taints and ports, in the vocabulary of core/v1."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
+    """One match expression: `key` `operator` `values` (In, NotIn, Exists, DoesNotExist, Gt, Lt)."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, cache_hash=True):
+    """All expressions and fields must hold. A term with neither matches nothing, as in Kubernetes.
+
+    `fields` know only `metadata.name`. `invalid` names why a term can never match (a bad operator, say): such a
+    term is false, its sisters still count.
+    """
+
+    expressions: tuple[Requirement, ...] = ()
+    fields: tuple[Requirement, ...] = ()
+    invalid: str = ""
+
+
+class PreferredTerm(msgspec.Struct, frozen=True, cache_hash=True):
+    weight: int
+    term: NodeSelectorTerm
+
+
+class Toleration(msgspec.Struct, frozen=True, cache_hash=True):
+    """`operator` is Equal, Exists, Lt or Gt; an empty `effect` tolerates all, an empty `key` needs Exists."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class Taint(msgspec.Struct, frozen=True, cache_hash=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+    def __str__(self) -> str:
+        return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
+
+
+class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
+    """A port of the node itself. An `ip` of "" or 0.0.0.0 conflicts with every address."""
+
+    port: int
+    protocol: str = "TCP"
+    ip: str = ""
+
+    def conflicts_with(self, other: HostPort) -> bool:
+        if (self.port, self.protocol) != (other.port, other.protocol):
+            return False
+        return self.is_wildcard or other.is_wildcard or self.ip == other.ip
+
+    @property
+    def is_wildcard(self) -> bool:
+        return self.ip in ("", "0.0.0.0")
+
+
+def tolerates(toleration: Toleration, taint: Taint) -> bool:
+    """Whether one toleration matches one taint (k8s.io/component-helpers `ToleratesTaint`, with Lt and Gt)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if not toleration.key and toleration.operator != "Exists":
+        return False
+    match toleration.operator:
+        case "Exists":
+            return True
+        case "Equal" | "":
+            return toleration.value == taint.value
+        case "Lt" | "Gt":
+            try:
+                limit, actual = int(toleration.value), int(taint.value)
+            except ValueError:
+                return False
+            return actual < limit if toleration.operator == "Lt" else actual > limit
+    return False
