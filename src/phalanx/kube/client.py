@@ -1,0 +1,267 @@
+"""The client: one cluster, one identity, JSON in and out, errors as exceptions."""
+
+from __future__ import annotations
+
+import enum
+import time
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from types import TracebackType
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import msgspec
+
+from .config import ClusterConfig
+from .connections import Connections, Transports
+from .errors import ApiError, ConnectionLost, api_error
+from .transport import Answer, Call
+
+__all__ = ["KubeClient", "Params", "PatchType"]
+
+#: Query parameters; a value of None is left out, True and False are written as the API server reads them.
+Params = Mapping[str, str | int | bool | None]
+JSON = "application/json"
+_REPEATABLE = frozenset({"GET", "HEAD", "PUT"})
+#: How often a paged list starts again because its continue token grew too old before giving up on pages.
+_LIST_RESTARTS = 3
+
+
+class PatchType(enum.Enum):
+    """The value is the content type. STRATEGIC is for built-in kinds only: custom resources answer 415."""
+
+    JSON = "application/json-patch+json"
+    MERGE = "application/merge-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+class KubeClient:
+    """One API server. Use as an async context manager, within one event loop.
+
+    Every method raises ApiError for an answer that is no, ConnectionLost when there was no complete answer,
+    ConfigError when the credentials cannot be renewed. Nothing is retried here but two things that cannot
+    do harm: once after a 401 with renewed credentials, and once on a dead kept-alive connection for requests
+    that may be repeated (GET, PUT, DELETE with a uid). The rest is RetryPolicy's, and the caller's decision.
+    """
+
+    def __init__(
+        self,
+        config: ClusterConfig,
+        *,
+        user_agent: str = "phalanx",
+        max_connections: int = 64,
+        clock: Callable[[], float] = time.monotonic,
+        transports: Transports | None = None,
+    ) -> None:
+        self.config = config
+        self.namespace = config.namespace
+        self._credentials = config.credentials()
+        self._connections = Connections(
+            config, user_agent=user_agent, max_connections=max_connections, clock=clock, transports=transports
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    # -- requests ----------------------------------------------------------------------------------------
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Params | None = None,
+        body: bytes | None = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: float = 30,  # noqa: ASYNC109 - a plain number is what every caller has
+        repeatable: bool | None = None,
+    ) -> bytes:
+        """One request; the body of a 2xx answer.
+
+        ``path`` is escaped already (Resource.path), ``timeout`` covers everything in seconds. ``repeatable``
+        overrides whether a dead kept-alive connection may be answered by sending once more.
+        """
+        if repeatable is None:
+            repeatable = method in _REPEATABLE
+        call = Call(method, self._target(path, params), body, content_type, accept, timeout, repeatable)
+        identity = self._credentials.cached() or await self._credentials.current()
+        with self._connections.lease(identity) as transport:
+            answer = await transport.request(call, identity)
+        if answer.status == 401:
+            renewed = await self._credentials.renew(identity)
+            if renewed is not None:
+                with self._connections.lease(renewed) as transport:
+                    answer = await transport.request(call, renewed)
+        if 200 <= answer.status < 300:
+            return answer.body
+        raise _failure(answer, method, path)
+
+    def _target(self, path: str, params: Params | None) -> str:
+        # The last line of defence against request smuggling: whatever made the path, it is one word.
+        if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+            raise ValueError(f"not an escaped path: {path!r}")
+        query = (
+            urlencode([(key, _text(value)) for key, value in params.items() if value is not None]) if params else ""
+        )
+        return f"{path}?{query}" if query else path
+
+    async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Any:
+        """Decoded JSON."""
+        return msgspec.json.decode(await self.request("GET", path, params=params, accept=accept))
+
+    async def create(self, path: str, obj: Any, params: Params | None = None) -> Any:
+        """POST ``obj`` (a dict or a Struct) to a collection, or to a create-only subresource like binding."""
+        return msgspec.json.decode(await self.request("POST", path, params=params, body=_encode(obj)))
+
+    async def replace(self, path: str, obj: Any, params: Params | None = None) -> Any:
+        """PUT; with the resourceVersion that was read, it fails with 409 when somebody was faster."""
+        return msgspec.json.decode(await self.request("PUT", path, params=params, body=_encode(obj)))
+
+    async def patch(
+        self,
+        path: str,
+        patch: Any,
+        patch_type: PatchType,
+        *,
+        field_manager: str | None = None,
+        force: bool = False,
+    ) -> Any:
+        """PATCH. Server-side apply needs a field manager; ``force`` takes fields over from other managers."""
+        if patch_type is PatchType.APPLY and not field_manager:
+            raise ValueError("server-side apply needs a field_manager")
+        params: Params | None = None
+        if field_manager:
+            params = {"fieldManager": field_manager, "force": True if force else None}
+        answer = await self.request(
+            "PATCH", path, params=params, body=_encode(patch), content_type=patch_type.value
+        )
+        return msgspec.json.decode(answer)
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        uid: str | None = None,
+        grace_seconds: int | None = None,
+        propagation: str | None = None,
+    ) -> Any:
+        """DELETE. With ``uid`` only that very object is deleted, never its successor of the same name (409)."""
+        options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_seconds is not None:
+            options["gracePeriodSeconds"] = grace_seconds
+        if propagation is not None:
+            options["propagationPolicy"] = propagation
+        answer = await self.request("DELETE", path, body=_encode(options), repeatable=uid is not None)
+        return msgspec.json.decode(answer)
+
+    async def list_all(self, path: str, params: Params | None = None, limit: int = 500) -> Any:
+        """All pages of a list, as one list object: ``{"items": [...], "metadata": {...}, ...}``.
+
+        The resourceVersion is the one of the first page, which every page shares. A continue token that
+        expires starts the list again, at last without pages.
+        """
+        for size in (*[limit] * _LIST_RESTARTS, 0):
+            try:
+                return await self._list_pages(path, dict(params or {}), size)
+            except ApiError as error:
+                if not error.gone or size == 0:
+                    raise
+        raise AssertionError("the last round returns or raises")
+
+    async def _list_pages(self, path: str, params: dict[str, str | int | bool | None], limit: int) -> Any:
+        params["limit"] = limit or None
+        merged = await self.get(path, params)
+        metadata = merged.setdefault("metadata", {})
+        items = merged["items"] = merged.get("items") or []
+        while token := metadata.pop("continue", None):
+            params["continue"] = token
+            page = await self.get(path, params)
+            items += page.get("items") or []
+            metadata["continue"] = (page.get("metadata") or {}).get("continue")
+        metadata.pop("remainingItemCount", None)
+        return merged
+
+    # -- streams -----------------------------------------------------------------------------------------
+
+    async def stream(
+        self, path: str, params: Params | None = None, *, read_timeout: float
+    ) -> AsyncGenerator[bytes, None]:
+        """The complete lines of a watch, without their newlines. Ends when the server ends it cleanly.
+
+        ConnectionLost after ``read_timeout`` seconds without a byte, or when the end comes inside a line.
+        Close it (contextlib.aclosing) when leaving early.
+        """
+        async with aclosing(self.stream_batches(path, params, read_timeout=read_timeout)) as batches:
+            async for lines in batches:
+                for line in lines:
+                    yield line
+
+    async def stream_batches(
+        self, path: str, params: Params | None = None, *, read_timeout: float
+    ) -> AsyncGenerator[Sequence[bytes], None]:
+        """Like ``stream``, but all the lines that one read completed at once, which is cheaper.
+
+        The first batch is empty and says that the server accepted; later empty batches say that bytes came.
+        """
+        target = self._target(path, params)
+        identity = self._credentials.cached() or await self._credentials.current()
+        rest: list[bytes] = []
+        for renewable in (True, False):
+            with self._connections.lease(identity) as transport:
+                async with aclosing(transport.stream(target, identity, JSON, read_timeout)) as pieces:
+                    async for piece in pieces:
+                        if piece.status == 401 and renewable:
+                            break
+                        if not 200 <= piece.status < 300:
+                            raise _failure(piece, "GET", path)
+                        yield _complete_lines(rest, piece.body)
+                    else:
+                        if rest:
+                            raise ConnectionLost(f"GET {path}: the stream ended inside a line")
+                        return
+            renewed = await self._credentials.renew(identity)
+            if renewed is None:
+                raise _failure(piece, "GET", path)
+            identity = renewed
+
+
+def _complete_lines(rest: list[bytes], piece: bytes) -> Sequence[bytes]:
+    """The lines that ``piece`` completes. ``rest`` keeps the unfinished line's parts: no quadratic joining."""
+    if b"\n" not in piece:
+        if piece:
+            rest.append(piece)
+        return ()
+    lines = piece.split(b"\n")
+    if rest:
+        lines[0] = b"".join((*rest, lines[0]))
+        rest.clear()
+    last = lines.pop()
+    if last:
+        rest.append(last)
+    return [line for line in lines if line]
+
+
+def _encode(obj: Any) -> bytes:
+    return obj if isinstance(obj, bytes) else msgspec.json.encode(obj)
+
+
+def _text(value: str | int | bool | None) -> str:
+    if value is True:
+        return "true"
+    return "false" if value is False else str(value)
+
+
+def _failure(answer: Answer, method: str, path: str) -> ApiError:
+    return api_error(answer.status, answer.body, answer.retry_after, request=f"{method} {path}", now=time.time())

@@ -1,0 +1,49 @@
+"""Where things live on an API server: resources and their URL paths."""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+__all__ = ["Resource"]
+
+
+class Resource(msgspec.Struct, frozen=True):
+    """One served resource: a plural in a group and version. The core group is the empty string."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str = ""
+    namespaced: bool = True
+
+    @property
+    def api_version(self) -> str:
+        """What objects of this resource carry as ``apiVersion``."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
+        """The URL path of the collection, of one object, or of its subresource.
+
+        A namespaced resource without a namespace is the collection over all namespaces; naming one object
+        of it needs the namespace. Names are escaped, so a hostile one cannot leave its path segment.
+        """
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        if namespace and self.namespaced:
+            root = f"{root}/namespaces/{_segment(namespace)}"
+        elif self.namespaced and name:
+            raise ValueError(f"{self.plural} {name!r}: an object of a namespaced resource needs its namespace")
+        if not name:
+            if subresource:
+                raise ValueError(f"{self.plural}: subresource {subresource!r} needs the name of an object")
+            return f"{root}/{self.plural}"
+        path = f"{root}/{self.plural}/{_segment(name)}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+def _segment(text: str) -> str:
+    # "." and ".." survive percent-encoding rules but not path cleaning on the way; no object is named so.
+    if text in (".", ".."):
+        raise ValueError(f"{text!r} cannot be the name of an object")
+    return quote(text, safe="")
