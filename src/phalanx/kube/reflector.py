@@ -1,0 +1,314 @@
+"""One list/watch loop: keeps telling a sink what exists, through every kind of interruption."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import logging
+import random as random_module
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Generic, TypeVar
+
+from .changes import Delete, Key, Malformed, Sink, Synced, Upsert
+from .client import KubeClient
+from .errors import ApiError, ConfigError, ConnectionLost, status_error
+from .paths import Resource
+from .retry import Backoff
+from .wire import Head, head_of, read_event, read_head, read_page, read_status, version_number
+
+__all__ = ["Reflector", "ReflectorState"]
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+#: Seconds without a byte after which a watch is taken for dead. Bookmarks come about once a minute.
+SILENCE = 130.0
+#: A watch that ends sooner than this without news was refused rather than served.
+SHORT_WATCH = 1.0
+#: Seconds of undisturbed watching after which old failures are forgotten.
+HEALTHY = 120.0
+#: How often one list starts again because its continue token expired before it goes on without pages.
+LIST_RESTARTS = 3
+#: Failed answers to a watch from one version before a new list. "Too large resource version" means a server
+#: that lags, which passes, or an etcd that was restored from a backup, which only a new list cures.
+STUCK_LIMIT = 3
+LIST_TIMEOUT = 60.0
+
+
+class ReflectorState(enum.Enum):
+    """Where the loop stands."""
+
+    LISTING = "listing"
+    WATCHING = "watching"
+    WAITING = "waiting"  # after a failure, until the next try
+    ABSENT = "absent"  # the server does not serve this resource (now)
+    FORBIDDEN = "forbidden"
+
+
+class Reflector(Generic[T]):
+    """Lists and watches one resource and tells ``sink`` every change, each object once per state.
+
+    - ``decode`` makes a T of an object's JSON. What it raises harms that object alone (Malformed).
+    - ``identify`` gives the Head of a T; by default taken from its ``metadata``, else read from the JSON.
+    - ``clock`` is monotonic seconds, ``random`` gives [0, 1), ``sleep`` waits: injected by tests.
+    - ``absent_period``: seconds between looks for a resource that is not served or not allowed. While it is
+      not served there are no objects: known ones are deleted, ``synced`` is set. While it is not allowed,
+      known objects stay; ``optional`` says that a forbidden resource counts as synced and empty.
+
+    ``run`` ends only by cancellation or by an exception of the sink. ``last_contact`` (clock) is when the
+    server was last heard, ``synced`` is set by the first complete list.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: Resource,
+        decode: Callable[[bytes], T],
+        sink: Sink[T],
+        *,
+        namespace: str | None = None,
+        label_selector: str | None = None,
+        field_selector: str | None = None,
+        page_size: int = 500,
+        identify: Callable[[T], Head] | None = None,
+        optional: bool = False,
+        absent_period: float = 30.0,
+        silence: float = SILENCE,
+        clock: Callable[[], float] = time.monotonic,
+        random: Callable[[], float] = random_module.random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self.resource = resource
+        self.synced = asyncio.Event()
+        self.last_contact = float("-inf")
+        self.state = ReflectorState.LISTING
+        self.lists = 0
+        self.malformed = 0
+        self._client = client
+        self._decode = decode
+        self._identify = identify
+        self._sink = sink
+        self._path = resource.path(namespace)
+        self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._page_size = page_size
+        self._optional = optional
+        self._absent_period = absent_period
+        self._silence = silence
+        self._clock = clock
+        self._random = random
+        self._sleep = sleep
+        self._backoff = Backoff(random=random)
+        #: key -> (uid, resourceVersion as a number) of everything the sink has been told and not untold.
+        self._index: dict[Key, tuple[str, int]] = {}
+        #: Where the next watch starts; None when only a new list can tell.
+        self._version: str | None = None
+        self._watching_since: float | None = None
+        #: The version at which watches keep failing, and how often they did.
+        self._stuck: tuple[str | None, int] = (None, 0)
+
+    def __len__(self) -> int:
+        """How many objects are known."""
+        return len(self._index)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            try:
+                if self._version is None:
+                    await self._list()
+                pause = await self._watch()
+            except ApiError as error:
+                pause = self._refused(error)
+            except (ConnectionLost, ConfigError) as error:
+                pause = self._failed(str(error))
+            if pause > 0:
+                await self._sleep(pause)
+
+    # -- list --------------------------------------------------------------------------------------------
+
+    async def _list(self) -> None:
+        if self.state not in (ReflectorState.ABSENT, ReflectorState.FORBIDDEN):
+            self.state = ReflectorState.LISTING
+        for page_size in (*[self._page_size] * LIST_RESTARTS, 0):
+            try:
+                version, seen = await self._list_pages(page_size)
+                break
+            except ApiError as error:
+                if not error.gone or page_size == 0:
+                    raise
+                log.info("%s: the list grew too old while being read, starting it again", self._path)
+        for key in [key for key in self._index if key not in seen]:
+            self._forget(key)
+        self._version = version
+        self.state = ReflectorState.LISTING
+        self._complete()
+
+    async def _list_pages(self, page_size: int) -> tuple[str, set[Key]]:
+        """The list's version and its keys. Pages are told as they come; absences only at the end."""
+        seen: set[Key] = set()
+        token: str | None = None
+        while True:
+            # No resourceVersion: the consistent read. "0" could be older than what we know, and an absence
+            # in an old list is not a deletion.
+            body = await self._client.request(
+                "GET",
+                self._path,
+                params={**self._selectors, "limit": page_size or None, "continue": token},
+                timeout=LIST_TIMEOUT,
+            )
+            self.last_contact = self._clock()
+            page = read_page(body)
+            for item in page.items:
+                seen.add(self._present(bytes(item), listed=True))
+            if not page.token:
+                return page.version, seen
+            token = page.token
+
+    def _complete(self) -> None:
+        self.lists += 1
+        self._sink(Synced())
+        self.synced.set()
+
+    # -- watch -------------------------------------------------------------------------------------------
+
+    async def _watch(self) -> float:
+        """One watch request from its start to its clean end; the pause before the next one."""
+        begun, start = self._clock(), self._version
+        params = {
+            **self._selectors,
+            "watch": True,
+            "resourceVersion": start,
+            "allowWatchBookmarks": True,
+            "timeoutSeconds": 300 + int(300 * self._random()),
+        }
+        batches = self._client.stream_batches(self._path, params, read_timeout=self._silence)
+        async with aclosing(batches):
+            async for lines in batches:
+                self.last_contact = now = self._clock()
+                if self._watching_since is None:
+                    self._watching_since = now
+                    self.state = ReflectorState.WATCHING
+                for line in lines:
+                    self._event(line)
+        if self._version == start and self._clock() - begun < SHORT_WATCH:
+            return self._failed("the watch ended at once and without news")
+        return 0.0
+
+    def _event(self, line: bytes) -> None:
+        kind, raw = read_event(line)
+        if kind == "MODIFIED" or kind == "ADDED":
+            self._present(raw, listed=False)
+        elif kind == "DELETED":
+            self._absent(raw)
+        elif kind == "BOOKMARK":
+            self._advance(read_head(raw).version)
+        elif kind == "ERROR":
+            raise status_error(read_status(raw), request=f"watch {self._path}")
+        else:
+            log.warning("%s: a watch event of unknown type %r is left out", self._path, kind)
+
+    def _advance(self, version: str) -> None:
+        number = version_number(version)
+        if version and (number < 0 or number > version_number(self._version or "")):
+            self._version = version
+
+    # -- objects -----------------------------------------------------------------------------------------
+
+    def _present(self, raw: bytes, *, listed: bool) -> Key:
+        """An object exists. A list is the truth; a watch event may repeat what is known, or be older."""
+        try:
+            obj = self._decode(raw)
+            head = self._identify(obj) if self._identify is not None else head_of(obj, raw)
+            problem = ""
+        except Exception as error:  # whatever it is, it is this object's
+            head, problem = read_head(raw), f"{type(error).__name__}: {error}"
+        key, uid, version = head
+        if not problem and not key[1]:
+            problem = "no metadata.name"
+        number = version_number(version)
+        if not listed:
+            self._advance(version)
+        known = self._index.get(key)
+        if known is not None:
+            if known[0] != uid:
+                self._forget(key)  # deleted and created anew behind our back
+            elif number >= 0 and (known[1] == number or (known[1] > number and not listed)):
+                return key
+        if key[1]:
+            self._index[key] = (uid, number)
+        if problem:
+            self.malformed += 1
+            log.warning("%s: cannot read %s: %s", self._path, "/".join(filter(None, key)) or "an object", problem)
+            self._sink(Malformed(key, uid, problem, raw))
+        else:
+            self._sink(Upsert(obj, raw, key, uid))
+        return key
+
+    def _absent(self, raw: bytes) -> None:
+        """A DELETED event. Of something unknown, or of a predecessor of what is known, it tells nothing."""
+        last: T | None = None
+        try:
+            last = self._decode(raw)
+            head = self._identify(last) if self._identify is not None else head_of(last, raw)
+        except Exception:  # the deletion counts even when the last state cannot be read
+            head = read_head(raw)
+        self._advance(head.version)
+        known = self._index.get(head.key)
+        if known is None or known[0] != head.uid:
+            return
+        del self._index[head.key]
+        self._sink(Delete(head.key, head.uid, last))
+
+    def _forget(self, key: Key) -> None:
+        uid, _ = self._index.pop(key)
+        self._sink(Delete(key, uid, None))
+
+    # -- failures ----------------------------------------------------------------------------------------
+
+    def _refused(self, error: ApiError) -> float:
+        if error.status == 404 and error.from_api_server:
+            return self._not_served(error)
+        if error.status == 403:
+            return self._forbidden(error)
+        if error.gone or error.status in (400, 404, 405, 422):
+            self._version = None
+        elif error.status not in (401, 429, 503):
+            count = self._stuck[1] + 1 if self._stuck[0] == self._version else 1
+            self._stuck = (self._version, count)
+            if count >= STUCK_LIMIT:
+                self._version = None
+        return self._failed(str(error), error.retry_after)
+
+    def _failed(self, text: str, retry_after: float | None = None) -> float:
+        since, self._watching_since = self._watching_since, None
+        if since is not None and self._clock() - since >= HEALTHY:
+            self._backoff.reset()
+        pause = self._backoff.next(retry_after)
+        self.state = ReflectorState.WAITING
+        log.warning("%s: %s; next try in %.1f s", self._path, text, pause)
+        return pause
+
+    def _not_served(self, error: ApiError) -> float:
+        if self.state is not ReflectorState.ABSENT:
+            log.info("%s is not served (%s); looking again every %g s", self._path, error, self._absent_period)
+            for key in list(self._index):
+                self._forget(key)
+            self._complete()
+        self.last_contact = self._clock()
+        return self._slowly(ReflectorState.ABSENT)
+
+    def _forbidden(self, error: ApiError) -> float:
+        if self.state is not ReflectorState.FORBIDDEN:
+            log.error("%s: FORBIDDEN, going without it: %s", self._path, error)
+            if self._optional and not self.synced.is_set():
+                self._complete()
+        return self._slowly(ReflectorState.FORBIDDEN)
+
+    def _slowly(self, state: ReflectorState) -> float:
+        self.state = state
+        self._version = None
+        self._watching_since = None
+        return self._absent_period * (1 + 0.2 * self._random())
