@@ -1,0 +1,78 @@
+"""The shape of a Kubernetes object: which fields exist, and how lists and maps behave when they are merged.
+
+One small model serves three readers: strict field checking (which names exist), strategic merge patches (merge
+keys) and field ownership (which lists are maps or sets, which values are atomic). Built-in kinds are read from the
+tables in ``kinds/``; custom resources are derived from their OpenAPI schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+Form = Literal["scalar", "struct", "map", "list", "any"]
+
+
+class Absent:
+    """Marks a field that is left out of an object's empty form."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "<absent>"
+
+
+ABSENT: Final = Absent()
+
+
+@dataclass(slots=True, eq=False)
+class FieldType:
+    """The type of one value.
+
+    ``scalar`` says which (string, int32, int64, bool, float, quantity, intOrString, time, microtime, duration,
+    bytes); a ``struct`` has named ``fields`` (and, when ``element`` is set, unnamed ones too); a ``map`` and a
+    ``list`` have an ``element``; ``any`` is untyped JSON: its maps merge key by key, its lists are atomic.
+    """
+
+    form: Form
+    scalar: str = ""
+    fields: dict[str, Member] = field(default_factory=dict)
+    element: FieldType | None = None
+    atomic: bool = False
+    keys: tuple[str, ...] = ()
+    key_defaults: Mapping[str, Any] = field(default_factory=dict)
+    is_set: bool = False
+    patch_merge: bool = False
+    patch_key: str = ""
+
+    @property
+    def associative(self) -> bool:
+        """Whether this list's items have an identity (a key or their own value)."""
+        return bool(self.keys) or self.is_set
+
+    def child(self, name: str) -> FieldType:
+        """The type of a map's or struct's entry; unknown names are untyped."""
+        member = self.fields.get(name)
+        if member is not None:
+            return member.type
+        return self.element or ANY
+
+
+@dataclass(slots=True, eq=False)
+class Member:
+    """A named field of a struct.
+
+    ``empty`` is the value that an otherwise empty object has here (`ABSENT` for most): a struct held by value
+    is always present, so creating its contents does not create the struct itself. ``retain_keys`` and
+    ``patch_replace`` are the field's strategic-merge strategies.
+    """
+
+    type: FieldType
+    empty: Any = ABSENT
+    retain_keys: bool = False
+    patch_replace: bool = False
+
+
+ANY: Final = FieldType("any")
+STRING: Final = FieldType("scalar", scalar="string")
