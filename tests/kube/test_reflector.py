@@ -1,0 +1,520 @@
+"""A reflector tells its sink what exists, each state once, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
+from phalanx.kube.client import KubeClient
+from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector, ReflectorState
+
+from .conftest import FakeTime
+from .stub_server import (
+    Hangup,
+    Json,
+    StubServer,
+    Text,
+    Watch,
+    bookmark,
+    event,
+    page,
+    refusal,
+    status,
+    thing,
+)
+
+PODS = Resource("", "v1", "pods", "Pod")
+PATH = "/api/v1/pods"
+GONE = event("ERROR", status(410, "Expired", "too old resource version"))
+
+
+class Meta(msgspec.Struct, rename="camel"):
+    name: str
+    namespace: str
+    uid: str
+    resource_version: str
+
+
+class Pod(msgspec.Struct):
+    metadata: Meta
+    color: str = ""
+
+
+class Log:
+    """A sink that keeps everything as one line of text each, and lets a test wait for a line."""
+
+    def __init__(self) -> None:
+        self.changes: list[Change[Pod]] = []
+        self.lines: list[str] = []
+        self._news = asyncio.Event()
+
+    def __call__(self, change: Change[Pod]) -> None:
+        self.changes.append(change)
+        match change:
+            case Upsert(pod, _, key, uid):
+                self.lines.append(f"upsert {key[1]} {uid} {pod.color}".rstrip())
+            case Delete(key, uid, last):
+                self.lines.append(f"delete {key[1]} {uid}" + (f" was {last.color}" if last is not None else ""))
+            case Malformed(key, uid):
+                self.lines.append(f"malformed {key[1]} {uid}".rstrip())
+            case Synced():
+                self.lines.append("synced")
+        self._news.set()
+
+    async def until(self, line: str, times: int = 1) -> list[str]:
+        await self.when(lambda: self.lines.count(line) >= times)
+        return self.lines
+
+    async def when(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(5):
+            while not holds():
+                self._news.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(0.02):
+                        await self._news.wait()
+
+
+@asynccontextmanager
+async def reflecting(
+    client: KubeClient, sink: Log, time: FakeTime, **options: Any
+) -> AsyncIterator[Reflector[Pod]]:
+    reflector = Reflector(
+        client,
+        PODS,
+        msgspec.json.Decoder(Pod).decode,
+        sink,
+        clock=time.clock,
+        sleep=time.sleep,
+        random=lambda: 0.5,
+        **options,
+    )
+    task = asyncio.create_task(reflector.run())
+    try:
+        yield reflector
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+@pytest.fixture
+def sink() -> Log:
+    return Log()
+
+
+async def test_lists_then_watches_from_the_lists_version(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10, thing("a", 5, color="red"), thing("b", 7)))
+    server.on(
+        "GET",
+        PATH,
+        Watch(
+            (
+                event("ADDED", thing("c", 11)),
+                event("MODIFIED", thing("a", 12, color="blue")),
+                event("DELETED", thing("b", 13, color="gray")),
+            )
+        ),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time, field_selector="spec.nodeName=") as reflector:
+        assert await sink.until("delete b uid-b was gray") == [
+            "upsert a uid-a red",
+            "upsert b uid-b",
+            "synced",
+            "upsert c uid-c",
+            "upsert a uid-a blue",
+            "delete b uid-b was gray",
+        ]
+        assert len(reflector) == 2
+        assert reflector.synced.is_set()
+        assert reflector.state is ReflectorState.WATCHING
+        assert reflector.last_contact == fake_time.now
+    listed, watched = server.requests
+    assert listed.query == {"limit": "500", "fieldSelector": "spec.nodeName="}
+    assert listed.headers["Accept-Encoding"] == "identity"
+    assert watched.query == {
+        "watch": "true",
+        "resourceVersion": "10",
+        "allowWatchBookmarks": "true",
+        "timeoutSeconds": "450",
+        "fieldSelector": "spec.nodeName=",
+    }
+
+
+async def test_reads_a_long_list_page_by_page(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10, thing("a", 1), token="t1"), page(10, thing("b", 2), token="t2"), page(10))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=1):
+        assert await sink.until("synced") == ["upsert a uid-a", "upsert b uid-b", "synced"]
+    assert [request.query.get("continue") for request in server.seen("GET", PATH, watch=False)] == [
+        None,
+        "t1",
+        "t2",
+    ]
+
+
+async def test_starts_the_list_again_when_its_token_expires_and_goes_without_pages_at_last(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    first, expired = page(10, thing("a", 1), token="t1"), refusal(410, "Expired")
+    server.on("GET", PATH, first, expired, first, expired, first, expired, page(11, thing("b", 2)))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, page_size=1):
+        # What only the aborted lists had is gone by the list that was complete.
+        assert await sink.until("synced") == ["upsert a uid-a", "upsert b uid-b", "delete a uid-a", "synced"]
+    assert "limit" not in server.seen("GET", PATH, watch=False)[-1].query
+    assert fake_time.pauses == []
+
+
+async def test_a_clean_end_of_a_watch_is_followed_by_the_next_from_the_last_version(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10))
+    server.on(
+        "GET",
+        PATH,
+        Watch((event("ADDED", thing("a", 11)),), end="clean"),
+        Watch((bookmark(20),), end="clean"),
+        Watch((event("MODIFIED", thing("a", 21, color="red")),)),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time) as reflector:
+        await sink.until("upsert a uid-a red")
+        assert reflector.lists == 1
+    assert [w.query["resourceVersion"] for w in server.seen("GET", PATH, watch=True)] == ["10", "11", "20"]
+    assert fake_time.pauses == []
+
+
+async def test_a_watch_that_ends_at_once_without_news_is_not_repeated_hot(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10))
+    server.on("GET", PATH, *[Watch(end="clean")] * 7, Watch((event("ADDED", thing("a", 11)),)), watch=True)
+    async with reflecting(client, sink, fake_time):
+        await sink.until("upsert a uid-a")
+    # Three quarters of 0.8 s doubling to 30 s: the random number of these tests is a half.
+    assert fake_time.pauses == pytest.approx([0.6, 1.2, 2.4, 4.8, 9.6, 19.2, 22.5])
+
+
+@pytest.mark.parametrize("how", ["in the stream", "as the answer"])
+async def test_a_version_too_old_means_a_new_list_whose_absences_are_deletions(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, how: str
+) -> None:
+    gone = Watch((GONE,), end="clean") if how == "in the stream" else refusal(410, "Expired")
+    server.on(
+        "GET",
+        PATH,
+        page(10, thing("kept", 1), thing("changed", 2), thing("deleted", 3), thing("recreated", 4, uid="first")),
+        page(30, thing("kept", 1), thing("changed", 22), thing("new", 23), thing("recreated", 24, uid="second")),
+    )
+    server.on("GET", PATH, gone, Watch((event("ADDED", thing("last", 31)),)), watch=True)
+    async with reflecting(client, sink, fake_time) as reflector:
+        lines = await sink.until("upsert last uid-last")
+        assert len(reflector) == 5
+    assert lines[lines.index("synced") + 1 :] == [
+        "upsert changed uid-changed",
+        "upsert new uid-new",
+        "delete recreated first",
+        "upsert recreated second",
+        "delete deleted uid-deleted",
+        "synced",
+        "upsert last uid-last",
+    ]
+    assert server.seen("GET", PATH, watch=True)[-1].query["resourceVersion"] == "30"
+    assert fake_time.pauses == pytest.approx([0.6])
+
+
+@pytest.mark.parametrize("end", ["reset", "cut"])
+async def test_a_broken_connection_resumes_where_it_broke(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, end: str
+) -> None:
+    server.on("GET", PATH, page(10))
+    server.on(
+        "GET",
+        PATH,
+        Watch((event("ADDED", thing("a", 11)), event("ADDED", thing("b", 12))), end=end),
+        Watch((event("ADDED", thing("b", 12)), event("ADDED", thing("c", 13)))),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time) as reflector:
+        lines = await sink.until("upsert c uid-c")
+        assert reflector.lists == 1
+    assert lines == ["synced", "upsert a uid-a", "upsert b uid-b", "upsert c uid-c"]
+    assert fake_time.pauses == pytest.approx([0.6])
+
+
+async def test_silence_longer_than_allowed_is_a_dead_connection(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10))
+    server.on("GET", PATH, Watch((bookmark(15),), end="hang"), Watch((event("ADDED", thing("a", 16)),)), watch=True)
+    async with reflecting(client, sink, fake_time, silence=0.05):
+        await sink.until("upsert a uid-a")
+    assert server.seen("GET", PATH, watch=True)[1].query["resourceVersion"] == "15"
+
+
+async def test_retry_after_is_honoured(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, refusal(429, "TooManyRequests", retry_after="7"), page(10))
+    server.on("GET", PATH, refusal(503, "ServiceUnavailable"), Watch((event("ADDED", thing("a", 11)),)), watch=True)
+    async with reflecting(client, sink, fake_time) as reflector:
+        await sink.until("upsert a uid-a")
+        assert reflector.lists == 1
+    assert fake_time.pauses == pytest.approx([7 * 1.05, 1.2])
+
+
+async def test_a_server_that_hangs_up_is_asked_again_ever_more_slowly(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    # The client itself repeats a GET once, so two hang-ups make one failure.
+    server.on("GET", PATH, Hangup(), Hangup(), Hangup(), Hangup(), page(10))
+    server.on("GET", PATH, Watch(), watch=True)
+    async with reflecting(client, sink, fake_time):
+        await sink.until("synced")
+    assert fake_time.pauses == pytest.approx([0.6, 1.2])
+
+
+async def test_old_failures_are_forgotten_after_two_healthy_minutes(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    def later(_: object) -> Watch:
+        fake_time.now += 200
+        return Watch((bookmark(12),), end="reset")
+
+    server.on("GET", PATH, page(10))
+    server.on(
+        "GET",
+        PATH,
+        *[refusal(500, "InternalError")] * 2,
+        Watch((bookmark(11),), end="clean"),
+        later,
+        Watch((event("ADDED", thing("a", 13)),)),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time):
+        await sink.until("upsert a uid-a")
+    assert fake_time.pauses == pytest.approx([0.6, 1.2, 0.6])
+
+
+@pytest.mark.parametrize("where", ["list", "watch"])
+async def test_one_malformed_object_harms_only_itself(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, where: str
+) -> None:
+    objects = [thing("a", 1), thing("odd", 2, color=["no", "text"]), thing("b", 3), {"metadata": 7}, None]
+    watch = Watch((event("DELETED", thing("odd", 9, color=0)), event("ADDED", thing("z", 20))))
+    if where == "list":
+        server.on("GET", PATH, page(5, *objects))
+    else:
+        server.on("GET", PATH, page(0))
+        watch = Watch((*(event("ADDED", obj) for obj in objects), *watch.events))
+    server.on("GET", PATH, watch, watch=True)
+    async with reflecting(client, sink, fake_time) as reflector:
+        lines = [line for line in await sink.until("upsert z uid-z") if line != "synced"]
+        assert reflector.lists == 1
+        assert reflector.malformed == 3
+        assert len(reflector) == 3
+    assert lines == [
+        "upsert a uid-a",
+        "malformed odd uid-odd",
+        "upsert b uid-b",
+        "malformed",
+        "malformed",
+        "delete odd uid-odd",
+        "upsert z uid-z",
+    ]
+    odd = next(change for change in sink.changes if isinstance(change, Malformed))
+    assert odd.key == ("ns", "odd")
+    assert "$.color" in odd.error
+    assert json.loads(odd.raw)["color"] == ["no", "text"]
+
+
+async def test_a_malformed_object_that_is_repaired_is_told_as_such(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(5, thing("a", 1, color=1)))
+    server.on("GET", PATH, Watch((event("MODIFIED", thing("a", 6, color="red")),)), watch=True)
+    async with reflecting(client, sink, fake_time):
+        assert await sink.until("upsert a uid-a red") == ["malformed a uid-a", "synced", "upsert a uid-a red"]
+
+
+async def test_a_line_that_is_not_json_breaks_the_watch_and_not_the_reflector(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10))
+    server.on(
+        "GET",
+        PATH,
+        Watch((event("ADDED", thing("a", 11)), b"<html>\n")),
+        Watch((event("ADDED", thing("b", 12)),)),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time):
+        assert await sink.until("upsert b uid-b") == ["synced", "upsert a uid-a", "upsert b uid-b"]
+
+
+async def test_repeated_and_older_events_are_dropped(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10, thing("a", 9, color="new")))
+    server.on(
+        "GET",
+        PATH,
+        Watch(
+            (
+                event("ADDED", thing("a", 9, color="new")),
+                event("MODIFIED", thing("a", 8, color="old")),
+                event("DELETED", thing("a", 7, uid="a-predecessor")),
+                event("DELETED", thing("stranger", 11)),
+                event("ADDED", thing("b", 12)),
+            ),
+            end="clean",
+        ),
+        Watch(),
+        watch=True,
+    )
+    async with reflecting(client, sink, fake_time):
+        assert await sink.until("upsert b uid-b") == ["upsert a uid-a new", "synced", "upsert b uid-b"]
+        await sink.when(lambda: len(server.seen("GET", PATH, watch=True)) == 2)
+    # Old events do not turn the clock back.
+    assert server.seen("GET", PATH, watch=True)[1].query["resourceVersion"] == "12"
+
+
+async def test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on("GET", PATH, page(10, thing("a", 9, uid="first")))
+    server.on("GET", PATH, Watch((event("ADDED", thing("a", 12, uid="second")),)), watch=True)
+    async with reflecting(client, sink, fake_time):
+        assert await sink.until("upsert a second") == [
+            "upsert a first",
+            "synced",
+            "delete a first",
+            "upsert a second",
+        ]
+
+
+async def test_a_resource_may_come_and_go(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    absent = Text("404 page not found", 404)
+    server.on(
+        "GET", PATH, absent, absent, page(10, thing("a", 9)), refusal(404, "NotFound"), page(50, thing("b", 49))
+    )
+    server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
+    async with reflecting(client, sink, fake_time, absent_period=20.0):
+        assert await sink.until("synced", times=4) == [
+            "synced",  # not there: nothing exists, and that is the whole truth
+            "upsert a uid-a",
+            "synced",
+            "delete a uid-a",
+            "synced",
+            "upsert b uid-b",
+            "synced",
+        ]
+    assert fake_time.pauses == pytest.approx([22.0, 22.0, 0.6, 22.0])
+
+
+async def test_a_404_of_a_proxy_is_not_an_absence(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    server.on(
+        "GET", PATH, page(10, thing("a", 9)), Text("<h1>nginx: no such host</h1>", 404), page(11, thing("a", 9))
+    )
+    server.on("GET", PATH, Watch((GONE,)), Watch((event("ADDED", thing("b", 12)),)), watch=True)
+    async with reflecting(client, sink, fake_time):
+        lines = await sink.until("upsert b uid-b")
+    assert lines == ["upsert a uid-a", "synced", "synced", "upsert b uid-b"]
+
+
+async def test_what_becomes_forbidden_stays_known_and_is_said_once(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    no = refusal(403, "Forbidden", "may not list pods")
+    server.on("GET", PATH, page(10, thing("a", 9)), no, no, no, page(11, thing("a", 9), thing("b", 10)))
+    server.on("GET", PATH, Watch((GONE,)), Watch(), watch=True)
+    with caplog.at_level(logging.ERROR):
+        async with reflecting(client, sink, fake_time, absent_period=20.0) as reflector:
+            lines = await sink.until("synced", times=2)
+            assert len(reflector) == 2
+    assert lines == ["upsert a uid-a", "synced", "upsert b uid-b", "synced"]
+    assert [record.getMessage().count("may not list pods") for record in caplog.records] == [1]
+    assert fake_time.pauses == pytest.approx([0.6, 22.0, 22.0, 22.0])
+
+
+@pytest.mark.parametrize("optional", [True, False])
+async def test_only_an_optional_resource_counts_as_synced_when_forbidden(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime, optional: bool
+) -> None:
+    server.on("GET", PATH, refusal(403, "Forbidden"))
+    async with reflecting(client, sink, fake_time, optional=optional) as reflector:
+        await sink.when(lambda: len(fake_time.pauses) >= 3)
+        assert reflector.synced.is_set() is optional
+        assert sink.lines == (["synced"] if optional else [])
+        assert reflector.state is ReflectorState.FORBIDDEN
+
+
+async def test_a_version_from_the_future_is_cured_by_a_list(
+    server: StubServer, client: KubeClient, sink: Log, fake_time: FakeTime
+) -> None:
+    future = refusal(504, "Timeout", "Too large resource version", causes=[{"reason": "ResourceVersionTooLarge"}])
+    server.on("GET", PATH, page(1000, thing("a", 900, color="lost")), page(500, thing("a", 400, color="restored")))
+    server.on("GET", PATH, future, future, future, Watch((event("ADDED", thing("b", 501)),)), watch=True)
+    async with reflecting(client, sink, fake_time):
+        lines = await sink.until("upsert b uid-b")
+    assert lines == [
+        "upsert a uid-a lost",
+        "synced",
+        "upsert a uid-a restored",
+        "synced",
+        "upsert b uid-b",
+    ]
+
+
+async def test_an_exception_of_the_sink_is_not_swallowed(
+    server: StubServer, client: KubeClient, fake_time: FakeTime
+) -> None:
+    def broken(change: Change[Any]) -> None:
+        raise LookupError("a bug of ours")
+
+    server.on("GET", PATH, page(10, thing("a", 9)))
+    reflector = Reflector(client, PODS, json.loads, broken, clock=fake_time.clock, sleep=fake_time.sleep)
+    with pytest.raises(LookupError, match="a bug of ours"):
+        await reflector.run()
+
+
+async def test_objects_of_any_shape_can_be_reflected(
+    server: StubServer, client: KubeClient, fake_time: FakeTime
+) -> None:
+    """A dict, and a struct without metadata: the head is found all the same."""
+
+    class Colored(msgspec.Struct):
+        color: str
+
+    for decode in (json.loads, msgspec.json.Decoder(Colored).decode):
+        changes: list[Change[Any]] = []
+        server.on("GET", PATH, Json({"metadata": {"resourceVersion": "3"}, "items": [thing("a", 1, color="red")]}))
+        server.on("GET", PATH, Watch((event("DELETED", thing("a", 4, color="red")),)), watch=True)
+        reflector = Reflector(client, PODS, decode, changes.append, clock=fake_time.clock, sleep=fake_time.sleep)
+        task = asyncio.create_task(reflector.run())
+        async with asyncio.timeout(5):
+            while len(changes) < 3:  # noqa: ASYNC110 - a plain list has no event
+                await asyncio.sleep(0.001)
+        task.cancel()
+        added, _, deleted = changes
+        assert isinstance(added, Upsert)
+        assert isinstance(deleted, Delete)
+        assert (added.key, added.uid) == (deleted.key, deleted.uid) == (("ns", "a"), "uid-a")
