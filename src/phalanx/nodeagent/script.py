@@ -1,0 +1,76 @@
+"""What a pretended pod does, as its annotations say: how long it starts, runs and stops, and how it ends."""
+
+from __future__ import annotations
+
+import math
+
+import msgspec
+
+START_SECONDS = "phalanx.dev/start-seconds"
+RUN_SECONDS = "phalanx.dev/run-seconds"
+TERMINATE_SECONDS = "phalanx.dev/terminate-seconds"
+EXIT_CODE = "phalanx.dev/exit-code"
+LOG = "phalanx.dev/log"
+
+
+class ScriptError(ValueError):
+    """An annotation that cannot be followed; the text names it."""
+
+
+class Script(msgspec.Struct, frozen=True):
+    """Seconds; `run` is None for a container that runs until it is stopped.
+
+    `exit_code` is how a container ends when its run time is over; one that is stopped earlier ends like a
+    process that SIGTERM killed (143).
+    """
+
+    start: float = 0.0
+    run: float | None = None
+    terminate: float = 0.1
+    exit_code: int = 0
+
+
+class ScriptDefaults(msgspec.Struct, frozen=True):
+    """The agent's options behind the annotations.
+
+    `run` counts only for pods that are meant to end (restartPolicy Never or OnFailure): a service with a
+    default run time would do nothing but crash and restart.
+    """
+
+    start: float = 0.0
+    run: float | None = None
+    terminate: float = 0.1
+
+
+def read_script(annotations: dict[str, str] | None, restart_policy: str, defaults: ScriptDefaults) -> Script:
+    """The script of one pod. Raises ScriptError on an annotation that is no number or out of range."""
+    notes = annotations or {}
+    run = defaults.run if restart_policy in ("Never", "OnFailure") else None
+    return Script(
+        start=_seconds(notes, START_SECONDS, defaults.start),
+        run=_seconds(notes, RUN_SECONDS, run) if RUN_SECONDS in notes else run,
+        terminate=_seconds(notes, TERMINATE_SECONDS, defaults.terminate),
+        exit_code=_exit_code(notes),
+    )
+
+
+def _seconds(notes: dict[str, str], name: str, default: float | None) -> float:
+    text = notes.get(name)
+    if text is None:
+        return default or 0.0
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise ScriptError(f'annotation {name}: {text!r} is not a number of seconds such as "30" or "0.5"')
+    return value
+
+
+def _exit_code(notes: dict[str, str]) -> int:
+    text = notes.get(EXIT_CODE)
+    if text is None:
+        return 0
+    if not text.isascii() or not text.isdigit() or int(text) > 255:
+        raise ScriptError(f"annotation {EXIT_CODE}: {text!r} is not an exit code from 0 to 255")
+    return int(text)
