@@ -1,1 +1,1 @@
-"""scheduling/actions."""
+"""The verbs: each module is one action of Volcano's vocabulary."""

@@ -1,1 +1,1 @@
-"""scheduling/plugins."""
+"""The opinions: each module is one plugin of Volcano's vocabulary."""

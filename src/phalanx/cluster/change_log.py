@@ -1,0 +1,41 @@
+"""A log of changed rows that many readers follow, each with a cursor of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+_KEEP = 1 << 16
+
+
+class ChangeLog:
+    """Row numbers in the order of their changes; a reader that lags too far behind is told to start over."""
+
+    def __init__(self) -> None:
+        self._rows: list[int] = []
+        self._base = 0
+
+    @property
+    def end(self) -> int:
+        """The cursor of a reader that has seen everything."""
+        return self._base + len(self._rows)
+
+    def note(self, row: int) -> None:
+        self._rows.append(row)
+        if len(self._rows) > 2 * _KEEP:
+            self._forget()
+
+    def note_all(self, rows: Iterable[int]) -> None:
+        self._rows.extend(rows)
+        if len(self._rows) > 2 * _KEEP:
+            self._forget()
+
+    def since(self, cursor: int) -> list[int] | None:
+        """The rows noted after `cursor`, repeats included; None if they are forgotten: look at all rows."""
+        if cursor < self._base:
+            return None
+        return self._rows[cursor - self._base :]
+
+    def _forget(self) -> None:
+        surplus = len(self._rows) - _KEEP
+        del self._rows[:surplus]
+        self._base += surplus

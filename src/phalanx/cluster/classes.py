@@ -1,0 +1,82 @@
+"""Pod classes and what their pods take from a node, interned: one record for thousands of identical pods."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.resource_space import IntArray, ResourceSpace
+from phalanx.model.pod import PodClass
+from phalanx.model.resources import Requests
+
+
+class Footprint:
+    """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores)."""
+
+    __slots__ = ("scored", "usage")
+
+    def __init__(self, usage: IntArray, scored: IntArray) -> None:
+        self.usage = usage
+        self.scored = scored
+
+
+class ClassRecord:
+    """A pod class with its place in the arrays.
+
+    `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only
+    these are compared with what is idle, as kube-scheduler's NodeResourcesFit does.
+    """
+
+    __slots__ = ("amounts", "columns", "footprint", "number", "pod_class")
+
+    def __init__(self, number: int, pod_class: PodClass, footprint: Footprint) -> None:
+        self.number = number
+        self.pod_class = pod_class
+        self.footprint = footprint
+        self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage)
+        self.amounts: IntArray = footprint.usage[self.columns]
+
+    def __repr__(self) -> str:
+        return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
+
+
+class ClassTable:
+    """Interns classes and footprints over one resource space."""
+
+    def __init__(self, space: ResourceSpace) -> None:
+        self._space = space
+        self._classes: dict[PodClass, ClassRecord] = {}
+        self._footprints: dict[tuple[Requests, int, int], Footprint] = {}
+        self._width = len(space)
+
+    def __len__(self) -> int:
+        return len(self._classes)
+
+    def record(self, pod_class: PodClass) -> ClassRecord:
+        found = self._classes.get(pod_class)
+        if found is None:
+            footprint = self.footprint(pod_class.requests, pod_class)
+            found = self._classes[pod_class] = ClassRecord(len(self._classes), pod_class, footprint)
+        return found
+
+    def footprint(self, usage: Requests, pod_class: PodClass) -> Footprint:
+        """What a pod of `pod_class` that takes `usage` (more than it asked for after a resize) costs a node."""
+        key = (usage, pod_class.scored_cpu, pod_class.scored_memory)
+        found = self._footprints.get(key)
+        if found is None:
+            vector = self._space.vector(usage, pods=1)
+            scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
+            found = self._footprints[key] = Footprint(vector, scored)
+            self.widen()
+        return found
+
+    def widen(self) -> None:
+        """Pads every vector to the width of the space."""
+        width = len(self._space)
+        if width == self._width:
+            return
+        for footprint in self._footprints.values():
+            missing = width - len(footprint.usage)
+            if missing:
+                footprint.usage = np.concatenate([footprint.usage, np.zeros(missing, dtype=np.int64)])
+        self._width = width

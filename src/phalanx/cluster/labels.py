@@ -1,0 +1,140 @@
+"""Node labels and taints as columns of small integers, so that a selector is one lookup for all nodes."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint
+
+# Either a slice over all rows or an int array of some: every evaluation works on both.
+Rows = slice | npt.NDArray[np.intp]
+
+ABSENT = 0
+
+
+class LabelColumn:
+    """The values of one label key over all rows: `ids[row]` is ABSENT or the id of the value there."""
+
+    def __init__(self, capacity: int) -> None:
+        self.ids = np.zeros(capacity, dtype=np.int32)
+        self.values: list[str] = [""]
+        self._id_of: dict[str, int] = {}
+
+    def set(self, row: int, value: str | None) -> None:
+        if value is None:
+            self.ids[row] = ABSENT
+            return
+        found = self._id_of.get(value)
+        if found is None:
+            found = self._id_of[value] = len(self.values)
+            self.values.append(value)
+        self.ids[row] = found
+
+    def grow(self, capacity: int) -> None:
+        self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
+
+    def matching(self, requirement: Requirement) -> BoolArray:
+        """bool[len(values)]: which value ids (ABSENT included) satisfy the requirement.
+
+        The operators are those of `k8s.io/apimachinery/pkg/labels`: NotIn and DoesNotExist accept an absent key;
+        Gt and Lt compare as integers, and what is no integer does not match.
+        """
+        known = np.zeros(len(self.values), dtype=np.bool_)
+        match requirement.operator:
+            case "In" | "NotIn":
+                for value in requirement.values:
+                    found = self._id_of.get(value)
+                    if found is not None:
+                        known[found] = True
+                return known if requirement.operator == "In" else ~known
+            case "Exists":
+                known[:] = True
+                known[ABSENT] = False
+            case "DoesNotExist":
+                known[ABSENT] = True
+            case "Gt" | "Lt":
+                bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+                if bound is not None:
+                    greater = requirement.operator == "Gt"
+                    for number, text in enumerate(self.values[1:], start=1):
+                        actual = _integer(text)
+                        known[number] = actual is not None and (actual > bound if greater else actual < bound)
+        return known
+
+
+class LabelTable:
+    """All labels of all rows; a column is made when a selector first asks for its key."""
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._rows: list[dict[str, str]] = [{} for _ in range(capacity)]
+        self._columns: dict[str, LabelColumn] = {}
+
+    def of(self, row: int) -> dict[str, str]:
+        return self._rows[row]
+
+    def set(self, row: int, labels: dict[str, str]) -> None:
+        self._rows[row] = labels
+        for key, column in self._columns.items():
+            column.set(row, labels.get(key))
+
+    def grow(self, capacity: int) -> None:
+        self._rows.extend({} for _ in range(capacity - self._capacity))
+        for column in self._columns.values():
+            column.grow(capacity)
+        self._capacity = capacity
+
+    def column(self, key: str) -> LabelColumn:
+        column = self._columns.get(key)
+        if column is None:
+            column = self._columns[key] = LabelColumn(self._capacity)
+            for row, labels in enumerate(self._rows):
+                if key in labels:
+                    column.set(row, labels[key])
+        return column
+
+    def satisfies(self, requirement: Requirement, rows: Rows) -> BoolArray:
+        column = self.column(requirement.key)
+        result: BoolArray = column.matching(requirement)[column.ids[rows]]
+        return result
+
+
+class TaintTable:
+    """Taints by row; equal sets of taints share one id, because a cluster has few distinct ones."""
+
+    def __init__(self, capacity: int) -> None:
+        self.ids = np.zeros(capacity, dtype=np.int32)
+        self.sets: list[tuple[Taint, ...]] = [()]
+        self._id_of: dict[tuple[Taint, ...], int] = {(): 0}
+
+    def set(self, row: int, taints: tuple[Taint, ...]) -> None:
+        found = self._id_of.get(taints)
+        if found is None:
+            found = self._id_of[taints] = len(self.sets)
+            self.sets.append(taints)
+        self.ids[row] = found
+
+    def grow(self, capacity: int) -> None:
+        self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
+
+
+def term_matches(term: NodeSelectorTerm, labels: LabelTable, names: LabelColumn, rows: Rows) -> BoolArray:
+    """bool[rows]: which rows satisfy a node selector term; `names` is the column of metadata.name."""
+    shape = names.ids[rows].shape
+    if term.invalid or not (term.expressions or term.fields):
+        return np.zeros(shape, dtype=np.bool_)
+    result = np.ones(shape, dtype=np.bool_)
+    for requirement in term.expressions:
+        result &= labels.satisfies(requirement, rows)
+    for requirement in term.fields:
+        result &= names.matching(requirement)[names.ids[rows]]
+    return result
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,110 @@
+"""Pods and gangs as the cluster keeps them: small mutable records with counts that are always current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.classes import ClassRecord, Footprint
+from phalanx.model.gang import Gang, GangCounts, GangKey
+from phalanx.model.pod import MemberState, PlanMark, Pod
+
+NO_NODE = -1
+
+
+class PodRecord:
+    """One pod: the last noun, its class, where it counts and what it occupies.
+
+    `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
+    until the API confirms or refuses.
+    """
+
+    __slots__ = ("cls", "footprint", "gang", "mark", "pod", "row", "state", "target")
+
+    def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
+        self.pod = pod
+        self.cls = cls
+        self.footprint = footprint
+        self.state = state
+        self.row = NO_NODE
+        self.target = ""
+        self.mark: PlanMark | None = None
+        self.gang: GangRecord | None = None
+
+    def __repr__(self) -> str:
+        return f"PodRecord({self.pod.key}, {self.state.name})"
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        """Members of a gang in the order in which they are placed: priority, index, age, name."""
+        pod = self.pod
+        return (-pod.priority, pod.index, pod.created, pod.name)
+
+
+class GangRecord:
+    """A gang's members and their counts by state, in all and per role.
+
+    `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it:
+    this is what tells a half-bound plan from a gang that never started.
+    """
+
+    __slots__ = ("_counts", "_roles", "failures", "key", "marks", "members", "noun", "pending")
+
+    def __init__(self, key: GangKey) -> None:
+        self.key = key
+        self.noun: Gang | None = None
+        self.members: dict[str, PodRecord] = {}
+        self.pending: dict[str, PodRecord] = {}
+        self.marks: dict[PlanMark, int] = {}
+        self.failures = 0
+        self._counts = [0] * len(MemberState)
+        self._roles: dict[str, list[int]] = {}
+
+    def __repr__(self) -> str:
+        return f"GangRecord({self.key}, {self.counts()})"
+
+    def count(self, state: MemberState, role: str | None = None) -> int:
+        if role is None:
+            return self._counts[state]
+        return self._roles[role][state] if role in self._roles else 0
+
+    def counts(self, role: str | None = None) -> GangCounts:
+        values = self._counts if role is None else self._roles.get(role)
+        return GangCounts(*values) if values else GangCounts()
+
+    def roles(self) -> Iterator[str]:
+        return iter(self._roles)
+
+    def add(self, record: PodRecord) -> None:
+        record.gang = self
+        self.members[record.pod.uid] = record
+        self._tally(record, record.state, 1)
+
+    def remove(self, record: PodRecord) -> None:
+        record.gang = None
+        del self.members[record.pod.uid]
+        self._tally(record, record.state, -1)
+
+    def move(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
+        """Sets a member's state and mark and counts it under them."""
+        self._tally(record, record.state, -1)
+        record.state, record.mark = state, mark
+        self._tally(record, state, 1)
+
+    def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
+        self._counts[state] += step
+        role = self._roles.get(record.pod.role)
+        if role is None:
+            role = self._roles[record.pod.role] = [0] * len(MemberState)
+        role[state] += step
+        if state is MemberState.PENDING:
+            if step > 0:
+                self.pending[record.pod.uid] = record
+            else:
+                del self.pending[record.pod.uid]
+        mark = record.mark
+        if mark is not None:
+            left = self.marks.get(mark, 0) + step
+            if left:
+                self.marks[mark] = left
+            else:
+                del self.marks[mark]

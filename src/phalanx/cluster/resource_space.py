@@ -1,0 +1,56 @@
+"""Which column of the arrays belongs to which resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.model.resources import CPU, MEMORY, PODS, Requests
+
+IntArray = npt.NDArray[np.int64]
+FloatArray = npt.NDArray[np.float64]
+BoolArray = npt.NDArray[np.bool_]
+
+PODS_COLUMN = 0
+CPU_COLUMN = 1
+MEMORY_COLUMN = 2
+
+
+class ResourceSpace:
+    """Resource names in the order in which they were first seen; columns are never taken back.
+
+    `pods`, `cpu` and `memory` are always the first three.
+    """
+
+    def __init__(self) -> None:
+        self.names: list[str] = [PODS, CPU, MEMORY]
+        self._columns: dict[str, int] = {name: column for column, name in enumerate(self.names)}
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def column(self, name: str) -> int:
+        """The column of `name`, added if it is new."""
+        column = self._columns.get(name)
+        if column is None:
+            column = self._columns[name] = len(self.names)
+            self.names.append(name)
+        return column
+
+    def find(self, name: str) -> int | None:
+        return self._columns.get(name)
+
+    def learn(self, names: Iterable[str]) -> None:
+        for name in names:
+            self.column(name)
+
+    def vector(self, requests: Requests, pods: int = 0) -> IntArray:
+        """`requests` as int64[R] over all columns known now; `pods` fills the slot column unless it is named."""
+        self.learn(name for name, _ in requests)
+        row = np.zeros(len(self.names), dtype=np.int64)
+        row[PODS_COLUMN] = pods
+        for name, amount in requests:
+            row[self._columns[name]] = amount
+        return row

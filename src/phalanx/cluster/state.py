@@ -1,0 +1,296 @@
+"""`ClusterState`: everything the scheduler knows, kept current by events in O(change)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phalanx.cluster.classes import ClassTable
+from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
+from phalanx.cluster.nodes import NO_ROW, NodeTable
+from phalanx.cluster.resource_space import ResourceSpace
+from phalanx.cluster.transaction import Transaction
+from phalanx.model.events import (
+    ClusterEvent,
+    GangRemoved,
+    GangUpdated,
+    NodeRemoved,
+    NodeUpdated,
+    PodRemoved,
+    PodUpdated,
+)
+from phalanx.model.gang import GangKey
+from phalanx.model.node import Node
+from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
+
+_OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+
+
+class ClusterState:
+    """One cluster as a value: no globals, no IO, no clock.
+
+    Events change it one by one (`apply`); plans change it through `transaction`. `touched_gangs` and
+    `touched_pods` collect what changed since they were last taken (`take_touched`), `relief` counts the events
+    after which something that did not fit may fit.
+    """
+
+    def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
+        self.schedulers = frozenset(schedulers)
+        self.space = ResourceSpace()
+        self.nodes = NodeTable(self.space)
+        self.classes = ClassTable(self.space)
+        self.pods: dict[str, PodRecord] = {}
+        self.gangs: dict[GangKey, GangRecord] = {}
+        self.lone: dict[str, PodRecord] = {}
+        self.relief = 0
+        self._tenants: dict[int, dict[str, PodRecord]] = {}
+        self._homeless: dict[str, dict[str, PodRecord]] = {}
+        self._touched_gangs: dict[GangKey, None] = {}
+        self._touched_pods: dict[str, None] = {}
+
+    def apply(self, event: ClusterEvent) -> None:
+        """Takes in one fact. Repeats and facts about unknown things are harmless."""
+        match event:
+            case PodUpdated(pod):
+                self._pod_updated(pod)
+            case PodRemoved(uid):
+                self._pod_removed(uid)
+            case NodeUpdated(node):
+                self._node_updated(node)
+            case NodeRemoved(name):
+                self._node_removed(name)
+            case GangUpdated(gang):
+                self._gang(gang.key).noun = gang
+                self._touched_gangs[gang.key] = None
+            case GangRemoved(key):
+                record = self.gangs.get(key)
+                if record is not None:
+                    record.noun = None
+                    self._forget_gang_if_empty(record)
+                    self._touched_gangs[key] = None
+
+    def transaction(self) -> Transaction:
+        return Transaction(self.nodes)
+
+    def take_touched(self) -> tuple[dict[GangKey, None], dict[str, None]]:
+        """The gangs and lone pods that changed since the last call, oldest change first."""
+        gangs, pods = self._touched_gangs, self._touched_pods
+        self._touched_gangs, self._touched_pods = {}, {}
+        return gangs, pods
+
+    def forget(self, uid: str) -> None:
+        """A binding failed for good: the pod is pending again and its room is free."""
+        record = self.pods.get(uid)
+        if record is None or record.state is not MemberState.PLACED:
+            return
+        self._vacate(record)
+        record.target = ""
+        self._set_state(record, MemberState.PENDING, None)
+        if record.gang is not None:
+            record.gang.failures += 1
+
+    def place(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
+        """Counts a pod as placed on a row whose arrays a transaction has already charged."""
+        self._move_in(record, row)
+        record.target = self.nodes.names[row]
+        self._set_state(record, MemberState.PLACED, mark)
+
+    def tenants(self, row: int) -> Collection[PodRecord]:
+        """The pods that occupy a row, placed and terminating ones included."""
+        return self._tenants.get(row, {}).values()
+
+    # pods
+
+    def _pod_updated(self, pod: Pod) -> None:
+        record = self.pods.get(pod.uid)
+        if record is None:
+            self._pod_added(pod)
+            return
+        if record.pod == pod:
+            return
+        state = self._state_of(pod)
+        if record.state is MemberState.PLACED:
+            if state is MemberState.PENDING:
+                # An update from before our binding, or an unrelated one: the assumption stands.
+                self._renoun(record, pod)
+                return
+            if state in (MemberState.BOUND, MemberState.RUNNING) and pod.node == record.target:
+                footprint = self.classes.footprint(pod.usage, pod.pod_class)
+                if footprint is record.footprint and record.pod.pod_class == pod.pod_class:
+                    self._renoun(record, pod)
+                    self._set_state(record, state, pod.mark or record.mark)
+                    return
+        if self._same_place(record, pod, state):
+            self._renoun(record, pod)
+            if record.state is not state:
+                self._set_state(record, state, record.mark)
+            return
+        self._pod_removed(pod.uid)
+        self._pod_added(pod)
+
+    def _same_place(self, record: PodRecord, pod: Pod, state: MemberState) -> bool:
+        """Whether an update leaves everything but the state as it was."""
+        old = record.pod
+        return (
+            record.state is not MemberState.PLACED
+            and old.node == pod.node
+            and old.usage == pod.usage
+            and (old.gang, old.role, old.mark) == (pod.gang, pod.role, pod.mark)
+            and old.nominated == pod.nominated
+            and old.pod_class == pod.pod_class
+            and (record.state in _OCCUPYING) == (state in _OCCUPYING)
+            and (record.state is MemberState.TERMINATING) == (state is MemberState.TERMINATING)
+        )
+
+    def _pod_added(self, pod: Pod) -> None:
+        cls = self.classes.record(pod.pod_class)
+        footprint = self.classes.footprint(pod.usage, pod.pod_class) if pod.usage else cls.footprint
+        self.nodes.widen()
+        record = PodRecord(pod, cls, footprint, self._state_of(pod))
+        record.mark = pod.mark
+        self.pods[pod.uid] = record
+        if pod.gang:
+            self._gang(GangKey(pod.namespace, pod.gang)).add(record)
+        elif record.state is MemberState.PENDING:
+            self.lone[pod.uid] = record
+        self._touch(record)
+        self._occupy(record)
+
+    def _pod_removed(self, uid: str) -> None:
+        record = self.pods.pop(uid, None)
+        if record is None:
+            return
+        self._vacate(record)
+        self.lone.pop(uid, None)
+        self._touch(record)
+        if record.gang is not None:
+            gang = record.gang
+            gang.remove(record)
+            self._forget_gang_if_empty(gang)
+
+    def _state_of(self, pod: Pod) -> MemberState:
+        if pod.finished:
+            return MemberState.SUCCEEDED if pod.phase is PodPhase.SUCCEEDED else MemberState.FAILED
+        if pod.terminating:
+            return MemberState.TERMINATING
+        if pod.node:
+            return MemberState.RUNNING if pod.phase is PodPhase.RUNNING else MemberState.BOUND
+        if pod.gated:
+            return MemberState.GATED
+        return MemberState.PENDING if pod.scheduler in self.schedulers else MemberState.FOREIGN
+
+    def _set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
+        if record.gang is not None:
+            record.gang.move(record, state, mark)
+        else:
+            record.state, record.mark = state, mark
+            if state is MemberState.PENDING:
+                self.lone[record.pod.uid] = record
+            else:
+                self.lone.pop(record.pod.uid, None)
+        self._touch(record)
+
+    def _renoun(self, record: PodRecord, pod: Pod) -> None:
+        """Takes the newest noun of a pod whose place in the tables stays."""
+        if record.pod.priority != pod.priority or record.pod.index != pod.index:
+            self._touch(record)
+        if record.cls.pod_class != pod.pod_class:
+            record.cls = self.classes.record(pod.pod_class)
+            self.nodes.widen()
+        record.pod = pod
+
+    def _touch(self, record: PodRecord) -> None:
+        if record.gang is not None:
+            self._touched_gangs[record.gang.key] = None
+        else:
+            self._touched_pods[record.pod.uid] = None
+
+    # occupation of nodes
+
+    def _occupy(self, record: PodRecord) -> None:
+        """Puts a pod's footprint on its node, or remembers that its node is not known yet."""
+        pod = record.pod
+        if record.state not in _OCCUPYING:
+            if record.state is MemberState.FOREIGN and pod.nominated:
+                self._settle(record, pod.nominated)
+            return
+        if pod.node:
+            self._settle(record, pod.node)
+
+    def _settle(self, record: PodRecord, node: str) -> None:
+        row = self.nodes.row(node)
+        if row == NO_ROW:
+            self._homeless.setdefault(node, {})[record.pod.uid] = record
+            return
+        self._move_in(record, row)
+        footprint = record.footprint
+        if record.state is MemberState.FOREIGN:
+            self.nodes.reserve(row, footprint.usage, 1)
+            return
+        self.nodes.charge(row, footprint.usage, footprint.scored, 1)
+        if record.cls.pod_class.host_ports:
+            self.nodes.take_ports(row, record.cls.pod_class.host_ports, 1)
+        if record.state is MemberState.TERMINATING:
+            self.nodes.release_later(row, footprint.usage, 1)
+
+    def _vacate(self, record: PodRecord) -> None:
+        if record.row == NO_NODE:
+            for node in (record.pod.node, record.pod.nominated, record.target):
+                if node in self._homeless:
+                    self._homeless[node].pop(record.pod.uid, None)
+                    if not self._homeless[node]:
+                        del self._homeless[node]
+            return
+        row, footprint = record.row, record.footprint
+        self._move_out(record)
+        self.relief += 1
+        if record.state is MemberState.FOREIGN:
+            self.nodes.reserve(row, footprint.usage, -1)
+            return
+        self.nodes.charge(row, footprint.usage, footprint.scored, -1)
+        if record.cls.pod_class.host_ports:
+            self.nodes.take_ports(row, record.cls.pod_class.host_ports, -1)
+        if record.state is MemberState.TERMINATING:
+            self.nodes.release_later(row, footprint.usage, -1)
+
+    # nodes
+
+    def _node_updated(self, node: Node) -> None:
+        _, more = self.nodes.upsert(node)
+        self.classes.widen()
+        if more:
+            self.relief += 1
+        for record in self._homeless.pop(node.name, {}).values():
+            self._settle(record, node.name)
+
+    def _node_removed(self, name: str) -> None:
+        """Takes a node away. Its pods stay known and settle again should the node come back."""
+        row = self.nodes.row(name)
+        if row == NO_ROW:
+            return
+        for record in list(self.tenants(row)):
+            self._move_out(record)
+            self._homeless.setdefault(name, {})[record.pod.uid] = record
+        self.nodes.remove(name)
+
+    def _move_in(self, record: PodRecord, row: int) -> None:
+        record.row = row
+        self._tenants.setdefault(row, {})[record.pod.uid] = record
+
+    def _move_out(self, record: PodRecord) -> None:
+        tenants = self._tenants[record.row]
+        del tenants[record.pod.uid]
+        if not tenants:
+            del self._tenants[record.row]
+        record.row = NO_NODE
+
+    # gangs
+
+    def _gang(self, key: GangKey) -> GangRecord:
+        record = self.gangs.get(key)
+        if record is None:
+            record = self.gangs[key] = GangRecord(key)
+        return record
+
+    def _forget_gang_if_empty(self, record: GangRecord) -> None:
+        if record.noun is None and not record.members:
+            self.gangs.pop(record.key, None)

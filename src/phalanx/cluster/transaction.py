@@ -1,0 +1,68 @@
+"""Changes to the node table that are kept or undone as one."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import IntArray
+
+
+class Transaction:
+    """Places pods on the live arrays under an undo journal.
+
+    Everything that is placed is visible to the next placement of the same transaction. `rollback` leaves the
+    arrays bit for bit as they were; `commit` hands out what was placed, in order. Exactly one of the two ends a
+    transaction.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._journal: list[tuple[ClassRecord, npt.NDArray[np.intp], IntArray]] = []
+        self._placed: list[tuple[PodRecord, int]] = []
+        self._open = True
+
+    @property
+    def placed(self) -> int:
+        return len(self._placed)
+
+    def place(self, cls: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
+        """Puts `pods[i]`, all of class `cls`, on `rows[i]`."""
+        assert self._open
+        assert len(pods) == len(rows)
+        if not rows:
+            return
+        if len(rows) == 1:
+            distinct = np.array(rows, dtype=np.intp)
+            counts = np.ones(1, dtype=np.int64)
+        else:
+            distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
+        self._apply(cls, distinct, counts, 1)
+        self._journal.append((cls, distinct, counts))
+        self._placed.extend(zip(pods, rows, strict=True))
+
+    def rollback(self) -> None:
+        assert self._open
+        self._open = False
+        for cls, rows, counts in reversed(self._journal):
+            self._apply(cls, rows, counts, -1)
+
+    def commit(self) -> list[tuple[PodRecord, int]]:
+        """(pod, row) in the order of placement."""
+        assert self._open
+        self._open = False
+        return self._placed
+
+    def _apply(self, cls: ClassRecord, rows: npt.NDArray[np.intp], counts: IntArray, sign: int) -> None:
+        footprint = cls.footprint
+        if len(rows) == 1 and counts[0] == 1:
+            self._nodes.charge(int(rows[0]), footprint.usage, footprint.scored, sign)
+        else:
+            self._nodes.charge_many(rows, counts, footprint.usage, footprint.scored, sign)
+        if cls.pod_class.host_ports:
+            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
+                for _ in range(count):
+                    self._nodes.take_ports(row, cls.pod_class.host_ports, sign)

@@ -1,0 +1,93 @@
+"""What a plugin is: a class whose methods are the extension points."""
+
+from __future__ import annotations
+
+import enum
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.scheduling.load import Load
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.arguments import Arguments
+    from phalanx.scheduling.session import Session
+
+SortKey = Any
+"""Anything that compares with its own kind; smaller goes first."""
+
+
+class Vote(enum.IntEnum):
+    """A three-valued opinion: any REJECT of a tier decides it, else any PERMIT, else the next tier is asked."""
+
+    REJECT = -1
+    ABSTAIN = 0
+    PERMIT = 1
+
+
+class Plugin:
+    """Override the methods on which the plugin has an opinion; the framework calls only those.
+
+    One instance lives as long as the policy that names it. A plugin keeps no reference to the cluster between
+    calls; it gets everything as arguments and must be deterministic.
+    """
+
+    name: ClassVar[str]
+    arguments: ClassVar[tuple[str, ...]] = ()
+    """The argument keys that the plugin reads; a key that ends in `*` stands for a prefix."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        """Raises PolicyError (through `arguments`) for values that it cannot use."""
+
+    # order: keys are compared plugin by plugin in the order of the tiers
+
+    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> SortKey:
+        """Which gang (or pod on its own) comes first."""
+        raise NotImplementedError
+
+    def pod_order(self, session: Session, pod: PodRecord) -> SortKey:
+        """Which member of a gang comes first."""
+        raise NotImplementedError
+
+    # nodes: once per pod class, over many rows at a time
+
+    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        """bool[rows]: which nodes the class may use; all filters must agree.
+
+        May depend on labels, taints, ports and liveness (what `nodes.relabelled` records), not on amounts.
+        """
+        raise NotImplementedError
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        """(reason in kube-scheduler's words, bool[rows] kept out for it): what `filter` says, taken apart."""
+        raise NotImplementedError
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        """Why the class can be placed nowhere whatever the nodes are like; None if it can."""
+        raise NotImplementedError
+
+    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """float[N] from what `filter` may depend on, normalised over `mask`; None if the class has none."""
+        raise NotImplementedError
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        """How good a node is with the pod on it, from amounts; shaped like `load` (rows, or rows by copies)."""
+        raise NotImplementedError
+
+    # admission
+
+    def admit(self, session: Session, gang: GangRecord) -> Vote:
+        """Whether the controller of a group may create its pods now."""
+        raise NotImplementedError
+
+    def admitted(self, session: Session, gang: GangRecord) -> None:
+        """A group was admitted in this session."""
+        raise NotImplementedError
+
+
+def overrides(plugin: Plugin, point: str) -> bool:
+    """Whether the plugin's class implements an extension point itself."""
+    return getattr(type(plugin), point) is not getattr(Plugin, point)

@@ -1,0 +1,98 @@
+"""`nodeorder`: kube-scheduler's scores with Volcano's weights (research/kubernetes_native.md, B8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import term_matches
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.selectors import tolerates
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.load import Load
+from phalanx.scheduling.plugin import Plugin
+
+
+class NodeOrder(Plugin):
+    """Each score runs from 0 to 100 and counts by its weight."""
+
+    name = "nodeorder"
+    arguments = (
+        "leastrequested.weight",
+        "mostrequested.weight",
+        "nodeaffinity.weight",
+        "podaffinity.weight",
+        "balancedresource.weight",
+        "tainttoleration.weight",
+        "imagelocality.weight",
+        "podtopologyspread.weight",
+        "selectorspread.weight",
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._least = arguments.integer("leastrequested.weight", 1)
+        self._most = arguments.integer("mostrequested.weight", 0)
+        self._affinity = arguments.integer("nodeaffinity.weight", 2)
+        self._balanced = arguments.integer("balancedresource.weight", 1)
+        self._taint = arguments.integer("tainttoleration.weight", 3)
+        for key, default in (
+            ("podaffinity.weight", 2),
+            ("imagelocality.weight", 1),
+            ("podtopologyspread.weight", 2),
+            ("selectorspread.weight", 0),
+        ):
+            arguments.integer(key, default)
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        total: FloatArray | float = 0.0
+        if self._least or self._most:
+            used = load.scored()
+            mean = (used[0] + used[1]) * 50.0
+            # LeastAllocated is 100 - mean, MostAllocated is mean; the constant matters to nobody but a reader.
+            total = mean * (self._most - self._least) + 100.0 * self._least
+        if self._balanced and not cls.pod_class.best_effort:
+            # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
+            # deviation of two fractions is half their distance.
+            after = load.processor_and_memory()
+            before = load.processor_and_memory_before()
+            gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
+            total = total + (gain * 25.0 + 75.0) * self._balanced
+        return total
+
+    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        affinity = self._preferred(cls, nodes, mask) if self._affinity else None
+        taints = self._avoided(cls, nodes, mask) if self._taint else None
+        if affinity is None or taints is None:
+            return affinity if taints is None else taints
+        return affinity + taints
+
+    def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """The sum of the weights of matching preferred terms, normalised to the best node."""
+        if not cls.pod_class.preferred:
+            return None
+        points = np.zeros(nodes.capacity)
+        for preferred in cls.pod_class.preferred:
+            matches = term_matches(preferred.term, nodes.labels, nodes.name_column, slice(None))
+            points += np.where(matches, float(preferred.weight), 0.0)
+        best = points[mask].max(initial=0.0)
+        return points * (100.0 / best * self._affinity) if best > 0 else None
+
+    def _avoided(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """Fewer untolerated PreferNoSchedule taints are better, normalised to the worst node."""
+        by_set = np.array(
+            [
+                sum(
+                    taint.effect == "PreferNoSchedule"
+                    and not any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+                    for taint in taints
+                )
+                for taints in nodes.taints.sets
+            ],
+            dtype=np.float64,
+        )
+        if not by_set.any():
+            return None
+        points = by_set[nodes.taints.ids]
+        worst = points[mask].max(initial=0.0)
+        return (1.0 - points / worst) * (100.0 * self._taint) if worst > 0 else None

@@ -1,0 +1,124 @@
+"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (research/kubernetes_native.md, B8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import Rows, term_matches
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.model.selectors import Requirement, Taint, tolerates
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.plugin import Plugin
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_HARD_EFFECTS = ("NoSchedule", "NoExecute")
+
+
+class Predicates(Plugin):
+    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector) and NodePorts.
+
+    What a pod asks of volumes, topology spread, other pods or devices has no filter yet: `refuse` names the
+    field, and the pod goes nowhere. NodeResourcesFit is not a filter here: amounts change with every placement,
+    so the placement itself compares them.
+    """
+
+    name = "predicates"
+    arguments = (
+        "predicate.NodeAffinityEnable",
+        "predicate.NodePortsEnable",
+        "predicate.TaintTolerationEnable",
+        "predicate.PodAffinityEnable",
+        "predicate.NodeVolumeLimitsEnable",
+        "predicate.VolumeZoneEnable",
+        "predicate.PodTopologySpreadEnable",
+        "predicate.VolumeBindingEnable",
+        "predicate.DynamicResourceAllocationEnable",
+        "predicate.CacheEnable",
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._affinity = arguments.boolean("predicate.NodeAffinityEnable", True)
+        self._ports = arguments.boolean("predicate.NodePortsEnable", True)
+        self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
+        for key in self.arguments[3:]:
+            arguments.boolean(key, True)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        fields = cls.pod_class.unsupported
+        if not fields:
+            return None
+        return f"{', '.join(fields)}: not supported by this version of Phalanx"
+
+    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if cls.pod_class.unsupported:
+            return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+        mask: BoolArray = self._schedulable(cls, nodes, rows)
+        if self._taints:
+            mask &= self._tolerated(cls, nodes, rows)
+        if self._affinity:
+            mask &= self._selected(cls, nodes, rows)
+        if self._ports and cls.pod_class.host_ports:
+            mask &= self._ports_free(cls, nodes, rows)
+        return mask
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        reasons: list[tuple[str, BoolArray]] = [
+            ("node(s) were unschedulable", ~self._schedulable(cls, nodes, rows))
+        ]
+        if self._taints:
+            by_taint: dict[str, BoolArray] = {}
+            ids = nodes.taints.ids[rows]
+            for number, taints in enumerate(nodes.taints.sets):
+                first = next((t for t in taints if t.effect in _HARD_EFFECTS and not _tolerated(cls, t)), None)
+                if first is not None:
+                    reason = f"node(s) had untolerated taint {{{first.key}: {first.value}}}"
+                    by_taint[reason] = by_taint.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
+            reasons.extend(by_taint.items())
+        if self._affinity:
+            reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
+        if self._ports and cls.pod_class.host_ports:
+            taken = ~self._ports_free(cls, nodes, rows)
+            reasons.append(("node(s) didn't have free ports for the requested pod ports", taken))
+        return reasons
+
+    def _schedulable(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if _tolerated(cls, _UNSCHEDULABLE):
+            return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+        return ~nodes.unschedulable[rows]
+
+    def _tolerated(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        by_set = np.array(
+            [
+                all(_tolerated(cls, taint) for taint in taints if taint.effect in _HARD_EFFECTS)
+                for taints in nodes.taints.sets
+            ],
+            dtype=np.bool_,
+        )
+        result: BoolArray = by_set[nodes.taints.ids[rows]]
+        return result
+
+    def _selected(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        pod_class = cls.pod_class
+        mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+        for key, value in pod_class.node_selector:
+            mask &= nodes.labels.satisfies(Requirement(key, "In", (value,)), rows)
+        if pod_class.affinity is not None:
+            some = np.zeros_like(mask)
+            for term in pod_class.affinity:
+                some |= term_matches(term, nodes.labels, nodes.name_column, rows)
+            mask &= some
+        return mask
+
+    def _ports_free(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        free = np.ones(nodes.capacity, dtype=np.bool_)
+        for row, taken in nodes.ports.items():
+            if any(wanted.conflicts_with(port) for wanted in cls.pod_class.host_ports for port in taken):
+                free[row] = False
+        result: BoolArray = free[rows]
+        return result
+
+
+def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
+    return any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)

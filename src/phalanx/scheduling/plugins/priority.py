@@ -1,0 +1,17 @@
+"""`priority`: higher priorities first, among gangs and among the members of one."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.session import Session
+
+
+class Priority(Plugin):
+    name = "priority"
+
+    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> int:
+        return -session.priority(gang)
+
+    def pod_order(self, session: Session, pod: PodRecord) -> int:
+        return -pod.pod.priority

@@ -1,0 +1,95 @@
+"""`resource-strategy-fit`: pack some resources and spread others (Volcano's plugin of that name)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.resource_space import FloatArray
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.load import Load
+from phalanx.scheduling.plugin import Plugin
+
+_MOST = "MostAllocated"
+_LEAST = "LeastAllocated"
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    most: bool
+    weight: int
+
+
+class ResourceStrategyFit(Plugin):
+    """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or
+    100 x free (LeastAllocated), times `resourceStrategyFitWeight`.
+
+    A resource name that ends in `*` stands for a prefix. A pod's own annotations may override type and weights
+    (`PodClass.strategy`).
+    """
+
+    name = "resource-strategy-fit"
+    arguments = ("resourceStrategyFitWeight", "resources", "sra", "proportional")
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
+        self._strategies: dict[str, Strategy] = {}
+        for name, entry in arguments.mapping("resources").items():
+            self._strategies[name] = _strategy(arguments.owner, name, entry)
+        for key in ("sra", "proportional"):
+            if arguments.mapping(key).get("enable") in (True, "true"):
+                raise PolicyError(f"{arguments.owner}: argument {key}: not supported by this version of Phalanx")
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        chosen = [
+            (load.column(name), strategy)
+            for name, amount in cls.pod_class.requests
+            if amount and (strategy := self._strategy_for(cls, name)) is not None and strategy.weight
+        ]
+        total = sum(strategy.weight for _, strategy in chosen)
+        if not total or not self._weight:
+            return 0.0
+        result: FloatArray | float = 0.0
+        for column, strategy in chosen:
+            used = np.minimum(load.fraction(column), 1.0)
+            result = result + (used if strategy.most else 1.0 - used) * strategy.weight
+        return result * (100.0 * self._weight / total)
+
+    def _strategy_for(self, cls: ClassRecord, resource: str) -> Strategy | None:
+        found = self._strategies.get(resource)
+        if found is None:
+            prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
+            found = self._strategies[max(prefixes, key=len)] if prefixes else None
+        override = cls.pod_class.strategy
+        return _overridden(override, resource, found) if override else found
+
+
+def _strategy(owner: str, resource: str, entry: object) -> Strategy:
+    if not isinstance(entry, Mapping):
+        raise PolicyError(f"{owner}: argument resources.{resource}: {entry!r} is not a mapping of type and weight")
+    kind, weight = entry.get("type", _LEAST), entry.get("weight", 1)
+    if kind not in (_MOST, _LEAST):
+        raise PolicyError(f"{owner}: argument resources.{resource}.type: {kind!r} is not {_MOST} or {_LEAST}")
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
+        raise PolicyError(f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number >= 0")
+    return Strategy(kind == _MOST, weight)
+
+
+def _overridden(override: str, resource: str, base: Strategy | None) -> Strategy | None:
+    """A pod's own strategy: JSON {"type": ..., "weight": {resource: n}}; what cannot be read is left aside."""
+    try:
+        wish = msgspec.json.decode(override.encode())
+    except msgspec.DecodeError:
+        return base
+    if not isinstance(wish, dict):
+        return base
+    weights = wish.get("weight")
+    weight = weights.get(resource) if isinstance(weights, dict) else None
+    if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
+        weight = base.weight if base else 0
+    kind = wish.get("type")
+    most = kind == _MOST if kind in (_MOST, _LEAST) else bool(base and base.most)
+    return Strategy(most, weight)

@@ -1,0 +1,260 @@
+"""The policy file: Volcano's format, read strictly, with every error named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+import yaml
+
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.registry import ACTION_ARGUMENTS, ACTIVE_ACTIONS, PLANNED_PLUGINS, available_plugins
+
+DEFAULT_POLICY = """\
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+
+# Volcano's switches of a plugin's opinions, and the extension points of ours that each one covers.
+_SWITCHES: dict[str, tuple[str, ...]] = {
+    "enableJobOrder": ("gang_order",),
+    "enableTaskOrder": ("pod_order",),
+    "enablePredicate": ("filter", "explain", "refuse"),
+    "enableNodeOrder": ("preference", "score"),
+    "enableJobEnqueued": ("admit", "admitted"),
+    "enableJobReady": (),
+    "enableJobPipelined": (),
+    "enableSubJobReady": (),
+    "enableSubJobPipelined": (),
+    "enableSubJobOrder": (),
+    "enableQueueOrder": (),
+    "enablePreemptable": (),
+    "enableReclaimable": (),
+    "enablePreemptive": (),
+    "enableBestNode": (),
+    "enableTargetJob": (),
+    "enableReservedNodes": (),
+    "enabledVictim": (),
+    "enableVictim": (),
+    "enableJobStarving": (),
+    "enabledOverused": (),
+    "enableOverused": (),
+    "enabledAllocatable": (),
+    "enableAllocatable": (),
+    "enabledHyperNodeOrder": (),
+    "enableHyperNodeOrder": (),
+    "enabledClusterOrder": (),
+    "enableClusterOrder": (),
+    "enableHierarchy": (),
+}
+_TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
+_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects")
+
+
+class ConfiguredPlugin(msgspec.Struct, frozen=True):
+    """A plugin of the policy; `silent` are the extension points that the file switches off."""
+
+    plugin: Plugin
+    tier: int
+    silent: frozenset[str] = frozenset()
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """A policy that can run. `inactive` tells, a sentence each, what was accepted but has no effect yet.
+
+    `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
+    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them.
+    """
+
+    actions: tuple[str, ...]
+    plugins: tuple[ConfiguredPlugin, ...]
+    inactive: tuple[str, ...] = ()
+    partial_gang: str = "keep"
+    cycle_budget: float = 0.1
+    dialects: Mapping[str, object] = {}
+
+
+def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
+    """Reads a policy. Raises PolicyError that lists every mistake found, one a line."""
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise PolicyError(f"{source}: not YAML: {error}") from error
+    if not isinstance(document, Mapping):
+        raise PolicyError(f"{source}: expected a mapping with actions and tiers")
+    errors: list[str] = []
+    inactive: list[str] = []
+    _check_keys(document, _TOP, "", errors)
+    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), errors, inactive)
+    plugins = _tiers(document.get("tiers"), errors, inactive)
+    _configurations(document.get("configurations"), errors)
+    own = document.get("phalanx") or {}
+    partial, budget, dialects = _own_settings(own, errors)
+    if errors:
+        raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
+    return Policy(actions, plugins, tuple(inactive), partial, budget, dialects)
+
+
+def _actions(value: object, errors: list[str], inactive: list[str]) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        errors.append('actions: expected one string such as "enqueue, allocate, backfill"')
+        return ()
+    names = [name.strip() for name in value.split(",") if name.strip()]
+    for name in names:
+        if name not in ACTION_ARGUMENTS:
+            errors.append(f"actions: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}")
+        elif name not in ACTIVE_ACTIONS:
+            inactive.append(f"action {name} is accepted but not yet active in this version")
+    if not names:
+        errors.append("actions: no action named")
+    if len(set(names)) != len(names):
+        errors.append("actions: an action is named twice")
+    return tuple(name for name in names if name in ACTIVE_ACTIONS)
+
+
+def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[ConfiguredPlugin, ...]:
+    known = available_plugins()
+    configured: list[ConfiguredPlugin] = []
+    seen: set[str] = set()
+    if value is None:
+        value = []
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        errors.append("tiers: expected a list")
+        return ()
+    for tier, entry in enumerate(value):
+        where = f"tiers[{tier}]"
+        if not isinstance(entry, Mapping):
+            errors.append(f"{where}: expected a mapping with plugins")
+            continue
+        _check_keys(entry, ("plugins",), f"{where}.", errors)
+        for position, option in enumerate(entry.get("plugins") or []):
+            place = f"{where}.plugins[{position}]"
+            if not isinstance(option, Mapping) or not isinstance(option.get("name"), str):
+                errors.append(f"{place}: expected a mapping with a name")
+                continue
+            name = option["name"]
+            if name in seen:
+                errors.append(f"{place}: plugin {name} is named twice")
+                continue
+            seen.add(name)
+            _check_keys(option, ("name", "arguments", *_SWITCHES), f"{place} ({name}).", errors)
+            plugin = _plugin(name, option, known, place, errors, inactive)
+            if plugin is not None:
+                configured.append(ConfiguredPlugin(plugin, tier, _silent(option, f"{place} ({name})", errors)))
+    return tuple(configured)
+
+
+def _plugin(
+    name: str,
+    option: Mapping[str, object],
+    known: Mapping[str, type[Plugin]],
+    place: str,
+    errors: list[str],
+    inactive: list[str],
+) -> Plugin | None:
+    arguments = option.get("arguments") or {}
+    if not isinstance(arguments, Mapping):
+        errors.append(f"{place} ({name}).arguments: expected a mapping")
+        return None
+    kind = known.get(name)
+    if kind is None and name not in PLANNED_PLUGINS:
+        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, [*known, *PLANNED_PLUGINS])}")
+        return None
+    keys = kind.arguments if kind is not None else PLANNED_PLUGINS[name]
+    _check_arguments(arguments, keys, f"{place} ({name})", errors)
+    if kind is None:
+        inactive.append(f"plugin {name} is accepted but not yet active in this version")
+        return None
+    try:
+        return kind(Arguments(f"{place} ({name})", arguments))
+    except PolicyError as error:
+        errors.append(str(error))
+        return None
+
+
+def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> frozenset[str]:
+    silent: set[str] = set()
+    for switch, points in _SWITCHES.items():
+        if switch in option:
+            value = option[switch]
+            if not isinstance(value, bool):
+                errors.append(f"{place}.{switch}: {value!r} is not true or false")
+            elif not value:
+                silent.update(points)
+    return frozenset(silent)
+
+
+def _configurations(value: object, errors: list[str]) -> None:
+    if value is None:
+        return
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        errors.append("configurations: expected a list")
+        return
+    for position, entry in enumerate(value):
+        place = f"configurations[{position}]"
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            errors.append(f"{place}: expected a mapping with the name of an action")
+            continue
+        name = entry["name"]
+        _check_keys(entry, ("name", "arguments"), f"{place} ({name}).", errors)
+        if name not in ACTION_ARGUMENTS:
+            errors.append(f"{place}: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}")
+            continue
+        arguments = entry.get("arguments") or {}
+        if not isinstance(arguments, Mapping):
+            errors.append(f"{place} ({name}).arguments: expected a mapping")
+            continue
+        _check_arguments(arguments, ACTION_ARGUMENTS[name], f"{place} ({name})", errors)
+
+
+def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object]]:
+    if not isinstance(own, Mapping):
+        errors.append("phalanx: expected a mapping")
+        return "keep", 0.1, {}
+    _check_keys(own, _OWN, "phalanx.", errors)
+    partial = own.get("partialGang", "keep")
+    if partial not in ("keep", "release"):
+        errors.append(f"phalanx.partialGang: {partial!r} is not keep or release")
+    budget = own.get("cycleBudgetMilliseconds", 100)
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        errors.append(f"phalanx.cycleBudgetMilliseconds: {budget!r} is not a whole number of at least 1")
+        budget = 100
+    dialects = own.get("dialects") or {}
+    if not isinstance(dialects, Mapping):
+        errors.append("phalanx.dialects: expected a mapping")
+        dialects = {}
+    return str(partial), budget / 1000, dict(dialects)
+
+
+def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:
+    errors.extend(f"{prefix}{key}: unknown key{_suggest(str(key), known)}" for key in mapping if key not in known)
+
+
+def _check_arguments(arguments: Iterable[object], known: Sequence[str], place: str, errors: list[str]) -> None:
+    errors.extend(
+        f"{place}: unknown argument {key!r}{_suggest(str(key), known)}"
+        for key in arguments
+        if not _known_argument(str(key), known)
+    )
+
+
+def _known_argument(key: str, known: Sequence[str]) -> bool:
+    return any(key.startswith(name[:-1]) if name.endswith("*") else key == name for name in known)
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,103 @@
+"""How many members a gang needs now: the match policies of research/coscheduling.md, section 1.5, as arithmetic."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.gang import Gang, GangCounts, MatchPolicy
+from phalanx.model.pod import MemberState, PlanMark
+
+
+class Requirement(msgspec.Struct, frozen=True):
+    """What a plan must place for the gang's quorum to hold.
+
+    `total` members in all, of which `roles[role]` of each named role. (0, {}) means that the quorum holds without
+    any: whatever is pending is surplus. `repair` tells that the gang is already half bound by an earlier plan.
+    """
+
+    total: int
+    roles: tuple[tuple[str, int], ...] = ()
+    repair: bool = False
+
+    @property
+    def satisfied(self) -> bool:
+        return self.total <= 0 and not self.roles
+
+
+def requirement(record: GangRecord, gang: Gang) -> Requirement:
+    """The members to place now, by the gang's match policy.
+
+    W = members of this plan, B = placed, bound or running and not terminating, S = succeeded, m = the minimum:
+    only-waiting W >= m; waiting-and-running W + B >= m; waiting-running-succeed W + B + S >= m; once-satisfied
+    W >= m until that has been true once, then nothing is asked. A gang that carries the mark of a plan which was
+    cut off in the middle (a crash, a failed binding) counts what that plan has bound, whatever its policy: the
+    quorum was proved when the plan was made, and what is missing is repaired.
+    """
+    counts = record.counts()
+    policy = gang.match_policy
+    repair = unfinished_plan(record, gang) is not None
+    if policy is MatchPolicy.ONCE_SATISFIED and not repair and was_satisfied(record, gang):
+        return Requirement(0)
+    total = max(0, gang.min_member - counted(counts, policy, repair))
+    roles = tuple(
+        (role, missing)
+        for role, least in gang.roles
+        if (missing := least - counted(record.counts(role), policy, repair)) > 0
+    )
+    total = max(total, sum(missing for _, missing in roles))
+    return Requirement(total, roles, repair and total > 0)
+
+
+def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
+    """The members that already count towards the quorum, before this plan."""
+    match policy:
+        case MatchPolicy.WAITING_RUNNING_SUCCEEDED:
+            return counts.active + counts.succeeded
+        case MatchPolicy.WAITING_AND_RUNNING:
+            return counts.active
+    # Of the two policies that look at waiting members only, bound ones count just while their plan is unfinished;
+    # a member that has finished meanwhile was part of it all the same.
+    if repair:
+        return counts.active + counts.succeeded
+    return counts.placed
+
+
+def was_satisfied(record: GangRecord, gang: Gang) -> bool:
+    """Whether a once-satisfied gang has had its quorum.
+
+    The persisted flag says so, or a member that carries the mark of a plan (the plan placed the whole quorum), or
+    enough members on nodes. One bound member alone, of unknown origin, proves nothing.
+    """
+    if gang.once_satisfied or record.marks:
+        return True
+    counts = record.counts()
+    return counts.bound + counts.running + counts.succeeded >= gang.min_member
+
+
+def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
+    """The newest plan of this gang of which some members are bound and some are still pending.
+
+    A pending member counts as left over only if it existed when the plan was made (creation times are whole
+    seconds, like the mark's): a replacement that came later is a new question for the match policy.
+    """
+    if not record.marks:
+        return None
+    newest = max(record.marks, key=lambda mark: (mark.time, mark.plan))
+    if record.marks[newest] >= newest.size:
+        return None
+    if not any(member.pod.created <= newest.time for member in record.pending.values()):
+        return None
+    if record.count(MemberState.PENDING) == 0 or gang.min_member <= 1:
+        return None
+    return newest
+
+
+def members_missing(record: GangRecord, gang: Gang) -> int:
+    """How many members must still be created before the quorum can be met at all (0 if enough exist)."""
+    need = requirement(record, gang)
+    pending = record.count(MemberState.PENDING)
+    missing = max(0, need.total - pending)
+    for role, least in need.roles:
+        missing = max(missing, least - record.count(MemberState.PENDING, role))
+    return missing
