@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -26,6 +27,8 @@ class Recorded:
     headers: Mapping[str, str]
     body: bytes
     peer: object
+    #: Common name of the client's certificate.
+    certificate: str = ""
 
     @property
     def json(self) -> Any:
@@ -106,7 +109,8 @@ def bookmark(version: int) -> JsonObject:
 class StubServer:
     """``on`` says how a request is answered: replies are used up in order, the last one stays."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        self._context = context
         self.requests: list[Recorded] = []
         self.url = ""
         self._replies: dict[tuple[str, str, bool], list[Reply]] = {}
@@ -128,12 +132,12 @@ class StubServer:
     async def __aenter__(self) -> Self:
         self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()
         assert site._server is not None
         assert isinstance(site._server, asyncio.Server)
         host, port = site._server.sockets[0].getsockname()[:2]
-        self.url = f"http://{host}:{port}"
+        self.url = f"{'https' if self._context else 'http'}://{host}:{port}"
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -150,6 +154,7 @@ class StubServer:
             request.headers.copy(),
             await request.read(),
             request.transport.get_extra_info("peername"),
+            _common_name(request.transport.get_extra_info("peercert")),
         )
         self.requests.append(recorded)
         replies = self._replies.get((recorded.method, recorded.path, "watch" in recorded.query))
@@ -189,3 +194,8 @@ class StubServer:
         with suppress(ConnectionError):
             await response.write_eof()
         return response
+
+
+def _common_name(certificate: Any) -> str:
+    subject = dict(pair for part in (certificate or {}).get("subject", ()) for pair in part)
+    return str(subject.get("commonName", ""))
