@@ -1,0 +1,289 @@
+"""core/v1 and its neighbours as they come over the wire: only the fields that a scheduler needs.
+
+The decoders are strict and fast for well-formed objects. Where a field has the wrong type, the object is read
+again field by field (`phalanx.dialects.salvage`): what can be read is kept, the rest is named in `faults`. So one
+odd field never hides a pod, which may occupy a node. They raise `msgspec.DecodeError` (or its subclass
+`ValidationError`) only where the bytes are no JSON object with a `metadata.name`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from phalanx.dialects.salvage import Fault, salvage
+
+
+class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
+    """The base of everything here: camelCase on the wire, unknown fields are skipped."""
+
+
+class OwnerReference(Wire):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool = False
+
+
+class Metadata(Wire):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    owner_references: list[OwnerReference] = []
+
+
+# Quantities stay as they came: `phalanx.dialects.requests` reads them one by one.
+Amounts = dict[str, Any]
+
+
+class ResourceRequirements(Wire):
+    requests: Amounts = {}
+    limits: Amounts = {}
+
+
+class ContainerPort(Wire):
+    container_port: int = 0
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class RestartRule(Wire):
+    action: str = ""
+
+
+class Container(Wire):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] = []
+    restart_policy: str | None = None
+    restart_policy_rules: list[RestartRule] = []
+
+
+class SelectorRequirement(Wire):
+    key: str = ""
+    operator: str = ""
+    values: list[str] = []
+
+
+class SelectorTerm(Wire):
+    match_expressions: list[SelectorRequirement] = []
+    match_fields: list[SelectorRequirement] = []
+
+
+class NodeSelector(Wire):
+    node_selector_terms: list[SelectorTerm] = []
+
+
+class PreferredSchedulingTerm(Wire):
+    weight: int = 0
+    preference: SelectorTerm | None = None
+
+
+class NodeAffinity(Wire):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredSchedulingTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinity(Wire):
+    required: list[Any] = msgspec.field(default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution")
+
+
+class Affinity(Wire):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class PodToleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(Wire):
+    topology_key: str = ""
+    when_unsatisfiable: str = ""
+
+
+class Volume(Wire):
+    """Only the sources that restrict where a pod may run; the name is left out (it is random per pod)."""
+
+    persistent_volume_claim: Any = None
+    ephemeral: Any = None
+    gce_persistent_disk: Any = None
+    aws_elastic_block_store: Any = None
+    azure_disk: Any = None
+    cinder: Any = None
+    iscsi: Any = None
+    portworx_volume: Any = None
+    rbd: Any = None
+    vsphere_volume: Any = None
+
+
+class SchedulingGate(Wire):
+    name: str = ""
+
+
+class SchedulingGroup(Wire):
+    """kubernetes >= 1.36."""
+
+    pod_group_name: str = ""
+
+
+class WorkloadRef(Wire):
+    """kubernetes 1.35 only."""
+
+    name: str = ""
+    pod_group: str = ""
+    pod_group_replica_key: str = ""
+
+
+class PodSpec(Wire):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str = ""
+    scheduling_gates: list[SchedulingGate] = []
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadRef | None = None
+    containers: list[Container] = []
+    init_containers: list[Container] = []
+    overhead: Amounts = {}
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: list[PodToleration] = []
+    topology_spread_constraints: list[TopologySpreadConstraint] = []
+    volumes: list[Volume] = []
+    resource_claims: list[Any] = []
+    host_network: bool = False
+    host_users: bool | None = None
+
+
+class Condition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+
+
+class ContainerStatus(Wire):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    allocated_resources: Amounts = {}
+
+
+class PodStatus(Wire):
+    phase: str = ""
+    nominated_node_name: str = ""
+    conditions: list[Condition] = []
+    container_statuses: list[ContainerStatus] = []
+    init_container_statuses: list[ContainerStatus] = []
+    resources: ResourceRequirements | None = None
+    allocated_resources: Amounts = {}
+
+
+class _PodWire(Wire):
+    metadata: Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+
+
+class PodObject(msgspec.Struct, gc=False):
+    """A core/v1 Pod. `faults` names every field that could not be read."""
+
+    metadata: Metadata
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    status: PodStatus = msgspec.field(default_factory=PodStatus)
+    faults: tuple[Fault, ...] = ()
+
+
+class NodeTaint(Wire):
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class NodeSpec(Wire):
+    unschedulable: bool = False
+    taints: list[NodeTaint] = []
+
+
+class NodeStatus(Wire):
+    allocatable: Amounts = {}
+
+
+class _NodeWire(Wire):
+    metadata: Metadata
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+
+class NodeObject(msgspec.Struct, gc=False):
+    """A core/v1 Node. `faults` names every field that could not be read."""
+
+    metadata: Metadata
+    spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
+    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+    faults: tuple[Fault, ...] = ()
+
+
+class PriorityClassObject(Wire):
+    """A scheduling.k8s.io/v1 PriorityClass."""
+
+    metadata: Metadata
+    value: int = 0
+    global_default: bool = False
+    preemption_policy: str = ""
+
+
+class NamespaceObject(Wire):
+    """A core/v1 Namespace."""
+
+    metadata: Metadata
+
+
+_POD = msgspec.json.Decoder(_PodWire)
+_NODE = msgspec.json.Decoder(_NodeWire)
+_PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
+_NAMESPACE = msgspec.json.Decoder(NamespaceObject)
+
+W = TypeVar("W", bound=Wire)
+
+
+def decode_pod(raw: bytes) -> PodObject:
+    wire, faults = _decode(_POD, _PodWire, raw)
+    return PodObject(wire.metadata, wire.spec, wire.status, faults)
+
+
+def decode_node(raw: bytes) -> NodeObject:
+    wire, faults = _decode(_NODE, _NodeWire, raw)
+    return NodeObject(wire.metadata, wire.spec, wire.status, faults)
+
+
+def decode_priority_class(raw: bytes) -> PriorityClassObject:
+    """A class whose value cannot be read counts as 0, as if it stated none."""
+    return _decode(_PRIORITY_CLASS, PriorityClassObject, raw)[0]
+
+
+def decode_namespace(raw: bytes) -> NamespaceObject:
+    return _decode(_NAMESPACE, NamespaceObject, raw)[0]
+
+
+def _decode(decoder: msgspec.json.Decoder[W], kind: type[W], raw: bytes) -> tuple[W, tuple[Fault, ...]]:
+    try:
+        return decoder.decode(raw), ()
+    except msgspec.ValidationError:
+        return salvage(kind, msgspec.json.decode(raw))

@@ -1,0 +1,90 @@
+"""All kinds of group objects, and the one door through which they become `GroupSpec`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects import kube_batch, native, scheduler_plugins, volcano
+from phalanx.dialects.groupspec import Document, GroupResource, GroupSpec
+from phalanx.model.gang import Dialect, GroupRef, Problem
+
+
+class GroupKind(msgspec.Struct, frozen=True):
+    """A kind to look for by discovery; `versions` in order of preference."""
+
+    group: str
+    plural: str
+    kind: str
+    versions: tuple[str, ...]
+
+    def served_as(self, version: str) -> GroupResource:
+        return GroupResource(self.group, version, self.plural, self.kind)
+
+
+GROUP_RESOURCES = (
+    GroupKind(native.GROUP, "podgroups", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
+    # From v1alpha2 on a Workload is only a template for PodGroups.
+    GroupKind(native.GROUP, "workloads", "Workload", ("v1alpha1",)),
+    GroupKind(scheduler_plugins.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    GroupKind(scheduler_plugins.OLD_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    GroupKind(volcano.GROUP, "podgroups", "PodGroup", ("v1beta1",)),
+    GroupKind(kube_batch.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    GroupKind(kube_batch.DESIGN_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    GroupKind(kube_batch.LAST_GROUP, "podgroups", "PodGroup", ("v1alpha2",)),
+)
+
+# Which objects a pod's way of naming its group looks at first; the rest follow in the order of ANY.
+_KUBE_BATCH_FAMILY = (volcano.GROUP, *kube_batch.GROUPS)
+_ANY = (scheduler_plugins.GROUP, scheduler_plugins.OLD_GROUP, *_KUBE_BATCH_FAMILY, native.GROUP)
+_SIGS_FIRST = (scheduler_plugins.OLD_GROUP, scheduler_plugins.GROUP)
+_FIRST: Mapping[Dialect, tuple[str, ...]] = {
+    Dialect.NATIVE: (native.GROUP,),
+    Dialect.SIGS: _SIGS_FIRST,
+    Dialect.SIGS_NAME: _SIGS_FIRST,
+    Dialect.KOORDINATOR: _SIGS_FIRST,
+    Dialect.KUBE_BATCH: _KUBE_BATCH_FAMILY,
+    Dialect.SHADOW: _KUBE_BATCH_FAMILY,
+}
+
+_READERS: Mapping[tuple[str, str], Callable[[GroupResource, Document], GroupSpec]] = {
+    (native.GROUP, "podgroups"): native.read_pod_group,
+    (scheduler_plugins.GROUP, "podgroups"): scheduler_plugins.read_pod_group,
+    (scheduler_plugins.OLD_GROUP, "podgroups"): scheduler_plugins.read_pod_group,
+    (volcano.GROUP, "podgroups"): volcano.read_pod_group,
+    (kube_batch.GROUP, "podgroups"): kube_batch.read_pod_group,
+    (kube_batch.DESIGN_GROUP, "podgroups"): kube_batch.read_pod_group,
+    (kube_batch.LAST_GROUP, "podgroups"): kube_batch.read_pod_group,
+}
+
+
+def decode_group(raw: bytes) -> dict[str, Any]:
+    """A group object as it is; its fields are read later. Raises msgspec.DecodeError where it has no name."""
+    document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise msgspec.ValidationError("not an object with metadata.name")
+    return document
+
+
+def read_group(resource: GroupResource, document: Document) -> tuple[GroupSpec, ...]:
+    """What one object declares: one gang, or one per pod group of a Workload. Never raises for bad fields."""
+    if resource.plural == "workloads":
+        return native.read_workload(resource, document)
+    return (_READERS[resource.group, resource.plural](resource, document),)
+
+
+def unreadable_group(resource: GroupResource, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
+    """Stands for an object that could not be decoded: its gang is held, and told why."""
+    ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
+    message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"
+    return GroupSpec(ref, name, Dialect.X_K8S, problem=Problem("InvalidPodGroup", message))
+
+
+def preference(dialect: Dialect | None, spec: GroupSpec) -> int:
+    """The rank of an object among those of one name, the best being 0 (coscheduling.md, 1.3, rule 2)."""
+    first = _FIRST.get(dialect, ()) if dialect is not None else ()
+    order = (*first, *(group for group in _ANY if group not in first))
+    return order.index(spec.ref.group)

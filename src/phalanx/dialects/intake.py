@@ -1,0 +1,264 @@
+"""The door in: API objects go in one by one, facts for `ClusterState` come out.
+
+The final nouns do not depend on the order in which the same objects arrive; every call costs what has changed. A
+gang is resolved again only when something that it depends on has changed, and is reported only when the result
+differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, PriorityClassObject
+from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare
+from phalanx.dialects.gangs import GangBook
+from phalanx.dialects.groups import read_group, unreadable_group
+from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.koordinator import Stated
+from phalanx.dialects.notices import Notice, node_ref, pod_ref
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.resolver import Voice, is_legal_minimum
+from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
+from phalanx.model.gang import Dialect, GangKey, GroupRef
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod
+
+_LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
+
+
+class GroupRecord(msgspec.Struct, frozen=True):
+    """What the status of a gang's own object is computed from, beside the gang and its counts.
+
+    `status` is the object's status as last seen. `occupied_by` names the owners of the oldest member. `ours` is
+    False where every active member is another scheduler's: then the status is not ours to write.
+    """
+
+    ref: GroupRef
+    status: Mapping[str, Any]
+    occupied_by: str
+    ours: bool
+
+
+class _PodRecord(msgspec.Struct, gc=False):
+    pod: Pod
+    voice: Voice | None
+    owners: str
+
+
+class Intake:
+    """Methods named after an object take its latest state; methods named `..._removed` take what is left of it."""
+
+    def __init__(self, scheduler_names: Iterable[str], options: DialectOptions | None = None) -> None:
+        self._scheduler_names = frozenset(scheduler_names)
+        self._options = options or DialectOptions()
+        self._nouns = PodNouns()
+        self._pods: dict[str, _PodRecord] = {}
+        self._uids: dict[str, str] = {}
+        self._nodes: dict[str, Node] = {}
+        self._statuses: dict[tuple[GroupResource, str, str], Mapping[str, Any]] = {}
+        self._objects: dict[tuple[GroupResource, str, str], tuple[GroupSpec, ...]] = {}
+        self._notices: list[Notice] = []
+        self._gangs = GangBook(self._options, self._notices)
+
+    def drain_notices(self) -> list[Notice]:
+        """What users should be told since the last call, each thing once per change."""
+        drained = self._notices.copy()
+        self._notices.clear()
+        return drained
+
+    # Pods
+
+    def pod(self, pod: PodObject) -> list[ClusterEvent]:
+        metadata = pod.metadata
+        uid = metadata.uid
+        events = self._forget_namesake(metadata.namespace, metadata.name, uid)
+        declaration = self._declaration(pod)
+        spec = self._nouns.spec(pod)
+        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "")
+        voice = None
+        if declaration is not None:
+            active = not noun.terminating and not noun.finished
+            voice = Voice(declaration, noun.priority, noun.preempts, noun.scheduler, active)
+        record = self._pods.get(uid)
+        faults = spec.strategy_faults if record is None or record.pod.pod_class is not noun.pod_class else ()
+        if faults:
+            self._warn(noun, "InvalidAnnotation", f"{summary(faults)}; it is ignored")
+        owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
+        return events + self._store(noun, voice, owners)
+
+    def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
+        """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
+        uid = uid or self._uids.get(f"{namespace}/{name}", "")
+        record = self._pods.pop(uid, None)
+        if record is None:
+            return []
+        if self._uids.get(record.pod.key) == uid:
+            del self._uids[record.pod.key]
+        removed: list[ClusterEvent] = [PodRemoved(uid)]
+        if record.voice is None:
+            return removed
+        key = GangKey(record.pod.namespace, record.pod.gang)
+        return removed + self._gangs.leave(key, uid)
+
+    def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
+        """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
+        uid = uid or self._uids.get(f"{namespace}/{name}", f"unknown uid of {namespace}/{name}")
+        events = self._forget_namesake(namespace, name, uid)
+        record = self._pods.get(uid)
+        noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
+        return events + self._store(noun, record.voice if record else None, record.owners if record else "")
+
+    def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
+        """Same name, new uid: the old pod is gone, whether or not we were told."""
+        last = self._uids.get(f"{namespace}/{name}", uid)
+        return self.pod_removed(namespace, name, last) if last != uid else []
+
+    def _store(self, noun: Pod, voice: Voice | None, owners: str) -> list[ClusterEvent]:
+        uid = noun.uid
+        record = self._pods.get(uid)
+        events: list[ClusterEvent] = []
+        if record is None:
+            self._pods[uid] = _PodRecord(noun, voice, owners)
+            self._uids[noun.key] = uid
+            if voice is not None:
+                events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
+            events.append(PodUpdated(noun))
+            self._tell_about(noun, voice, "", ())
+            return events
+        last, said = record.pod, record.voice
+        record.pod, record.voice, record.owners = noun, voice, owners
+        if voice != said:
+            if voice is not None and said is not None and noun.gang == last.gang:
+                events += self._gangs.speak(GangKey(noun.namespace, noun.gang), noun, voice)
+            elif voice is not None:
+                events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
+        if noun != last:
+            events.append(PodUpdated(noun))
+            self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
+        if said is not None and (voice is None or noun.gang != last.gang):
+            events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
+        return events
+
+    def _declaration(self, pod: PodObject) -> Declaration | None:
+        declaration = declare(pod)
+        if (
+            declaration is not None
+            and self._options.legacy_invalid_min == "regular"
+            and declaration.dialect in _LABEL_ONLY
+            and declaration.minimum is not None
+            and not is_legal_minimum(declaration.minimum.value)
+        ):
+            return None
+        return declaration
+
+    def _tell_about(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
+        """Each new problem of a pod once."""
+        if pod.problem and pod.problem != problem:
+            self._warn(pod, "InvalidPod", pod.problem)
+        if voice is not None and voice.declaration.conflicts and voice.declaration.conflicts != conflicts:
+            declaration = voice.declaration
+            others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
+            self._warn(
+                pod,
+                "ConflictingGangDeclaration",
+                f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
+                "remove all but one",
+            )
+
+    def _warn(self, pod: Pod, reason: str, message: str) -> None:
+        self._notices.append(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message))
+
+    # Nodes
+
+    def node(self, node: NodeObject) -> list[ClusterEvent]:
+        noun = node_noun(node)
+        last = self._nodes.get(noun.name)
+        if noun == last:
+            return []
+        self._nodes[noun.name] = noun
+        if noun.problems and (last is None or noun.problems != last.problems):
+            message = "; ".join(noun.problems)
+            self._notices.append(Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message))
+        return [NodeUpdated(noun)]
+
+    def node_removed(self, name: str) -> list[ClusterEvent]:
+        return [NodeRemoved(name)] if self._nodes.pop(name, None) is not None else []
+
+    # Group objects
+
+    def group(self, resource: GroupResource, document: Mapping[str, Any]) -> list[ClusterEvent]:
+        """A PodGroup or Workload as its API serves it."""
+        status = document.get("status")
+        specs = read_group(resource, document)
+        metadata = document["metadata"]
+        address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
+        self._statuses[address] = status if isinstance(status, Mapping) else {}
+        return self._declare(address, specs)
+
+    def malformed_group(
+        self, resource: GroupResource, namespace: str, name: str, uid: str, error: str
+    ) -> list[ClusterEvent]:
+        """An object whose JSON cannot be decoded: its gang is held."""
+        address = (resource, namespace, name)
+        self._statuses[address] = {}
+        return self._declare(address, (unreadable_group(resource, namespace, name, uid, error),))
+
+    def group_removed(self, resource: GroupResource, namespace: str, name: str) -> list[ClusterEvent]:
+        address = (resource, namespace, name)
+        self._statuses.pop(address, None)
+        return self._declare(address, ())
+
+    def group_kind_removed(self, resource: GroupResource) -> list[ClusterEvent]:
+        """The API no longer serves the kind, so its objects are gone."""
+        events: list[ClusterEvent] = []
+        for address in sorted(address for address in self._objects if address[0] == resource):
+            events += self.group_removed(*address)
+        return events
+
+    def _declare(self, address: tuple[GroupResource, str, str], specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
+        last = self._objects.pop(address, ())
+        if specs:
+            self._objects[address] = specs
+        if specs == last:
+            return []
+        return self._gangs.replace(address[1], last, specs)
+
+    def group_record(self, key: GangKey) -> GroupRecord | None:
+        """For the status of the gang's own object; None where the gang has no object."""
+        gang = self._gangs.gang(key)
+        if gang is None or gang.source is None:
+            return None
+        ref = gang.source
+        resource = GroupResource(ref.group, ref.version, ref.plural, ref.kind)
+        schedulers = self._gangs.schedulers(key)
+        return GroupRecord(
+            ref=ref,
+            status=self._statuses.get((resource, ref.namespace, ref.name), {}),
+            occupied_by=self._occupied_by(key),
+            ours=not schedulers or not schedulers.isdisjoint(self._scheduler_names),
+        )
+
+    def _occupied_by(self, key: GangKey) -> str:
+        oldest = self._gangs.oldest_member(key)
+        record = self._pods.get(oldest) if oldest else None
+        return record.owners if record else ""
+
+    # Surroundings
+
+    def priority_class(self, priority_class: PriorityClassObject) -> list[ClusterEvent]:
+        return self._gangs.set_priority_class(priority_class.metadata.name, priority_class.value)
+
+    def priority_class_removed(self, name: str) -> list[ClusterEvent]:
+        return self._gangs.set_priority_class(name, None)
+
+    def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
+        """Reads Volcano's annotation for the default queue of the groups in a namespace."""
+        queue = namespace.metadata.annotations.get(QUEUE_ANNOTATION, "")
+        return self._gangs.set_namespace_queue(namespace.metadata.name, queue)
+
+    def namespace_removed(self, name: str) -> list[ClusterEvent]:
+        return self._gangs.set_namespace_queue(name, "")

@@ -1,0 +1,115 @@
+"""The extras of Koordinator and ACK: what pods and PodGroups of any family may state beside their minimum.
+
+The same key counts as label and as annotation, on pods and on PodGroups (coscheduling.md, 1.2): a JSON list is no
+legal label value, yet ACK documents it as a label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.model.gang import GangKey, MatchPolicy
+
+NAME = "gang.scheduling.koordinator.sh/name"
+MIN_AVAILABLE = "gang.scheduling.koordinator.sh/min-available"
+TOTAL_NUMBER = "gang.scheduling.koordinator.sh/total-number"
+MODE = "gang.scheduling.koordinator.sh/mode"
+WAITING_TIME = "gang.scheduling.koordinator.sh/waiting-time"
+GROUPS = ("gang.scheduling.koordinator.sh/groups", "pod-group.scheduling.sigs.k8s.io/groups")
+MATCH_POLICY = (
+    "gang.scheduling.koordinator.sh/match-policy",
+    "pod-group.scheduling.sigs.k8s.io/match-policy",
+)
+TOPOLOGY_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
+TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
+
+_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, TOPOLOGY_SPEC))
+
+
+class Stated(msgspec.Struct, frozen=True):
+    """A value and where it stands, as a message says it: `label pod-group/name`."""
+
+    key: str
+    value: str
+
+
+class Extras(msgspec.Struct, frozen=True, cache_hash=True):
+    """What one object states, unparsed; None where it states nothing (an empty text states nothing)."""
+
+    match_policy: Stated | None = None
+    mode: Stated | None = None
+    waiting_time: Stated | None = None
+    groups: Stated | None = None
+    total_number: Stated | None = None
+    topology: Stated | None = None
+
+
+NO_EXTRAS = Extras()
+
+
+def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Extras:
+    """Annotations before labels, Koordinator's key before ACK's."""
+    if _ANY.isdisjoint(labels) and _ANY.isdisjoint(annotations):
+        return NO_EXTRAS
+
+    def stated(*keys: str) -> Stated | None:
+        for key in keys:
+            for place, values in (("annotation", annotations), ("label", labels)):
+                value = values.get(key, "")
+                if value:
+                    return Stated(f"{place} {key}", value)
+        return None
+
+    return Extras(
+        match_policy=stated(*MATCH_POLICY),
+        mode=stated(MODE),
+        waiting_time=stated(WAITING_TIME),
+        groups=stated(*GROUPS),
+        total_number=stated(TOTAL_NUMBER),
+        topology=stated(TOPOLOGY_SPEC),
+    )
+
+
+def parse_match_policy(text: str) -> MatchPolicy:
+    """Raises ValueError, which says what to write instead."""
+    try:
+        return MatchPolicy(text)
+    except ValueError:
+        raise ValueError(f"write one of {', '.join(MatchPolicy)}") from None
+
+
+def parse_groups(text: str) -> tuple[GangKey, ...]:
+    """The gangs of a JSON list of "namespace/name". Raises ValueError, which says what to write instead."""
+    advice = 'write a JSON list of "namespace/name", such as ["default/ps", "default/worker"]'
+    try:
+        entries = msgspec.json.decode(text, type=list[str])
+    except msgspec.DecodeError:
+        raise ValueError(advice) from None
+    keys = []
+    for entry in entries:
+        namespace, slash, name = entry.partition("/")
+        if not (namespace and slash and name) or "/" in name:
+            raise ValueError(advice)
+        keys.append(GangKey(namespace, name))
+    return tuple(keys)
+
+
+def must_gather(text: str) -> bool:
+    """Whether a network-topology-spec asks for a topology that the gang cannot do without. Raises ValueError."""
+    try:
+        spec = msgspec.json.decode(text, type=_TopologySpec)
+    except msgspec.DecodeError:
+        raise ValueError(
+            'write JSON such as {"gatherStrategy":[{"layer":"rack","strategy":"PreferGather"}]}'
+        ) from None
+    return any(layer.strategy == "MustGather" for layer in spec.gather_strategy)
+
+
+class _TopologyLayer(msgspec.Struct, rename="camel"):
+    strategy: str = ""
+
+
+class _TopologySpec(msgspec.Struct, rename="camel"):
+    gather_strategy: list[_TopologyLayer] = []

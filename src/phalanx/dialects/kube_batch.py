@@ -1,0 +1,34 @@
+"""PodGroup of kube-batch: the groups it served, and the spelling of its design (coscheduling.md, 1.1; seed 000)."""
+
+from __future__ import annotations
+
+from phalanx.dialects.groupspec import Document, GroupReader, GroupResource, GroupSpec
+from phalanx.model.gang import Dialect
+
+GROUP = "scheduling.incubator.k8s.io"
+DESIGN_GROUP = "incubator.scheduling.k8s.io"
+LAST_GROUP = "scheduling.sigs.dev"
+GROUPS = (GROUP, DESIGN_GROUP, LAST_GROUP)
+
+
+def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+    """`totalResources` is the design's name for the size of the whole group: a hint, like minResources."""
+    reader = GroupReader(resource, document)
+    min_member = reader.min_member("minMember", "minMembers", "numMember")
+    min_resources = reader.resources("minResources")
+    total_resources = reader.resources("totalResources")
+    queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
+    return GroupSpec(
+        ref=reader.ref,
+        gang=reader.ref.name,
+        family=Dialect.KUBE_BATCH,
+        created=reader.created,
+        min_member=min_member,
+        min_resources=total_resources if min_resources is None else min_resources,
+        queue=queue,
+        priority_class=priority_class,
+        extras=reader.extras,
+        once_satisfied=reader.once_satisfied,
+        problem=reader.problem,
+        warnings=tuple(reader.warnings),
+    )

@@ -1,0 +1,111 @@
+"""PodGroup and Workload of scheduling.k8s.io, Kubernetes' own gang API (kubernetes_native.md, A2-A4 and A6)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.model.gang import Dialect
+
+GROUP = "scheduling.k8s.io"
+
+# The condition that says the quorum has been placed; from v1beta1 on it says "once", and never goes back.
+SCHEDULED = "PodGroupScheduled"
+INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+
+_POLICIES = ("basic", "gang")
+
+
+def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+    reader = GroupReader(resource, document)
+    min_member = _min_count(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+    _refuse_unbuilt(reader)
+    return GroupSpec(
+        ref=reader.ref,
+        gang=reader.ref.name,
+        family=Dialect.NATIVE,
+        created=reader.created,
+        min_member=min_member,
+        priority=reader.number("priority"),
+        preemption_policy=reader.text("preemptionPolicy"),
+        extras=reader.extras,
+        once_satisfied=reader.once_satisfied or _was_scheduled(reader),
+        unit=_is_unit(reader.spec.get("disruptionMode")),
+        problem=reader.problem,
+        warnings=tuple(reader.warnings),
+    )
+
+
+def read_workload(resource: GroupResource, document: Document) -> tuple[GroupSpec, ...]:
+    """The groups of a 1.35 Workload; one is named `workload/podGroup`, and its replicas share it."""
+    groups = GroupReader(resource, document).spec.get("podGroups")
+    specs = []
+    for at, group in enumerate(groups if isinstance(groups, list) else ()):
+        if not isinstance(group, Mapping) or not isinstance(group.get("name"), str):
+            continue
+        reader = GroupReader(resource, document)
+        min_member = _min_count(reader, group.get("policy"), f"spec.podGroups[{at}].policy")
+        specs.append(
+            GroupSpec(
+                ref=reader.ref,
+                gang=f"{reader.ref.name}/{group['name']}",
+                family=Dialect.NATIVE,
+                created=reader.created,
+                min_member=min_member,
+                extras=reader.extras,
+                problem=reader.problem,
+            )
+        )
+    return tuple(specs)
+
+
+def scheduled_condition(version: str) -> str:
+    """The gang condition that this version of the API knows."""
+    return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
+
+
+def _min_count(reader: GroupReader, policy: object, path: str) -> int:
+    if not isinstance(policy, Mapping) or len(policy) != 1:
+        reader.refuse(path, policy, 'state exactly one of {"basic": {}} and {"gang": {"minCount": 3}}')
+        return 1
+    (kind,) = policy
+    if kind not in _POLICIES:
+        reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code="UnknownPolicy")
+        return 1
+    if kind == "basic":
+        return 1
+    gang = policy["gang"]
+    count = gang.get("minCount") if isinstance(gang, Mapping) else None
+    if not is_whole(count) or not 1 <= count <= MAX_MEMBERS:
+        reader.refuse(f"{path}.gang.minCount", count, "write a whole number of at least 1, such as 3")
+        return 1
+    return count
+
+
+def _is_unit(mode: object) -> bool:
+    """Whether members may only be disrupted together. What we do not know counts as yes: that is the safe side."""
+    if mode is None:
+        return False
+    if isinstance(mode, Mapping):
+        return set(mode) != {"single"}
+    return mode != "Pod"
+
+
+def _was_scheduled(reader: GroupReader) -> bool:
+    conditions = reader.status.get("conditions")
+    return any(
+        isinstance(condition, Mapping)
+        and condition.get("type") in (SCHEDULED, INITIALLY_SCHEDULED)
+        and condition.get("status") == "True"
+        for condition in (conditions if isinstance(conditions, list) else ())
+    )
+
+
+def _refuse_unbuilt(reader: GroupReader) -> None:
+    advice = "this scheduler cannot honour it yet; remove it"
+    constraints = reader.spec.get("schedulingConstraints")
+    if constraints:
+        reader.refuse("spec.schedulingConstraints", constraints, advice, code="UnsupportedField")
+    for name in ("resourceClaims", "parentCompositePodGroupName"):
+        if reader.spec.get(name):
+            reader.refuse(f"spec.{name}", reader.spec[name], advice, code="UnsupportedField")

@@ -1,0 +1,37 @@
+"""What an operator can choose about the dialects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from phalanx.model.gang import Dialect, MatchPolicy
+
+# coscheduling.md, 1.5: what each system does where nobody states a policy. Native groups count as kube-scheduler
+# does; a gang without a name is kube-batch's.
+DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
+    Dialect.NATIVE: MatchPolicy.WAITING_AND_RUNNING,
+    Dialect.X_K8S: MatchPolicy.WAITING_AND_RUNNING,
+    Dialect.LIGHTWEIGHT: MatchPolicy.WAITING_AND_RUNNING,
+    Dialect.SIGS: MatchPolicy.ONCE_SATISFIED,
+    Dialect.SIGS_NAME: MatchPolicy.ONCE_SATISFIED,
+    Dialect.KOORDINATOR: MatchPolicy.ONCE_SATISFIED,
+    Dialect.KUBE_BATCH: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
+    Dialect.SHADOW: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
+}
+
+
+class DialectOptions(msgspec.Struct, frozen=True, rename="camel"):
+    """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
+    scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
+    `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.
+    """
+
+    legacy_invalid_min: Literal["hold", "regular"] = "hold"
+    match_policies: dict[Dialect, MatchPolicy] = {}
+    fail_on_any_member: bool = False
+
+    def match_policy(self, dialect: Dialect) -> MatchPolicy:
+        return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]

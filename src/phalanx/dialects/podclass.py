@@ -1,0 +1,151 @@
+"""From a pod's spec to its `PodClass`: what decides where it may go, and what we cannot honour yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, SelectorTerm, Volume
+from phalanx.dialects.requests import Demand
+from phalanx.dialects.salvage import Fault
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
+
+SCORING_TYPE = "volcano.sh/resource-strategy-scoring-type"
+SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"
+_SCORING_TYPES = ("LeastAllocated", "MostAllocated")
+
+# In-tree volumes with an attach limit, a zone or a single writer; the wire names are those of core/v1.
+_RESTRICTING_VOLUMES = tuple((field.name, field.encode_name) for field in msgspec.structs.fields(Volume))
+
+
+def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "") -> PodClass:
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = node_affinity.required if node_affinity else None
+    preferred = node_affinity.preferred if node_affinity else ()
+    return PodClass(
+        requests=demand.requests,
+        node_selector=tuple(sorted(spec.node_selector.items())),
+        affinity=None if required is None else tuple(_term(term) for term in required.node_selector_terms),
+        preferred=tuple(
+            PreferredTerm(entry.weight, _term(entry.preference))
+            for entry in preferred
+            if entry.weight and entry.preference is not None
+        ),
+        tolerations=tuple(
+            Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect)
+            for entry in spec.tolerations
+        ),
+        host_ports=_host_ports(spec),
+        scored_cpu=demand.scored_cpu,
+        scored_memory=demand.scored_memory,
+        strategy=strategy,
+        unsupported=tuple(sorted(set(_unsupported(spec)))),
+    )
+
+
+def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, ...]]:
+    """The per-pod scoring override as canonical JSON `{"type":...,"weights":{resource: int}}`, "" without one.
+
+    It only prefers, so a malformed one is dropped and named, and the pod is scored like any other.
+    """
+    kind, weights = annotations.get(SCORING_TYPE, ""), annotations.get(SCORING_WEIGHT, "")
+    if not kind and not weights:
+        return "", ()
+    faults: list[Fault] = []
+    if kind and kind not in _SCORING_TYPES:
+        faults.append(
+            Fault(f"metadata.annotations[{SCORING_TYPE}]", f"{kind!r} is not LeastAllocated or MostAllocated")
+        )
+    read: dict[str, int] = {}
+    if weights:
+        try:
+            read = msgspec.json.decode(weights, type=dict[str, int])
+        except msgspec.DecodeError:
+            faults.append(
+                Fault(f"metadata.annotations[{SCORING_WEIGHT}]", f'{weights!r} is not JSON such as {{"cpu": 1}}')
+            )
+    if faults:
+        return "", tuple(faults)
+    strategy = {"type": kind, "weights": dict(sorted(read.items()))}
+    return msgspec.json.encode(strategy).decode(), ()
+
+
+def _term(term: SelectorTerm) -> NodeSelectorTerm:
+    reasons = [*map(_expression_fault, term.match_expressions), *map(_field_fault, term.match_fields)]
+    return NodeSelectorTerm(
+        expressions=tuple(map(_requirement, term.match_expressions)),
+        fields=tuple(map(_requirement, term.match_fields)),
+        invalid="; ".join(filter(None, reasons)),
+    )
+
+
+def _requirement(entry: SelectorRequirement) -> Requirement:
+    return Requirement(entry.key, entry.operator, tuple(entry.values))
+
+
+def _expression_fault(entry: SelectorRequirement) -> str:
+    match entry.operator:
+        case "In" | "NotIn":
+            return "" if entry.values else f"{entry.key}: {entry.operator} needs values"
+        case "Exists" | "DoesNotExist":
+            return f"{entry.key}: {entry.operator} takes no values" if entry.values else ""
+        case "Gt" | "Lt":
+            if len(entry.values) == 1 and _is_int64(entry.values[0]):
+                return ""
+            return f"{entry.key}: {entry.operator} needs one whole number"
+    return f"{entry.key}: unknown operator {entry.operator!r}"
+
+
+def _field_fault(entry: SelectorRequirement) -> str:
+    if entry.key != "metadata.name":
+        return f"{entry.key}: only the field metadata.name can be matched"
+    if entry.operator not in ("In", "NotIn"):
+        return f"metadata.name: operator {entry.operator!r} is not In or NotIn"
+    return "" if len(entry.values) == 1 else f"metadata.name: {entry.operator} needs one value"
+
+
+def _is_int64(text: str) -> bool:
+    digits = text.removeprefix("-").removeprefix("+")
+    return digits.isascii() and digits.isdecimal() and -(2**63) <= int(text) < 2**63
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Ports of main containers and sidecars; on the host's network every port is one of the host."""
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
+    ports = set()
+    for container in (*spec.containers, *sidecars):
+        for port in container.ports:
+            number = port.host_port or (port.container_port if spec.host_network else 0)
+            if number > 0:
+                ports.add(HostPort(number, port.protocol or "TCP", port.host_ip))
+    return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.ip)))
+
+
+def _unsupported(spec: PodSpec) -> Iterator[str]:
+    """Every field that restricts nodes by a filter which is not built yet. Preferences are not among them."""
+    for constraint in spec.topology_spread_constraints:
+        if constraint.when_unsatisfiable != "ScheduleAnyway":
+            yield "spec.topologySpreadConstraints (DoNotSchedule)"
+    yield from _pod_affinity(spec.affinity)
+    for volume in spec.volumes:
+        for attribute, name in _RESTRICTING_VOLUMES:
+            if getattr(volume, attribute) is not None:
+                yield f"spec.volumes[].{name}"
+    if spec.resource_claims:
+        yield "spec.resourceClaims"
+    # NodeDeclaredFeatures of kube-scheduler 1.36.
+    if spec.host_network and spec.host_users is False:
+        yield "spec.hostUsers: false with spec.hostNetwork"
+    for container in (*spec.containers, *spec.init_containers):
+        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
+            yield "spec.containers[].restartPolicyRules (RestartAllContainers)"
+
+
+def _pod_affinity(affinity: Affinity | None) -> Iterator[str]:
+    rule = "requiredDuringSchedulingIgnoredDuringExecution"
+    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
+        yield f"spec.affinity.podAffinity.{rule}"
+    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
+        yield f"spec.affinity.podAntiAffinity.{rule}"

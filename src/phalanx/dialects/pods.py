@@ -1,0 +1,188 @@
+"""core/v1 Pods and Nodes into nouns."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from phalanx.dialects.core import NodeObject, PodObject, PodSpec
+from phalanx.dialects.declaration import index_of, role_of
+from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
+from phalanx.dialects.podclass import pod_class_of, scoring_strategy
+from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
+from phalanx.dialects.salvage import Fault
+from phalanx.dialects.times import parse_time
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.quantity import QuantityError
+from phalanx.model.resources import Requests, parse_amount, requests_of
+from phalanx.model.selectors import Taint
+
+# Specs and reported resources repeat from pod to pod; beyond this many the caches start anew.
+_CACHE_SIZE = 10_000
+
+_PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
+_NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
+_PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What pods of one template share."""
+
+    pod_class: PodClass
+    demand: Demand
+    strategy_faults: tuple[Fault, ...]
+
+
+class PodNouns:
+    """Turns pods into nouns; equal templates share one `PodClass` object."""
+
+    def __init__(self) -> None:
+        self._specs: dict[bytes, Spec] = {}
+        self._classes: dict[PodClass, PodClass] = {}
+        self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
+        self._encoder = msgspec.json.Encoder()
+
+    def spec(self, pod: PodObject) -> Spec:
+        key = self._encoder.encode(_template(pod))
+        found = self._specs.get(key)
+        if found is None:
+            if len(self._specs) >= _CACHE_SIZE:
+                self._specs.clear()
+                self._classes.clear()
+            demand = demand_of(pod.spec)
+            strategy, faults = scoring_strategy(pod.metadata.annotations)
+            pod_class = pod_class_of(pod.spec, demand, strategy)
+            pod_class = self._classes.setdefault(pod_class, pod_class)
+            found = self._specs[key] = Spec(pod_class, demand, faults)
+        return found
+
+    def pod(self, pod: PodObject, spec: Spec, gang: str) -> Pod:
+        """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node."""
+        metadata, wanted, status = pod.metadata, pod.spec, pod.status
+        usage, problems = self._usage(pod, spec)
+        problems = (*pod.faults, *problems)
+        if any(map(hides_amounts, pod.faults)):
+            usage = UNREADABLE
+        return Pod(
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            pod_class=spec.pod_class,
+            usage=usage,
+            scheduler=wanted.scheduler_name,
+            node=wanted.node_name,
+            phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
+            terminating=metadata.deletion_timestamp is not None,
+            gated=bool(wanted.scheduling_gates),
+            priority=wanted.priority or 0,
+            preempts=wanted.preemption_policy != "Never",
+            created=parse_time(metadata.creation_timestamp),
+            gang=gang,
+            role=role_of(metadata),
+            index=index_of(metadata),
+            nominated=status.nominated_node_name,
+            mark=decode_mark(metadata.annotations.get(PLAN_ANNOTATION, "")),
+            problem=summary(problems),
+        )
+
+    def _usage(self, pod: PodObject, spec: Spec) -> tuple[Requests, tuple[Fault, ...]]:
+        if not pod.spec.node_name or not reports_resources(pod.status):
+            return spec.demand.requests, spec.demand.problems
+        key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
+        found = self._usages.get(key)
+        if found is None:
+            if len(self._usages) >= _CACHE_SIZE:
+                self._usages.clear()
+            found = self._usages[key] = usage_of(pod.spec, pod.status)
+        return found
+
+
+def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
+    """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it fills the node that it names.
+
+    `last` is the pod as it was last known; the node it was on is kept where the new bytes name none.
+    """
+    node, phase = _NODE_NAME.search(raw), _PHASE.search(raw)
+    return Pod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        pod_class=last.pod_class if last else PodClass(requests=UNREADABLE),
+        usage=UNREADABLE,
+        scheduler=last.scheduler if last else "",
+        node=node[1].decode(errors="replace") if node else last.node if last else "",
+        phase=PodPhase(phase[1].decode()) if phase else last.phase if last else PodPhase.PENDING,
+        created=last.created if last else 0,
+        gang=last.gang if last else "",
+        role=last.role if last else "",
+        problem=f"the pod cannot be read: {error}",
+    )
+
+
+def node_noun(node: NodeObject) -> Node:
+    problems = [str(fault) for fault in node.faults]
+    allocatable: dict[str, int] = {}
+    for resource, value in node.status.allocatable.items():
+        path = f"status.allocatable.{resource}"
+        try:
+            amount = parse_amount(resource, value)
+        except QuantityError as error:
+            problems.append(f"{path}: {error}")
+            continue
+        if amount < 0:
+            problems.append(f"{path}: {value!r} is negative")
+            continue
+        allocatable[resource] = amount
+    return Node(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        allocatable=requests_of(allocatable),
+        labels=tuple(sorted(node.metadata.labels.items())),
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        unschedulable=node.spec.unschedulable,
+        problems=tuple(problems),
+    )
+
+
+def summary(faults: tuple[Fault, ...]) -> str:
+    """The first three, for people; the rest is counted."""
+    if not faults:
+        return ""
+    text = "; ".join(map(str, faults[:3]))
+    return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
+
+
+def _template(pod: PodObject) -> tuple[object, ...]:
+    """Everything that `PodClass` is made of."""
+    spec, annotations = pod.spec, pod.metadata.annotations
+    strategy = {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
+    return (
+        *_amounts(spec),
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.volumes,
+        spec.resource_claims,
+        spec.host_network,
+        spec.host_users,
+        strategy,
+    )
+
+
+def _amounts(spec: PodSpec) -> tuple[object, ...]:
+    return (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+
+
+def _reported(pod: PodObject) -> tuple[object, ...]:
+    status = pod.status
+    resizing = [condition for condition in status.conditions if condition.type == "PodResizePending"]
+    return (
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+        resizing,
+    )

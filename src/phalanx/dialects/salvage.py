@@ -1,0 +1,107 @@
+"""Reading an object field by field when it cannot be read at once.
+
+Rules: null is the same as absent; a label or annotation that is not text is written as text (numbers as digits,
+lists and maps as JSON), because hand-written manifests carry such values; anything else of the wrong type is left
+at its default and named in a `Fault`. A list item is never dropped, so positions in messages stay true.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """A field that could not be read. `path` is like `spec.containers[0].ports`."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.message}"
+
+
+def salvage(kind: type[T], document: object) -> tuple[T, tuple[Fault, ...]]:
+    """The readable part of `document` as a `kind`, and what was not readable.
+
+    Raises `msgspec.ValidationError` where the document is no object with a `metadata.name`.
+    """
+    metadata = document.get("metadata") if isinstance(document, Mapping) else None
+    name = metadata.get("name") if isinstance(metadata, Mapping) else None
+    if not isinstance(name, str) or not name:
+        raise msgspec.ValidationError("not an object with metadata.name")
+    faults: list[Fault] = []
+    return _struct(kind, document, "", faults), tuple(faults)
+
+
+def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
+    if not isinstance(value, Mapping):
+        faults.append(_fault(path, value, "an object"))
+        value = {}
+    hints = typing.get_type_hints(kind)
+    read: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        content = value.get(field.encode_name)
+        if content is None:
+            continue
+        here = f"{path}.{field.encode_name}" if path else field.encode_name
+        result = _value(hints[field.name], content, here, faults)
+        if result is not _UNREADABLE:
+            read[field.name] = result
+    return kind(**read)
+
+
+_UNREADABLE: Any = object()
+
+
+def _value(hint: Any, value: object, path: str, faults: list[Fault]) -> Any:
+    """`value` as `hint`, or `_UNREADABLE`."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        (hint,) = (argument for argument in arguments if argument is not types.NoneType)
+        return _value(hint, value, path, faults)
+    if hint is Any:
+        return value
+    if isinstance(hint, type) and issubclass(hint, msgspec.Struct):
+        return _struct(hint, value, path, faults)
+    if origin is list:
+        if not isinstance(value, list):
+            return _unreadable(path, value, "a list", faults)
+        items = (_value(arguments[0], item, f"{path}[{at}]", faults) for at, item in enumerate(value))
+        return [item for item in items if item is not _UNREADABLE]
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            return _unreadable(path, value, "an object", faults)
+        if arguments[1] is Any:
+            return {key: content for key, content in value.items() if content is not None}
+        return {key: _text(content) for key, content in value.items() if content is not None}
+    # An int that came as a text, say: accepted as long as nothing is lost.
+    try:
+        return msgspec.convert(value, hint, strict=False)
+    except msgspec.ValidationError:
+        return _unreadable(path, value, _NAMES.get(hint, "another type"), faults)
+
+
+_NAMES = {str: "a text", int: "a whole number", bool: "true or false"}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _unreadable(path: str, value: object, wanted: str, faults: list[Fault]) -> Any:
+    faults.append(_fault(path, value, wanted))
+    return _UNREADABLE
+
+
+def _fault(path: str, value: object, wanted: str) -> Fault:
+    shown = msgspec.json.encode(value).decode()
+    if len(shown) > 60:
+        shown = shown[:57] + "..."
+    return Fault(path, f"{shown} is not {wanted}")

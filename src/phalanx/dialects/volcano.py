@@ -1,0 +1,79 @@
+"""PodGroup of scheduling.volcano.sh (volcano.md, 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.model.gang import Dialect
+
+GROUP = "scheduling.volcano.sh"
+
+
+def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+    reader = GroupReader(resource, document)
+    min_member = reader.min_member("minMember")
+    roles = _roles(reader, min_member)
+    min_resources = reader.resources("minResources")
+    queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
+    _refuse_topology(reader)
+    return GroupSpec(
+        ref=reader.ref,
+        gang=reader.ref.name,
+        family=Dialect.KUBE_BATCH,
+        created=reader.created,
+        min_member=min_member,
+        roles=roles,
+        min_resources=min_resources,
+        queue=queue,
+        priority_class=priority_class,
+        extras=reader.extras,
+        once_satisfied=reader.once_satisfied,
+        admission=True,
+        admitted=reader.status.get("phase") not in (None, "", "Pending"),
+        problem=reader.problem,
+        warnings=tuple(reader.warnings),
+    )
+
+
+def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
+    """The per-role minima, which Volcano ignores as a whole when they sum to more than minMember."""
+    stated = reader.spec.get("minTaskMember")
+    if stated is None:
+        return ()
+    if not isinstance(stated, Mapping):
+        reader.refuse("spec.minTaskMember", stated, "write a map such as {ps: 1, worker: 4}")
+        return ()
+    roles = {}
+    for role, minimum in stated.items():
+        if not is_whole(minimum) or not 0 <= minimum <= MAX_MEMBERS:
+            reader.refuse(f"spec.minTaskMember.{role}", minimum, "write a whole number of at least 0, such as 2")
+            return ()
+        if minimum:
+            roles[str(role)] = minimum
+    total = sum(roles.values())
+    if total > min_member:
+        reader.warn(
+            "RoleMinimaIgnored",
+            "spec.minTaskMember",
+            stated,
+            f"these sum to {total}, more than spec.minMember {min_member}, so they are ignored; "
+            f"write spec.minMember: {total} to have them enforced",
+        )
+        return ()
+    return tuple(sorted(roles.items()))
+
+
+def _refuse_topology(reader: GroupReader) -> None:
+    """A placement that the group cannot do without, and that we cannot give yet, holds it."""
+    advice = "this scheduler cannot honour it yet; remove it, or use mode: soft"
+    topology = reader.spec.get("networkTopology")
+    if isinstance(topology, Mapping) and topology.get("mode", "hard") != "soft":
+        reader.refuse("spec.networkTopology", topology, advice, code="UnsupportedField")
+    if reader.spec.get("subGroupPolicy"):
+        reader.refuse(
+            "spec.subGroupPolicy",
+            reader.spec["subGroupPolicy"],
+            "this scheduler cannot honour it yet; remove it",
+            code="UnsupportedField",
+        )
