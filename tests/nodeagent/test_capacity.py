@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nodeagent.pods import container, manifest
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
 from phalanx.nodeagent.addresses import AddressPool
-from phalanx.nodeagent.capacity import Charge, Ledger, host_ports, read_amounts
-from phalanx.nodeagent.wire import PodSpec
+from phalanx.nodeagent.capacity import Charge, Ledger, charge_of, read_amounts
 
 GPU = "nvidia.com/gpu"
 
@@ -94,25 +94,20 @@ def test_host_ports_are_given_once_per_address() -> None:
     assert rejection.reason == "NodePorts"
 
 
-def test_the_ports_of_a_pod_are_those_of_its_containers_and_sidecars() -> None:
-    spec = msgspec.convert(
-        {
-            "containers": [{"name": "a", "ports": [{"containerPort": 1, "hostPort": 10}, {"containerPort": 2}]}],
-            "initContainers": [
-                {"name": "b", "ports": [{"containerPort": 3, "hostPort": 11, "protocol": "UDP"}]},
-                {"name": "c", "restartPolicy": "Always", "ports": [{"containerPort": 4, "hostPort": 12}]},
-            ],
-        },
-        PodSpec,
+def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
+    busy = container(
+        resources={"requests": {"cpu": "1500m", GPU: "1"}}, ports=[{"containerPort": 1, "hostPort": 10}]
     )
-    assert host_ports(spec) == (HostPort(10), HostPort(12))
+    setup = container("init", resources={"requests": {"cpu": "2"}})
+    charge = charge_of(msgspec.json.encode(manifest(containers=[busy], inits=[setup])))
+    assert charge == Charge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
 
 
-def test_a_pod_in_the_host_network_takes_its_container_ports() -> None:
-    spec = msgspec.convert(
-        {"hostNetwork": True, "containers": [{"name": "a", "ports": [{"containerPort": 7}]}]}, PodSpec
-    )
-    assert host_ports(spec) == (HostPort(7),)
+def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
+    broken = container(resources={"requests": {"cpu": "much"}})
+    rejection = node().check("a", charge_of(msgspec.json.encode(manifest(containers=[broken]))))
+    assert rejection is not None
+    assert rejection.reason == "OutOfcpu"
 
 
 def test_a_quantity_that_cannot_be_read_harms_itself_only() -> None:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.dialects.core import decode_pod
+from phalanx.dialects.podclass import pod_class_of
+from phalanx.dialects.requests import UNREADABLE, demand_of, hides_amounts, usage_of
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
-from phalanx.nodeagent.wire import PodSpec
 
 # The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
 _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")
@@ -132,16 +134,13 @@ def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[d
     return amounts, problems
 
 
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """The node ports of a pod: those of its containers and of its sidecars, which run as long as they do.
+def charge_of(raw: bytes) -> Charge:
+    """What a bound pod (its JSON) takes from its node: kube-scheduler's arithmetic and nothing of our own.
 
-    Source: kube-scheduler's NodePorts filter (plain init containers do not count).
+    A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
     """
-    sidecars = [c for c in spec.init_containers or () if c.restart_policy == "Always"]
-    found: dict[HostPort, None] = {}
-    for container in [*spec.containers, *sidecars]:
-        for port in container.ports or ():
-            number = port.host_port or (port.container_port if spec.host_network else 0)
-            if number:
-                found[HostPort(number, port.protocol or "TCP", port.host_ip or "")] = None
-    return tuple(found)
+    pod = decode_pod(raw)
+    requests, _ = usage_of(pod.spec, pod.status)
+    if any(map(hides_amounts, pod.faults)):
+        requests = UNREADABLE
+    return Charge(requests, pod_class_of(pod.spec, demand_of(pod.spec)).host_ports)

@@ -1,0 +1,398 @@
+"""All pods of the nodes that one agent tends: who is admitted where, who is due when, what is to be written.
+
+No input or output and no clock, like the lives of the single pods (`phalanx.nodeagent.lifecycle`); what has to
+be done outside is asked of `Outside`.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from phalanx.nodeagent.addresses import AddressPool
+from phalanx.nodeagent.capacity import Ledger, Rejection, charge_of
+from phalanx.nodeagent.containers import Backoff
+from phalanx.nodeagent.lifecycle import Cause, Command, PodLifecycle
+from phalanx.nodeagent.script import ScriptDefaults, ScriptError
+from phalanx.nodeagent.status import status_patch
+from phalanx.nodeagent.wire import Pod
+
+_SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")
+
+
+class StatusWrite(msgspec.Struct, frozen=True):
+    """Patch the pod's status (strategic merge). `revision` is handed back with `wrote`."""
+
+    namespace: str
+    name: str
+    revision: int
+    body: dict[str, Any]
+
+
+class DeleteWrite(msgspec.Struct, frozen=True):
+    """Delete the pod object at once: nothing of it runs any more."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+Write = StatusWrite | DeleteWrite
+
+
+class Inquiry(msgspec.Struct, frozen=True):
+    """A question to the API about one node: the pods whose admission hangs on it, and those that hold its room."""
+
+    node: str
+    doubts: frozenset[str]
+    holders: frozenset[str]
+
+
+class Outside(Protocol):
+    """What the set of pods asks of the world. Called synchronously; must not call back."""
+
+    def write(self, uid: str) -> None:
+        """There is something to write about this pod (see `PodSet.next_write`)."""
+
+    def command(self, life: PodLifecycle, command: Command) -> None:
+        """A container has to be started or stopped."""
+
+    def forget(self, life: PodLifecycle) -> None:
+        """Nothing of the pod may remain on this machine."""
+
+    def doubt(self, node: str) -> None:
+        """A pod does not fit by what is known: `inquire`, read the node and its pods, then `judge`."""
+
+    def rejected(self, life: PodLifecycle) -> None:
+        """A pod was refused (worth an event)."""
+
+
+class _Member:
+    """One pod and what the API has been told about it."""
+
+    __slots__ = ("deleted", "life", "told", "wake")
+
+    def __init__(self, life: PodLifecycle) -> None:
+        self.life = life
+        self.told = 0
+        self.deleted = False
+        self.wake: float | None = None
+
+
+class PodSet:
+    """`defaults` as in `PodLifecycle`; `host_ip` is the address of all nodes."""
+
+    def __init__(
+        self,
+        outside: Outside,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: Backoff,
+        addresses: AddressPool,
+        host_ip: str,
+    ) -> None:
+        self._outside = outside
+        self._defaults = defaults
+        self._backoff = backoff
+        self._addresses = addresses
+        self._host_ip = host_ip
+        self._ledgers: dict[str, Ledger] = {}
+        self._members: dict[str, _Member] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._draining: set[str] = set()
+        self._doubts: dict[str, dict[str, tuple[Pod, bytes]]] = {}
+        # Pods on nodes that nobody tends (yet): only that they exist is remembered.
+        self._strangers: dict[str, set[str]] = {}
+        self._arrivals: list[tuple[Pod, bytes]] | None = []
+        self._timers: list[tuple[float, int, str]] = []
+        self._serial = itertools.count()
+
+    # Nodes
+
+    def tend(self, node: str, allocatable: Mapping[str, int]) -> bool:
+        """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
+        ledger = self._ledgers.get(node)
+        if ledger is not None:
+            ledger.resize(allocatable)
+            return False
+        self._ledgers[node] = Ledger(allocatable)
+        return bool(self._strangers.pop(node, None))
+
+    def neglect(self, node: str) -> None:
+        """The node is gone or somebody else's: its pods end here at once, and nothing is written about them."""
+        self._draining.discard(node)
+        if self._ledgers.pop(node, None) is None:
+            return
+        strangers = set(self._doubts.pop(node, ()))
+        for uid in [uid for uid, member in self._members.items() if member.life.pod.node == node]:
+            strangers.add(uid)
+            self._forget(uid)
+        if strangers:
+            self._strangers[node] = strangers
+
+    def drain(self, node: str, now: float) -> None:
+        """Stop all pods of the node and admit no more; `drained` says when the last one has ended."""
+        self._draining.add(node)
+        for member in self._on(node):
+            member.life.drain(now)
+            self._step(member, now)
+
+    def drained(self, node: str) -> bool:
+        return all(member.life.finished and self._pending(member) is None for member in self._on(node))
+
+    def _on(self, node: str) -> list[_Member]:
+        return [member for member in self._members.values() if member.life.pod.node == node]
+
+    @property
+    def nodes(self) -> Iterable[str]:
+        return self._ledgers.keys()
+
+    def ledger(self, node: str) -> Ledger:
+        return self._ledgers[node]
+
+    # Pods
+
+    def upsert(self, pod: Pod, raw: bytes, now: float) -> None:
+        """The API's newest word on a bound pod."""
+        uid = pod.metadata.uid
+        member = self._members.get(uid)
+        if member is not None:
+            member.life.observe(pod, now)
+            self._step(member, now)
+            self._drop_if_over(member)
+        elif pod.node not in self._ledgers:
+            self._strangers.setdefault(pod.node, set()).add(uid)
+        elif pod.node in self._doubts and uid in self._doubts[pod.node]:
+            self._doubts[pod.node][uid] = (pod, raw)
+        elif self._arrivals is not None:
+            self._arrivals.append((pod, raw))
+        else:
+            self._arrive(pod, raw, now)
+
+    def remove(self, uid: str, node: str = "") -> None:
+        """The pod object is gone."""
+        for name in [node] if node else list(self._doubts):
+            self._doubts.get(name, {}).pop(uid, None)
+        for name in [node] if node else list(self._strangers):
+            strangers = self._strangers.get(name)
+            if strangers is not None:
+                strangers.discard(uid)
+                if not strangers:
+                    del self._strangers[name]
+        if self._arrivals is not None:
+            self._arrivals = [(pod, raw) for pod, raw in self._arrivals if pod.metadata.uid != uid]
+        if uid in self._members:
+            self._forget(uid)
+
+    def synced(self, now: float) -> None:
+        """All pods that exist have been told once: admit those that run already, then the others by age."""
+        if self._arrivals is None:
+            return
+        arrivals, self._arrivals = self._arrivals, None
+        arrivals.sort(key=lambda seen: (not seen[0].status.start_time, seen[0].metadata.creation_timestamp or ""))
+        for pod, raw in arrivals:
+            self._arrive(pod, raw, now)
+
+    def get(self, namespace: str, name: str) -> PodLifecycle | None:
+        member = self._members.get(self._uids.get((namespace, name), ""))
+        return member.life if member else None
+
+    def life(self, uid: str) -> PodLifecycle | None:
+        member = self._members.get(uid)
+        return member.life if member else None
+
+    @property
+    def lives(self) -> list[PodLifecycle]:
+        return [member.life for member in self._members.values()]
+
+    def _arrive(self, pod: Pod, raw: bytes, now: float) -> None:
+        if pod.finished and not pod.terminating:
+            return
+        if pod.status.start_time or pod.terminating or pod.finished:
+            self._take_over(pod, raw, now)
+            return
+        rejection = _SHUTDOWN if pod.node in self._draining else None
+        if rejection is None and self._ledgers[pod.node].admit(pod.metadata.uid, charge_of(raw)) is not None:
+            self._doubts.setdefault(pod.node, {})[pod.metadata.uid] = (pod, raw)
+            self._outside.doubt(pod.node)
+            return
+        self._begin(pod, rejection, now)
+
+    def _take_over(self, pod: Pod, raw: bytes, now: float) -> None:
+        address = pod.status.pod_ip or ""
+        if address and not pod.spec.host_network:
+            self._addresses.claim(pod.metadata.uid, address)
+        elif not address and not pod.finished:
+            address = self._address(pod)
+        life = PodLifecycle.resumed(pod, now, defaults=self._defaults, backoff=self._backoff, pod_ip=address)
+        if not life.finished:
+            self._ledgers[pod.node].occupy(pod.metadata.uid, charge_of(raw))
+        self._join(life, now)
+
+    def _begin(self, pod: Pod, rejection: Rejection | None, now: float) -> None:
+        """Start a pod that its node has admitted, or refuse it."""
+        if rejection is None:
+            try:
+                address = self._address(pod)
+                life = PodLifecycle(pod, now, defaults=self._defaults, backoff=self._backoff, pod_ip=address)
+            except ScriptError as error:
+                rejection = Rejection("InvalidAnnotation", f"Pod was rejected: {error}")
+            except LookupError as error:
+                rejection = Rejection("OutOfPodAddresses", f"Pod was rejected: {error}")
+        if rejection is not None:
+            self._ledgers[pod.node].release(pod.metadata.uid)
+            life = PodLifecycle.rejected(pod, now, rejection)
+            self._outside.rejected(life)
+        self._join(life, now)
+
+    def _address(self, pod: Pod) -> str:
+        return self._host_ip if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
+
+    def _join(self, life: PodLifecycle, now: float) -> None:
+        member = _Member(life)
+        self._members[life.uid] = member
+        self._uids[life.pod.metadata.namespace, life.pod.metadata.name] = life.uid
+        if life.pod.node in self._draining:
+            life.drain(now)
+        self._step(member, now)
+
+    # Doubts: a pod that does not fit by our possibly stale view
+
+    def inquire(self, node: str) -> Inquiry:
+        """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
+        ledger = self._ledgers.get(node)
+        return Inquiry(node, frozenset(self._doubts.get(node, ())), frozenset(ledger.holders if ledger else ()))
+
+    def judge(self, inquiry: Inquiry, allocatable: Mapping[str, int], existing: Iterable[str], now: float) -> None:
+        """The API's word: what the node offers and the uids of its pods. Admit or refuse those in doubt."""
+        node, ledger = inquiry.node, self._ledgers.get(inquiry.node)
+        if ledger is None:
+            return
+        ledger.resize(allocatable)
+        present = set(existing)
+        for uid in inquiry.holders - present:
+            if uid in self._members:
+                self._forget(uid)
+        doubts = self._doubts.pop(node, {})
+        for uid, (pod, raw) in doubts.items():
+            if uid not in inquiry.doubts:
+                self._doubts.setdefault(node, {})[uid] = (pod, raw)
+            elif uid in present and (pod.terminating or pod.finished):
+                self._arrive(pod, raw, now)
+            elif uid in present:
+                self._begin(pod, ledger.admit(uid, charge_of(raw)), now)
+        if node in self._doubts:
+            self._outside.doubt(node)
+
+    # What the runtime reports
+
+    def started(self, uid: str, container: str, now: float) -> None:
+        if member := self._members.get(uid):
+            member.life.started(container, now)
+            self._step(member, now)
+
+    def refused(self, uid: str, container: str, reason: str, message: str, now: float) -> None:
+        if member := self._members.get(uid):
+            member.life.refused(container, reason, message)
+            self._step(member, now)
+
+    def exited(
+        self, uid: str, container: str, exit_code: int, now: float, reason: str = "", message: str = ""
+    ) -> None:
+        if member := self._members.get(uid):
+            member.life.exited(container, now, exit_code, reason, message)
+            self._step(member, now)
+
+    # Time
+
+    def next_due(self) -> float | None:
+        """The moment at which `advance` has something to do."""
+        while self._timers:
+            at, _, uid = self._timers[0]
+            member = self._members.get(uid)
+            if member is not None and member.wake == at:
+                return at
+            heapq.heappop(self._timers)
+        return None
+
+    def advance(self, now: float) -> None:
+        """Step all pods that are due."""
+        while (at := self.next_due()) is not None and at <= now:
+            member = self._members[heapq.heappop(self._timers)[2]]
+            member.wake = None
+            self._step(member, now)
+
+    def _step(self, member: _Member, now: float) -> None:
+        life = member.life
+        for command in life.step(now):
+            self._outside.command(life, command)
+        if life.finished:
+            self._release(life)
+        wake = life.wake_at()
+        if wake is not None and wake != member.wake:
+            heapq.heappush(self._timers, (wake, next(self._serial), life.uid))
+        member.wake = wake
+        if self._pending(member) is not None:
+            self._outside.write(life.uid)
+
+    # Writes
+
+    def next_write(self, uid: str, now: float) -> Write | None:
+        """What to tell the API about the pod now; None when it knows everything."""
+        member = self._members.get(uid)
+        kind = self._pending(member) if member else None
+        if member is None or kind is None:
+            return None
+        metadata = member.life.pod.metadata
+        if kind is DeleteWrite:
+            return DeleteWrite(metadata.namespace, metadata.name, uid)
+        body = status_patch(member.life, now, self._host_ip)
+        return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
+
+    def wrote(self, uid: str, write: Write) -> None:
+        """The API has taken the write (or the pod is not there any more to be written about)."""
+        member = self._members.get(uid)
+        if member is None:
+            return
+        if isinstance(write, DeleteWrite):
+            member.deleted = True
+        else:
+            member.told = max(member.told, write.revision)
+        self._drop_if_over(member)
+
+    def _pending(self, member: _Member) -> type[StatusWrite] | type[DeleteWrite] | None:
+        life = member.life
+        deletable = life.finished and life.pod.terminating
+        if member.deleted:
+            return None
+        if life.revision > member.told and not (deletable and life.never_ran and life.cause is Cause.DELETED):
+            return StatusWrite
+        return DeleteWrite if deletable else None
+
+    # Ends
+
+    def _release(self, life: PodLifecycle) -> None:
+        if ledger := self._ledgers.get(life.pod.node):
+            ledger.release(life.uid)
+        self._addresses.release(life.uid, life.pod_ip)
+
+    def _drop_if_over(self, member: _Member) -> None:
+        # Once the watch has shown the end, no older state of the pod can come any more: nothing to remember.
+        life = member.life
+        if life.finished and life.pod.finished and not life.pod.terminating and self._pending(member) is None:
+            self._drop(life.uid)
+
+    def _drop(self, uid: str) -> None:
+        member = self._members.pop(uid)
+        self._release(member.life)
+        metadata = member.life.pod.metadata
+        if self._uids.get((metadata.namespace, metadata.name)) == uid:
+            del self._uids[metadata.namespace, metadata.name]
+
+    def _forget(self, uid: str) -> None:
+        self._outside.forget(self._members[uid].life)
+        self._drop(uid)

@@ -1,0 +1,353 @@
+"""Many pods on the nodes of one agent: admission, restarts, doubts, drains, and what is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from nodeagent.pods import container, manifest
+from phalanx.nodeagent.addresses import AddressPool
+from phalanx.nodeagent.containers import Backoff
+from phalanx.nodeagent.lifecycle import Command, PodLifecycle
+from phalanx.nodeagent.podset import DeleteWrite, PodSet, StatusWrite
+from phalanx.nodeagent.script import ScriptDefaults
+from phalanx.nodeagent.wire import Pod
+
+T0 = 1_900_000_000.0
+OFFER = {"cpu": 4000, "memory": 2**30, "pods": 5, "nvidia.com/gpu": 4}
+
+
+class Cluster:
+    """A pod set with an API that takes every write at once and shows it back, on a virtual clock."""
+
+    def __init__(self, *nodes: str, synced: bool = True, offer: dict[str, int] = OFFER) -> None:
+        self.now = T0
+        self.queue: dict[str, None] = {}
+        self.doubts: dict[str, None] = {}
+        self.objects: dict[str, dict[str, Any]] = {}
+        self.history: list[tuple[str, str]] = []
+        self.offer = offer
+        self.forgotten: list[str] = []
+        self.set = PodSet(
+            self,
+            defaults=ScriptDefaults(),
+            backoff=Backoff(),
+            addresses=AddressPool("10.9.0.0/24"),
+            host_ip="127.0.0.1",
+        )
+        for node in nodes:
+            self.set.tend(node, offer)
+        if synced:
+            self.set.synced(self.now)
+
+    # Outside
+
+    def write(self, uid: str) -> None:
+        self.queue[uid] = None
+
+    def doubt(self, node: str) -> None:
+        self.doubts[node] = None
+
+    def command(self, life: PodLifecycle, command: Command) -> None:
+        raise AssertionError(f"a pretended pod has nothing to command: {command}")
+
+    def forget(self, life: PodLifecycle) -> None:
+        self.forgotten.append(life.uid)
+
+    def rejected(self, life: PodLifecycle) -> None:
+        assert life.rejection is not None
+
+    # The API
+
+    def apply(self, body: dict[str, Any]) -> None:
+        uid = body["metadata"]["uid"]
+        self.objects[uid] = body
+        self.show(uid)
+
+    def show(self, uid: str) -> None:
+        raw = msgspec.json.encode(self.objects[uid])
+        self.set.upsert(msgspec.json.decode(raw, type=Pod), raw, self.now)
+
+    def create(self, name: str, **fields: Any) -> str:
+        body = manifest(name, **fields)
+        self.apply(body)
+        return str(body["metadata"]["uid"])
+
+    def delete(self, uid: str, grace: int = 30) -> None:
+        metadata = self.objects[uid]["metadata"]
+        metadata |= {"deletionTimestamp": "2030-03-17T18:00:00Z", "deletionGracePeriodSeconds": grace}
+        self.show(uid)
+
+    def vanish(self, uid: str) -> None:
+        del self.objects[uid]
+        self.set.remove(uid)
+
+    def flush(self) -> None:
+        while self.queue:
+            uid = next(iter(self.queue))
+            del self.queue[uid]
+            write = self.set.next_write(uid, self.now)
+            if isinstance(write, StatusWrite):
+                self.objects[uid]["status"] |= write.body["status"]
+                self.history.append((uid, write.body["status"]["phase"]))
+                self.show(uid)
+            elif isinstance(write, DeleteWrite):
+                self.history.append((uid, "deleted"))
+                del self.objects[uid]
+            if write is not None:
+                self.set.wrote(uid, write)
+                self.queue[uid] = None
+            if isinstance(write, DeleteWrite):
+                self.set.remove(uid)
+
+    def ask(self) -> None:
+        """Answer the doubts from the API's objects."""
+        for node in list(self.doubts):
+            del self.doubts[node]
+            inquiry = self.set.inquire(node)
+            present = [uid for uid, body in self.objects.items() if body["spec"]["nodeName"] == node]
+            self.set.judge(inquiry, self.offer, present, self.now)
+
+    def settle(self) -> Cluster:
+        while self.queue or self.doubts:
+            self.ask()
+            self.flush()
+        return self
+
+    def run(self, seconds: float) -> Cluster:
+        self.settle()
+        end = self.now + seconds
+        while (at := self.set.next_due()) is not None and at <= end:
+            self.now = at
+            self.set.advance(at)
+            self.settle()
+        self.now = end
+        return self
+
+    def phase(self, uid: str) -> str:
+        return str(self.objects[uid]["status"]["phase"])
+
+
+def wants(**requests: str) -> list[dict[str, Any]]:
+    named = {name.replace("gpu", "nvidia.com/gpu"): amount for name, amount in requests.items()}
+    return [container(resources={"requests": named})]
+
+
+def test_a_pod_costs_two_writes_from_its_binding_to_its_end() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", notes={"run-seconds": "5"})
+    cluster.run(60)
+    assert cluster.history == [(uid, "Running"), (uid, "Succeeded")]
+
+
+def test_a_steady_cluster_writes_nothing() -> None:
+    cluster = Cluster("n0")
+    uids = [cluster.create(f"p{i}", policy="Always") for i in range(5)]
+    cluster.run(10)
+    before = list(cluster.history)
+    for uid in uids:
+        cluster.show(uid)
+    cluster.run(100_000)
+    assert cluster.history == before
+
+
+def test_what_does_not_fit_fails_and_what_fits_runs() -> None:
+    cluster = Cluster("n0", "n1")
+    first = cluster.create("a", containers=wants(gpu="3"))
+    second = cluster.create("b", containers=wants(gpu="2"))
+    elsewhere = cluster.create("c", containers=wants(gpu="2"), node="n1")
+    cluster.settle()
+    assert [cluster.phase(uid) for uid in (first, second, elsewhere)] == ["Running", "Failed", "Running"]
+    assert cluster.objects[second]["status"]["reason"] == "OutOfnvidia.com/gpu"
+
+
+def test_the_room_of_an_ended_pod_is_free_as_soon_as_its_end_is_told() -> None:
+    cluster = Cluster("n0")
+    cluster.create("a", containers=wants(gpu="4"), notes={"run-seconds": "5"})
+    cluster.run(6)
+    assert cluster.phase(cluster.create("b", containers=wants(gpu="4"))) == "Pending"
+    cluster.settle()
+    assert cluster.phase("uid-b") == "Running"
+
+
+def test_a_terminating_pod_keeps_its_room_until_it_has_ended() -> None:
+    cluster = Cluster("n0")
+    old = cluster.create("a", containers=wants(gpu="4"), notes={"terminate-seconds": "9"})
+    cluster.settle()
+    cluster.delete(old)
+    early = cluster.create("b", containers=wants(gpu="4"))
+    cluster.run(5)
+    assert cluster.phase(early) == "Failed"
+    cluster.run(5)
+    late = cluster.create("c", containers=wants(gpu="4"))
+    cluster.run(1)
+    assert cluster.phase(late) == "Running"
+    assert old not in cluster.objects
+
+
+def test_deletion_tells_the_end_first_and_deletes_then() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a")
+    cluster.run(3)
+    cluster.delete(uid)
+    cluster.run(3)
+    assert cluster.history == [(uid, "Running"), (uid, "Failed"), (uid, "deleted")]
+
+
+def test_a_pod_deleted_before_it_started_is_deleted_without_a_word() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", notes={"start-seconds": "0.5"})
+    cluster.delete(uid)
+    cluster.run(3)
+    assert cluster.history == [(uid, "deleted")]
+
+
+def test_a_finished_pod_that_waits_for_its_deletion_is_deleted() -> None:
+    cluster = Cluster("n0")
+    body = manifest("a")
+    body["status"] = {"phase": "Succeeded", "startTime": "2030-03-17T17:00:00Z"}
+    body["metadata"]["deletionTimestamp"] = "2030-03-17T18:00:00Z"
+    cluster.apply(body)
+    cluster.settle()
+    assert cluster.history == [("uid-a", "deleted")]
+
+
+def test_stale_news_of_a_finished_pod_does_not_revive_it() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", notes={"run-seconds": "5"})
+    cluster.run(3)
+    running = msgspec.json.decode(msgspec.json.encode(cluster.objects[uid]))
+    cluster.now += 10
+    cluster.set.advance(cluster.now)
+    raw = msgspec.json.encode(running)
+    cluster.set.upsert(msgspec.json.decode(raw, type=Pod), raw, cluster.now)
+    cluster.run(100)
+    assert cluster.history == [(uid, "Running"), (uid, "Succeeded")]
+
+
+def test_pods_that_ran_before_the_agent_came_are_counted_before_new_ones_are_admitted() -> None:
+    first = Cluster("n0")
+    first.create("z", containers=wants(gpu="4"))
+    first.settle()
+    second = Cluster("n0", synced=False)
+    second.create("a", containers=wants(gpu="4"))
+    second.apply(first.objects["uid-z"])
+    second.set.synced(second.now)
+    second.settle()
+    assert second.phase("uid-a") == "Failed"
+    assert second.history == [("uid-a", "Failed")]
+
+
+def test_no_two_pods_share_an_address_even_over_a_restart() -> None:
+    first = Cluster("n0", offer=OFFER | {"pods": 50})
+    for i in range(20):
+        first.create(f"p{i}")
+    first.settle()
+    second = Cluster("n0", synced=False, offer=OFFER | {"pods": 50})
+    for body in first.objects.values():
+        second.apply(body)
+    second.set.synced(second.now)
+    for i in range(20):
+        second.create(f"q{i}")
+    second.settle()
+    assert len({body["status"]["podIP"] for body in second.objects.values()}) == 40
+
+
+def test_a_pod_in_the_host_network_has_the_nodes_address() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", hostNetwork=True)
+    cluster.settle()
+    assert cluster.objects[uid]["status"]["podIP"] == "127.0.0.1"
+
+
+def test_an_annotation_that_cannot_be_followed_fails_its_pod_only() -> None:
+    cluster = Cluster("n0")
+    bad = cluster.create("a", notes={"run-seconds": "soon"}, containers=wants(gpu="4"))
+    good = cluster.create("b", containers=wants(gpu="4"))
+    cluster.settle()
+    assert (cluster.phase(bad), cluster.phase(good)) == ("Failed", "Running")
+    assert "phalanx.dev/run-seconds: 'soon'" in cluster.objects[bad]["status"]["message"]
+
+
+# Doubts
+
+
+def test_a_stale_view_of_other_pods_refuses_nobody() -> None:
+    cluster = Cluster("n0")
+    old = cluster.create("a", containers=wants(gpu="4"))
+    cluster.settle()
+    del cluster.objects[old]  # deleted by force; the watch has not told us yet
+    new = cluster.create("b", containers=wants(gpu="4"))
+    cluster.settle()
+    assert cluster.phase(new) == "Running"
+    assert cluster.forgotten == [old]
+
+
+def test_a_stale_view_of_the_node_refuses_nobody() -> None:
+    cluster = Cluster("n0")
+    cluster.offer = OFFER | {"nvidia.com/gpu": 8}  # grown; the watch of nodes lags behind that of pods
+    uid = cluster.create("a", containers=wants(gpu="6"))
+    cluster.settle()
+    assert cluster.phase(uid) == "Running"
+
+
+def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> None:
+    cluster = Cluster("n0")
+    first = cluster.create("a", containers=wants(gpu="8"))
+    inquiry = cluster.set.inquire("n0")
+    meanwhile = cluster.create("b", containers=wants(gpu="4"))
+    too_late = cluster.create("c", containers=wants(gpu="1"))
+    cluster.set.judge(inquiry, OFFER, [first], cluster.now)
+    cluster.settle()
+    phases = [cluster.phase(uid) for uid in (first, meanwhile, too_late)]
+    assert phases == ["Failed", "Running", "Failed"]
+
+
+def test_a_doubtful_pod_that_is_deleted_meanwhile_is_not_judged() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", containers=wants(gpu="8"))
+    cluster.vanish(uid)
+    cluster.settle()
+    assert cluster.history == []
+
+
+# Nodes that come and go
+
+
+def test_pods_of_nodes_that_nobody_tends_are_left_alone_and_announced_when_the_node_comes() -> None:
+    cluster = Cluster()
+    uid = cluster.create("a", node="late")
+    cluster.settle()
+    assert cluster.history == []
+    assert cluster.set.tend("late", OFFER)
+    assert not cluster.set.tend("late", OFFER)
+    cluster.show(uid)
+    cluster.settle()
+    assert cluster.phase(uid) == "Running"
+
+
+def test_the_pods_of_a_vanished_node_are_left_as_they_are() -> None:
+    cluster = Cluster("n0", "n1")
+    here, there = cluster.create("a"), cluster.create("b", node="n1")
+    cluster.settle()
+    cluster.set.neglect("n0")
+    cluster.delete(here)
+    cluster.delete(there)
+    cluster.run(5)
+    assert here in cluster.objects
+    assert there not in cluster.objects
+    assert cluster.forgotten[0] == here
+
+
+def test_a_drained_node_ends_its_pods_and_takes_no_more() -> None:
+    cluster = Cluster("n0", "n1")
+    here, there = cluster.create("a", policy="Always"), cluster.create("b", policy="Always", node="n1")
+    cluster.settle()
+    cluster.set.drain("n0", cluster.now)
+    assert not cluster.set.drained("n0")
+    late = cluster.create("c")
+    cluster.run(1)
+    assert [cluster.phase(uid) for uid in (here, there, late)] == ["Failed", "Running", "Failed"]
+    assert cluster.objects[late]["status"]["reason"] == "NodeShutdown"
+    assert cluster.set.drained("n0")
