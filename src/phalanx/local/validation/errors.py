@@ -69,9 +69,9 @@ def duplicate(field: str, value: object) -> FieldError:
     return FieldError(field, DUPLICATE, f"Duplicate value: {shown(value)}")
 
 
-def not_supported(field: str, value: object, allowed: Iterable[Any]) -> FieldError:
-    """The value is none of the values of an enumeration (listed sorted)."""
-    names = ", ".join(shown(item) for item in sorted(allowed, key=str))
+def not_supported(field: str, value: object, allowed: Iterable[Any], *, keep_order: bool = False) -> FieldError:
+    """The value is none of the values of an enumeration (listed sorted, unless their order is to be kept)."""
+    names = ", ".join(shown(item) for item in (allowed if keep_order else sorted(allowed, key=str)))
     detail = f": supported values: {names}" if names else ""
     return FieldError(field, NOT_SUPPORTED, f"Unsupported value: {shown(value)}{detail}")
 

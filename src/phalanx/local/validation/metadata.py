@@ -168,25 +168,22 @@ _FIXED: Final = (
 def _update(errors: list[FieldError], meta: dict[str, Any], old: dict[str, Any]) -> None:
     if (meta.get("generation") or 0) < (old.get("generation") or 0):
         errors.append(invalid("metadata.generation", meta.get("generation") or 0, "must not be decremented"))
-    for name in _FIXED:
-        if meta.get(name) != old.get(name):
-            errors.append(invalid(f"metadata.{name}", meta.get(name), IMMUTABLE))
+    moved = [name for name in _FIXED if meta.get(name) != old.get(name)]
+    errors.extend(invalid(f"metadata.{name}", meta.get(name), IMMUTABLE) for name in moved)
 
 
 def validate_labels(errors: list[FieldError], labels: dict[str, Any], path: str) -> None:
     """Checks label keys and values; ``path`` names the map."""
     for key, value in labels.items():
-        for text in label_key(key):
-            errors.append(invalid(path, key, text))
-        for text in label_value(value) if isinstance(value, str) else ():
-            errors.append(invalid(path, value, text))
+        errors.extend(invalid(path, key, text) for text in label_key(key))
+        if isinstance(value, str):
+            errors.extend(invalid(path, value, text) for text in label_value(value))
 
 
 def _annotations(errors: list[FieldError], annotations: dict[str, Any]) -> None:
     size = 0
     for key, value in annotations.items():
-        for text in label_key(key.lower()):
-            errors.append(invalid("metadata.annotations", key, text))
+        errors.extend(invalid("metadata.annotations", key, text) for text in label_key(key.lower()))
         size += len(key) + (len(value) if isinstance(value, str) else 0)
     if size * 4 > ANNOTATION_LIMIT:
         # Only near the limit is it worth counting bytes instead of characters.
@@ -204,9 +201,8 @@ def _owners(errors: list[FieldError], owners: list[Any]) -> None:
         version = str(owner.get("apiVersion") or "")
         if not version.rpartition("/")[2]:
             errors.append(invalid(f"{path}.apiVersion", version, "version must not be empty"))
-        for name in ("kind", "name", "uid"):
-            if not owner.get(name):
-                errors.append(invalid(f"{path}.{name}", owner.get(name) or "", "must not be empty"))
+        missing = [name for name in ("kind", "name", "uid") if not owner.get(name)]
+        errors.extend(invalid(f"{path}.{name}", owner.get(name) or "", "must not be empty") for name in missing)
         if version == "v1" and owner.get("kind") == "Event":
             errors.append(invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner"))
         if owner.get("controller") is True:
@@ -277,8 +273,7 @@ def validate_conditions(errors: list[FieldError], conditions: Any, path: str) ->
                     "must be greater than or equal to zero",
                 )
             )
-        for field in ("lastTransitionTime", "reason"):
-            if not condition.get(field):
-                errors.append(required(f"{here}.{field}"))
+        missing = [name for name in ("lastTransitionTime", "reason") if not condition.get(name)]
+        errors.extend(required(f"{here}.{name}") for name in missing)
         if len(str(condition.get("message") or "").encode()) > 32 * 1024:
             errors.append(too_long(f"{here}.message", 32 * 1024))

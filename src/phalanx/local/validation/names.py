@@ -107,7 +107,8 @@ def label_key(value: str) -> Complaints:
     if len(parts) > 2:
         pattern = _pattern(words, _KEY, "MyName", "my.name", "123-abc")
         return (
-            f"a valid label key {pattern} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')",
+            f"a valid label key {pattern} with an optional DNS subdomain prefix and '/' "
+            "(e.g. 'example.com/MyName')",
         )
     found: list[str] = []
     name = parts[-1]

@@ -17,9 +17,8 @@ def validate(
 ) -> list[FieldError]:
     """Everything that is wrong with an object, in document order; [] when it may be stored.
 
-    ``old`` is the stored object for an update, None for a create. ``group`` is "" for the core group. For kinds that
-    are not built in only the metadata is checked. A wrong JSON type is reported once and ends the check, since
-    nothing else can be said about such an object.
+    ``old`` is the stored object for an update, None for a create. ``group`` is "" for the core group. For kinds
+    that are not built in only the metadata is checked.
     """
     meta = obj.get("metadata")
     if not isinstance(meta, dict):

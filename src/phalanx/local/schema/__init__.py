@@ -1,0 +1,5 @@
+"""Custom resource schemas: defaulting, pruning, validation, and the check of the schemas themselves."""
+
+from phalanx.local.schema.structural import StructuralSchema
+
+__all__ = ["StructuralSchema"]
