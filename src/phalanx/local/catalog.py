@@ -1,0 +1,268 @@
+"""The built-in resource types: one row per resource, as kube-apiserver 1.36 serves them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from phalanx.local.resources import VERBS, Registry, ResourceType, ScalePaths, Version
+from phalanx.local.strategies.base import SpecStrategy, Strategy
+from phalanx.local.strategies.events import EVENTS_V1_LABELS, EventStrategy, from_events_v1, to_events_v1
+from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateStrategy
+from phalanx.local.strategies.namespaces import NamespaceStrategy
+from phalanx.local.strategies.nodes import NodeStrategy
+from phalanx.local.strategies.plain import (
+    DisruptionBudgetStrategy,
+    ImmutableDataStrategy,
+    LeaseStrategy,
+    QuotaStrategy,
+    SecretStrategy,
+    ServiceStrategy,
+    TemplateStrategy,
+    VolumeClassStrategy,
+    VolumeStrategy,
+)
+from phalanx.local.strategies.pods import PodStrategy
+from phalanx.local.strategies.priority import PriorityClassStrategy
+from phalanx.local.strategies.serviceaccounts import ServiceAccountStrategy
+from phalanx.local.strategies.workloads import (
+    CronJobStrategy,
+    DaemonSetStrategy,
+    DeploymentStrategy,
+    JobStrategy,
+    ReplicaSetStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+)
+
+
+class Row(NamedTuple):
+    """One resource; `extra` are subresources, a leading `-` on the plural marks it cluster-scoped."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    strategy: Strategy
+    extra: str = ""
+    short: str = ""
+    categories: str = ""
+    verbs: tuple[str, ...] = VERBS
+
+
+_REPLICAS = ScalePaths()
+_NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
+
+
+def _core() -> list[Row]:
+    plain = Strategy()
+    return [
+        Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
+        Row("", "v1", "-nodes", "Node", NodeStrategy(), "status proxy", "no"),
+        Row(
+            "",
+            "v1",
+            "pods",
+            "Pod",
+            PodStrategy(),
+            "status binding eviction log ephemeralcontainers resize attach exec portforward proxy",
+            "po",
+            "all",
+        ),
+        Row("", "v1", "configmaps", "ConfigMap", ImmutableDataStrategy(), "", "cm"),
+        Row("", "v1", "secrets", "Secret", SecretStrategy()),
+        Row("", "v1", "services", "Service", ServiceStrategy(), "status proxy", "svc", "all"),
+        Row("", "v1", "endpoints", "Endpoints", plain, "", "ep"),
+        Row("", "v1", "events", "Event", EventStrategy(), "", "ev"),
+        Row("", "v1", "serviceaccounts", "ServiceAccount", ServiceAccountStrategy(), "token", "sa"),
+        Row("", "v1", "-persistentvolumes", "PersistentVolume", VolumeStrategy(), "status", "pv"),
+        Row("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", VolumeStrategy(), "status", "pvc"),
+        Row(
+            "",
+            "v1",
+            "replicationcontrollers",
+            "ReplicationController",
+            ReplicationControllerStrategy(),
+            "status scale",
+            "rc",
+            "all",
+        ),
+        Row("", "v1", "resourcequotas", "ResourceQuota", QuotaStrategy(), "status", "quota"),
+        Row("", "v1", "limitranges", "LimitRange", plain, "", "limits"),
+        Row("", "v1", "podtemplates", "PodTemplate", TemplateStrategy()),
+        Row("", "v1", "bindings", "Binding", plain, verbs=("create",)),
+    ]
+
+
+def _named_groups() -> list[Row]:
+    plain, spec = Strategy(), SpecStrategy()
+    return [
+        Row("apps", "v1", "deployments", "Deployment", DeploymentStrategy(), "status scale", "deploy", "all"),
+        Row("apps", "v1", "replicasets", "ReplicaSet", ReplicaSetStrategy(), "status scale", "rs", "all"),
+        Row("apps", "v1", "statefulsets", "StatefulSet", StatefulSetStrategy(), "status scale", "sts", "all"),
+        Row("apps", "v1", "daemonsets", "DaemonSet", DaemonSetStrategy(), "status", "ds", "all"),
+        Row("apps", "v1", "controllerrevisions", "ControllerRevision", plain),
+        Row("batch", "v1", "jobs", "Job", JobStrategy(), "status", "", "all"),
+        Row("batch", "v1", "cronjobs", "CronJob", CronJobStrategy(), "status", "cj", "all"),
+        Row(
+            "policy",
+            "v1",
+            "poddisruptionbudgets",
+            "PodDisruptionBudget",
+            DisruptionBudgetStrategy(),
+            "status",
+            "pdb",
+        ),
+        Row("scheduling.k8s.io", "v1", "-priorityclasses", "PriorityClass", PriorityClassStrategy(), "", "pc"),
+        Row("coordination.k8s.io", "v1", "leases", "Lease", LeaseStrategy()),
+        Row("storage.k8s.io", "v1", "-storageclasses", "StorageClass", VolumeClassStrategy(), "", "sc"),
+        Row("storage.k8s.io", "v1", "-csinodes", "CSINode", plain),
+        Row("storage.k8s.io", "v1", "-csidrivers", "CSIDriver", plain),
+        Row("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", plain),
+        Row("storage.k8s.io", "v1", "-volumeattachments", "VolumeAttachment", plain, "status"),
+        Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", spec, "status"),
+        Row("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", plain),
+        Row("resource.k8s.io", "v1", "-deviceclasses", "DeviceClass", spec),
+        Row("resource.k8s.io", "v1", "-resourceslices", "ResourceSlice", spec),
+        Row("node.k8s.io", "v1", "-runtimeclasses", "RuntimeClass", plain),
+        Row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", plain),
+        Row("networking.k8s.io", "v1", "ingresses", "Ingress", spec, "status", "ing"),
+        Row("networking.k8s.io", "v1", "-ingressclasses", "IngressClass", spec),
+        Row("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", spec, "", "netpol"),
+        Row("rbac.authorization.k8s.io", "v1", "roles", "Role", plain),
+        Row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", plain),
+        Row("rbac.authorization.k8s.io", "v1", "-clusterroles", "ClusterRole", plain),
+        Row("rbac.authorization.k8s.io", "v1", "-clusterrolebindings", "ClusterRoleBinding", plain),
+        Row(
+            "admissionregistration.k8s.io",
+            "v1",
+            "-mutatingwebhookconfigurations",
+            "MutatingWebhookConfiguration",
+            plain,
+            "",
+            "",
+            "api-extensions",
+        ),
+        Row(
+            "admissionregistration.k8s.io",
+            "v1",
+            "-validatingwebhookconfigurations",
+            "ValidatingWebhookConfiguration",
+            plain,
+            "",
+            "",
+            "api-extensions",
+        ),
+        Row(
+            "admissionregistration.k8s.io",
+            "v1",
+            "-validatingadmissionpolicies",
+            "ValidatingAdmissionPolicy",
+            spec,
+            "status",
+            "",
+            "api-extensions",
+        ),
+        Row(
+            "admissionregistration.k8s.io",
+            "v1",
+            "-validatingadmissionpolicybindings",
+            "ValidatingAdmissionPolicyBinding",
+            plain,
+            "",
+            "",
+            "api-extensions",
+        ),
+        Row("apiregistration.k8s.io", "v1", "-apiservices", "APIService", plain, "status", "", "api-extensions"),
+        Row("flowcontrol.apiserver.k8s.io", "v1", "-flowschemas", "FlowSchema", spec, "status"),
+        Row(
+            "flowcontrol.apiserver.k8s.io",
+            "v1",
+            "-prioritylevelconfigurations",
+            "PriorityLevelConfiguration",
+            spec,
+            "status",
+        ),
+    ]
+
+
+_REVIEWS = (
+    ("authentication.k8s.io", "-tokenreviews", "TokenReview"),
+    ("authentication.k8s.io", "-selfsubjectreviews", "SelfSubjectReview"),
+    ("authorization.k8s.io", "-subjectaccessreviews", "SubjectAccessReview"),
+    ("authorization.k8s.io", "-selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    ("authorization.k8s.io", "-selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview"),
+)
+
+
+def build_registry(native_groups: str, *, protect_groups: bool) -> Registry:
+    """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
+    rows = _core() + _named_groups()
+    if native_groups != "none":
+        group = "scheduling.k8s.io"
+        groups = PodGroupStrategy(native_groups, protect=protect_groups)
+        rows.append(Row(group, native_groups, "workloads", "Workload", WorkloadTemplateStrategy()))
+        rows.append(Row(group, native_groups, "podgroups", "PodGroup", groups, "status"))
+    for group, plural, kind in _REVIEWS:
+        rows.append(Row(group, "v1", plural, kind, Strategy(), verbs=("create",)))
+    registry = Registry(_build(row) for row in rows)
+    _add_crds(registry)
+    _add_events_view(registry)
+    return registry
+
+
+def _build(row: Row) -> ResourceType:
+    type_ = ResourceType(
+        group=row.group,
+        plural=row.plural.lstrip("-"),
+        kind=row.kind,
+        namespaced=not row.plural.startswith("-"),
+        strategy=row.strategy,
+        short_names=tuple(row.short.split()),
+        categories=tuple(row.categories.split()),
+        verbs=row.verbs,
+        stored_version=row.version,
+    )
+    extra = frozenset(row.extra.split())
+    scale = _REPLICAS if "scale" in extra else None
+    type_.versions[row.version] = Version(row.version, type_, subresources=extra, scale=scale)
+    return type_
+
+
+def _add_crds(registry: Registry) -> None:
+    from phalanx.local.strategies.definitions import DefinitionStrategy
+
+    row = Row(
+        "apiextensions.k8s.io",
+        "v1",
+        "-customresourcedefinitions",
+        "CustomResourceDefinition",
+        DefinitionStrategy(),
+        "status",
+        "crd crds",
+        "api-extensions",
+    )
+    registry.add(_build(row))
+
+
+def _add_events_view(registry: Registry) -> None:
+    core = registry.find("", "events")
+    assert core is not None
+    view = ResourceType(
+        group="events.k8s.io",
+        plural="events",
+        kind="Event",
+        namespaced=True,
+        strategy=core.strategy,
+        short_names=("ev",),
+        storage=core.storage,
+        stored_version="v1",
+    )
+    view.versions["v1"] = Version(
+        "v1",
+        view,
+        to_view=to_events_v1,
+        from_view=from_events_v1,
+        field_aliases=EVENTS_V1_LABELS,
+    )
+    registry.add(view)

@@ -1,0 +1,131 @@
+"""A certificate authority that lives as long as the server, and the certificates that it signs."""
+
+from __future__ import annotations
+
+import ipaddress
+import ssl
+import tempfile
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+_VALID_DAYS = 3650
+
+
+class KeyPair(NamedTuple):
+    """A certificate and its private key, PEM."""
+
+    certificate: bytes
+    key: bytes
+
+
+class Authority:
+    """A self-signed CA; keys never leave memory except where `pair` hands them out."""
+
+    def __init__(self) -> None:
+        self._key = ec.generate_private_key(ec.SECP256R1())
+        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phalanx-apiserver-ca")])
+        builder = self._builder(self._name, self._key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        usage = x509.KeyUsage(
+            digital_signature=True,
+            content_commitment=False,
+            key_encipherment=False,
+            data_encipherment=False,
+            key_agreement=False,
+            key_cert_sign=True,
+            crl_sign=True,
+            encipher_only=False,
+            decipher_only=False,
+        )
+        builder = builder.add_extension(usage, critical=True)
+        key_id = x509.SubjectKeyIdentifier.from_public_key(self._key.public_key())
+        self._certificate = builder.add_extension(key_id, critical=False).sign(self._key, hashes.SHA256())
+
+    @property
+    def certificate(self) -> bytes:
+        """The CA certificate, PEM."""
+        return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    def server_pair(self, host: str) -> KeyPair:
+        """A certificate for loopback, `host` and the names by which pods call the API server."""
+        names: list[x509.GeneralName] = [
+            x509.DNSName(name)
+            for name in (
+                "localhost",
+                "kubernetes",
+                "kubernetes.default",
+                "kubernetes.default.svc",
+                "kubernetes.default.svc.cluster.local",
+            )
+        ]
+        addresses = {"127.0.0.1", "::1", "10.96.0.1"}
+        try:
+            addresses.add(str(ipaddress.ip_address(host)))
+        except ValueError:
+            names.append(x509.DNSName(host))
+        names.extend(x509.IPAddress(ipaddress.ip_address(item)) for item in sorted(addresses))
+        return self._pair("phalanx-apiserver", (), names, ExtendedKeyUsageOID.SERVER_AUTH)
+
+    def client_pair(self, user: str, groups: tuple[str, ...] = ()) -> KeyPair:
+        """A client certificate: the user is its common name, the groups its organizations."""
+        return self._pair(user, groups, [], ExtendedKeyUsageOID.CLIENT_AUTH)
+
+    def server_context(self, host: str) -> ssl.SSLContext:
+        """TLS for the server: it presents `server_pair` and accepts client certificates of this CA."""
+        pair = self.server_pair(host)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.set_alpn_protocols(["http/1.1"])
+        with tempfile.NamedTemporaryFile(prefix="phalanx-", suffix=".pem") as file:  # created with mode 0600
+            file.write(pair.certificate + pair.key)
+            file.flush()
+            context.load_cert_chain(Path(file.name))
+        context.load_verify_locations(cadata=self.certificate.decode())
+        context.verify_mode = ssl.CERT_OPTIONAL
+        return context
+
+    def _pair(
+        self,
+        name: str,
+        groups: tuple[str, ...],
+        alternatives: list[x509.GeneralName],
+        usage: x509.ObjectIdentifier,
+    ) -> KeyPair:
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in groups]
+        subject = x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        builder = self._builder(subject, key.public_key())
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(x509.ExtendedKeyUsage([usage]), critical=False)
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        builder = builder.add_extension(issuer, critical=False)
+        if alternatives:
+            builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        certificate = builder.sign(self._key, hashes.SHA256())
+        return KeyPair(
+            certificate.public_bytes(serialization.Encoding.PEM),
+            key.private_bytes(
+                serialization.Encoding.PEM,
+                serialization.PrivateFormat.PKCS8,
+                serialization.NoEncryption(),
+            ),
+        )
+
+    def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
+        # TLS is judged by the machine's clock whatever clock the server is given; a day of slack for skew.
+        now = datetime.now(UTC)
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key)
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(days=1))
+            .not_valid_after(now + timedelta(days=_VALID_DAYS))
+        )

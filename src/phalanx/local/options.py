@@ -1,0 +1,38 @@
+"""What an embedded API server can be told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from phalanx.local.clock import Clock, SystemClock
+
+CONTROLLERS = frozenset(
+    ("garbage", "namespaces", "definitions", "podgc", "disruption", "podgroups", "jobs", "deployments")
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerOptions:
+    """Defaults give a TLS server with a fresh token on a free loopback port, in memory.
+
+    `insecure` serves plain HTTP and asks for no token. `history` counts changes kept per resource, for
+    watches to resume from. `managed_fields` is "kubectl" (fields are tracked from the first write of kubectl
+    or the first server-side apply on) or "all" (always, as the real server does).
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    insecure: bool = False
+    token: str | None = None
+    data: Path | None = None
+    audit_log: Path | None = None
+    native_groups: Literal["v1alpha2", "v1beta1", "none"] = "v1alpha2"
+    history: int = 10_000
+    bookmark_interval: float = 60.0
+    managed_fields: Literal["kubectl", "all"] = "kubectl"
+    controllers: frozenset[str] = CONTROLLERS
+    clock: Clock = field(default_factory=SystemClock)
+    git_version: str = "v1.36.0"
+    max_body: int = 8 * 1024 * 1024

@@ -1,0 +1,124 @@
+"""The JSONPath of printer columns: fields, indexes, wildcards and equality filters.
+
+https://kubernetes.io/docs/reference/kubectl/jsonpath/ ; what apiextensions accepts in a column is simple
+paths such as .status.conditions[?(@.type=="Ready")].status
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final, NamedTuple
+
+_STEP: Final = re.compile(
+    r"""\.?\[\?\(\s*@\.?(?P<filter>[^=!<>\s]*)\s*(?:(?P<operator>==|!=|>=|<=|>|<)\s*
+            (?P<value>"[^"]*"|'[^']*'|[^)\s]+))?\s*\)\]
+      | \.?\[(?P<index>-?\d+)\]
+      | \.?\[(?P<all>\*)\]
+      | \.?\[(?P<quoted>"[^"]*"|'[^']*')\]
+      | \.(?P<star>\*)
+      | \.(?P<field>(?:\\.|[^.\[\]\\])+)""",
+    re.VERBOSE,
+)
+
+
+class Step(NamedTuple):
+    """One step: a field, an index, everything, or a filter (key path, operator, value)."""
+
+    kind: str
+    key: str
+    operator: str = ""
+    value: Any = None
+
+
+class Path(NamedTuple):
+    """A compiled path; without steps it finds nothing, which is how a malformed path behaves."""
+
+    steps: tuple[Step, ...]
+
+    def find(self, obj: Any) -> list[Any]:
+        """The values at the path, in document order; nulls are not found."""
+        found = [obj] if self.steps else []
+        for step in self.steps:
+            found = [value for item in found for value in _apply(step, item)]
+        return [value for value in found if value is not None]
+
+
+def parse_path(source: str) -> Path:
+    """Compiles `.a.b[0].c`; braces around it are allowed."""
+    text = source.strip()
+    if text.startswith("{") and text.endswith("}"):
+        text = text[1:-1].strip()
+    text = text.removeprefix("$")
+    if text and text[0] not in ".[":
+        text = "." + text
+    steps: list[Step] = []
+    at = 0
+    while at < len(text):
+        match = _STEP.match(text, at)
+        if match is None:
+            return Path(())
+        steps.append(_step(match))
+        at = match.end()
+    return Path(tuple(steps))
+
+
+def _step(match: re.Match[str]) -> Step:
+    part = match.groupdict()
+    if part["field"] is not None:
+        return Step("field", re.sub(r"\\(.)", r"\1", part["field"]))
+    if part["quoted"] is not None:
+        return Step("field", part["quoted"][1:-1])
+    if part["index"] is not None:
+        return Step("index", part["index"])
+    if part["filter"] is not None:
+        return Step("filter", part["filter"], part["operator"] or "", _literal(part["value"]))
+    return Step("all", "")
+
+
+def _literal(source: str | None) -> Any:
+    if source is None:
+        return None
+    if source[:1] in "\"'":
+        return source[1:-1]
+    if source in ("true", "false"):
+        return source == "true"
+    try:
+        return float(source) if "." in source else int(source)
+    except ValueError:
+        return source
+
+
+def _apply(step: Step, item: Any) -> list[Any]:
+    if step.kind == "field":
+        return [item[step.key]] if isinstance(item, dict) and step.key in item else []
+    if step.kind == "all":
+        if isinstance(item, dict):
+            return list(item.values())
+        return list(item) if isinstance(item, list) else []
+    if not isinstance(item, list):
+        return []
+    if step.kind == "index":
+        index = int(step.key)
+        return [item[index]] if -len(item) <= index < len(item) else []
+    return [value for value in item if _passes(step, value)]
+
+
+def _passes(step: Step, item: Any) -> bool:
+    value = item
+    for key in step.key.split(".") if step.key else ():
+        if not isinstance(value, dict) or key not in value:
+            return False
+        value = value[key]
+    if not step.operator:
+        return True
+    if step.operator == "==":
+        return bool(value == step.value)
+    if step.operator == "!=":
+        return bool(value != step.value)
+    if not isinstance(value, (int, float)) or not isinstance(step.value, (int, float)):
+        return False
+    if step.operator == ">":
+        return value > step.value
+    if step.operator == "<":
+        return value < step.value
+    return value >= step.value if step.operator == ">=" else value <= step.value

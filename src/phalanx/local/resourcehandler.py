@@ -1,0 +1,379 @@
+"""Requests for resources: from a parsed path and a body to an operation of the API, and back to bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from phalanx.local import reviews, tables
+from phalanx.local import subresources as sub
+from phalanx.local.api import Api, report_unknown
+from phalanx.local.authentication import Authenticator, User
+from phalanx.local.errors import (
+    bad_request,
+    method_not_allowed,
+    unsupported_media_type,
+)
+from phalanx.local.listing import Lister, list_document, parse_list_query, parse_selection
+from phalanx.local.logs import LogSource
+from phalanx.local.metafields import without_nulls
+from phalanx.local.negotiation import JSON, PLAIN, Form, negotiate
+from phalanx.local.objects import Json, encode
+from phalanx.local.options import ServerOptions
+from phalanx.local.patching import APPLY_PATCH, patch_object, read_json, read_yaml
+from phalanx.local.records import Record, render
+from phalanx.local.resources import Version
+from phalanx.local.routes import Target
+from phalanx.local.strategies.base import Write
+from phalanx.local.watching import Watch, parse_watch_query
+
+_BODY_TYPES: Final = ("application/json", "application/yaml")
+_REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
+
+
+class Call(NamedTuple):
+    """One request, read."""
+
+    target: Target
+    method: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: bytes
+    user: User
+
+
+class Answer(NamedTuple):
+    """One answer, encoded."""
+
+    body: bytes
+    status: int = 200
+    content_type: str = JSON
+    warnings: tuple[str, ...] = ()
+
+
+class ResourceHandler:
+    """Dispatches by verb and subresource."""
+
+    def __init__(
+        self, api: Api, lister: Lister, authenticator: Authenticator, logs: LogSource, options: ServerOptions
+    ) -> None:
+        self._api = api
+        self._lister = lister
+        self._authenticator = authenticator
+        self._logs = logs
+        self._options = options
+
+    async def handle(self, call: Call) -> Answer | Watch | None:
+        """The answer, a watch to be streamed, or None where no such resource is served."""
+        target = call.target
+        version = self._api.registry.version(target.group, target.version, target.plural)
+        if version is None:
+            return None
+        if target.namespace and not version.type.namespaced:
+            return None
+        if target.subresource:
+            return await self._subresource(call, version)
+        if not target.name:
+            return self._on_collection(call, version)
+        if call.method == "GET":
+            return self._get(call, version)
+        if call.method == "PUT":
+            return self._update(call, version)
+        if call.method == "PATCH":
+            return self._patch(call, version)
+        if call.method == "DELETE":
+            return self._delete(call, version)
+        raise method_not_allowed()
+
+    # --- collections
+
+    def _on_collection(self, call: Call, version: Version) -> Answer | Watch | None:
+        verbs = version.type.verbs
+        if call.method == "GET" and "list" in verbs:
+            if call.query.get("watch") in ("true", "1"):
+                return self._watch(call, version)
+            return self._list(call, version)
+        if call.method == "POST" and "create" in verbs:
+            return self._create(call, version)
+        if call.method == "DELETE" and "deletecollection" in verbs:
+            return self._delete_collection(call, version)
+        raise method_not_allowed()
+
+    def _list(self, call: Call, version: Version) -> Answer:
+        form = negotiate(call.headers.get("Accept", ""))
+        query = parse_list_query(version, call.target.namespace, call.query)
+        page = self._lister.page(self._api.collection(version.type), query)
+        warnings = (version.warning,) if version.warning else ()
+        if form.shape == "table":
+            include = tables.included(call.query)
+            document = tables.table_of(page, version, form.version, include, self._api.clock.now())
+            return Answer(encode(document), content_type=_content_type(form), warnings=warnings)
+        if form.shape == "partial":
+            return Answer(tables.partial_list(page, version), content_type=_content_type(form), warnings=warnings)
+        return Answer(list_document(page, version), warnings=warnings)
+
+    def _watch(self, call: Call, version: Version) -> Watch:
+        form = negotiate(call.headers.get("Accept", ""))
+        query = parse_watch_query(version, call.target.namespace, call.query)
+        line = None
+        if form.shape == "table":
+            line = tables.TableLines(version, form.version, tables.included(call.query), self._api.clock).line
+        elif form.shape == "partial":
+            line = tables.partial_line
+        return Watch(
+            self._api.store,
+            self._api.collection(version.type),
+            version,
+            query,
+            bookmark_interval=self._options.bookmark_interval,
+            line=line,
+        )
+
+    def _create(self, call: Call, version: Version) -> Answer:
+        write = self._write(call)
+        body = self._object(call, version, write)
+        type_ = version.type
+        if type_.group in _REVIEW_GROUPS:
+            return Answer(encode(reviews.review(body, version, call.user, self._authenticator)), 201)
+        if type_.storage == "/bindings":
+            meta = body.get("metadata") or {}
+            name = meta.get("name") if isinstance(meta, dict) else None
+            pods = self._api.type("", "pods").preferred
+            return self._status(sub.bind(self._api, pods, call.target.namespace, str(name or ""), body, write))
+        namespace = call.target.namespace
+        if type_.namespaced and not namespace:
+            raise method_not_allowed()
+        record = self._api.create(version, namespace, body, write)
+        return self._one(record, version, 201, write)
+
+    def _delete_collection(self, call: Call, version: Version) -> Answer:
+        write = self._write(call)
+        options = self._delete_options(call)
+        type_ = version.type
+        selection = parse_selection(version, call.target.namespace, call.query)
+        collection = self._api.collection(type_)
+        keys = list(collection.keys(selection.namespace))
+        for key in keys:
+            record = collection.records.get(key)
+            if record is not None and selection.matches(record):
+                self._api.delete(type_, record, options, write)
+        document = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": _status_details(version, ""),
+        }
+        return Answer(encode(document), warnings=tuple(write.warnings))
+
+    # --- single objects
+
+    def _get(self, call: Call, version: Version) -> Answer:
+        if "get" not in version.type.verbs:
+            raise method_not_allowed()
+        target = call.target
+        record = self._api.record(version.type, target.namespace, target.name)
+        warnings = (version.warning,) if version.warning else ()
+        accept = call.headers.get("Accept", "")
+        form = negotiate(accept) if accept else PLAIN
+        if form.shape == "table":
+            include = tables.included(call.query)
+            document = tables.table_of_one(record, version, form.version, include, self._api.clock.now())
+            return Answer(encode(document), content_type=_content_type(form), warnings=warnings)
+        if form.shape == "partial":
+            return Answer(tables.partial(record), content_type=_content_type(form), warnings=warnings)
+        return Answer(render(record, version), warnings=warnings)
+
+    def _update(self, call: Call, version: Version) -> Answer:
+        target, write = call.target, self._write(call)
+        body = self._object(call, version, write)
+        record, created = self._api.update(version, target.namespace, target.name, body, write, target.subresource)
+        return self._one(record, version, 201 if created else 200, write)
+
+    def _patch(self, call: Call, version: Version) -> Answer:
+        target, write = call.target, self._write(call)
+        content_type = call.headers.get("Content-Type", "").partition(";")[0].strip()
+        self._report_unknown_patch(call, version, content_type, write)
+        record, created = patch_object(
+            self._api,
+            version,
+            (target.namespace, target.name, target.subresource),
+            content_type,
+            call.body,
+            write,
+            call.query,
+        )
+        if target.subresource == "scale":
+            return Answer(encode(sub.scale_of(record, version)), warnings=tuple(write.warnings))
+        return self._one(record, version, 201 if created else 200, write)
+
+    def _report_unknown_patch(self, call: Call, version: Version, content_type: str, write: Write) -> None:
+        """An apply patch is an object like any other, so its unknown fields are reported like theirs."""
+        if content_type == APPLY_PATCH and not version.type.custom:
+            body = read_yaml(call.body)
+            if isinstance(body, dict):
+                _report_built_in(version, body, write)
+
+    def _delete(self, call: Call, version: Version) -> Answer:
+        target, write = call.target, self._write(call)
+        type_ = version.type
+        if "delete" not in type_.verbs:
+            raise method_not_allowed()
+        options = self._delete_options(call)
+        record = self._api.record(type_, target.namespace, target.name)
+        last, gone = self._api.delete(type_, record, options, write)
+        if gone and not type_.strategy.returns_deleted:
+            document = {
+                "kind": "Status",
+                "apiVersion": "v1",
+                "metadata": {},
+                "status": "Success",
+                "details": {**_status_details(version, record.name), "uid": record.uid},
+            }
+            return Answer(encode(document), warnings=tuple(write.warnings))
+        return self._one(last, version, 200, write)
+
+    # --- subresources
+
+    async def _subresource(self, call: Call, version: Version) -> Answer | None:
+        target = call.target
+        name = target.subresource
+        if name not in version.subresources:
+            return None
+        if name == "log":
+            record = self._api.record(version.type, target.namespace, target.name)
+            text = await self._logs.read(self._api, record, call.query)
+            return Answer(text, content_type="text/plain")
+        if name in ("binding", "eviction", "token") and call.method == "POST":
+            return self._post_subresource(call, version)
+        if name == "scale":
+            return self._scale(call, version)
+        if name == "finalize" and call.method == "PUT":
+            write = self._write(call)
+            body = self._object(call, version, write)
+            record = sub.finalize_namespace(self._api, version, target.name, body, write)
+            return self._one(record, version, 200, write)
+        if name in ("status", "ephemeralcontainers", "resize"):
+            if call.method == "GET":
+                return self._get(call, version)
+            if call.method == "PUT":
+                return self._update(call, version)
+            if call.method == "PATCH":
+                return self._patch(call, version)
+        raise method_not_allowed()
+
+    def _post_subresource(self, call: Call, version: Version) -> Answer:
+        target, write = call.target, self._write(call)
+        body = self._body(call)
+        if target.subresource == "binding":
+            status = sub.bind(self._api, version, target.namespace, target.name, body, write)
+            return self._status(status)
+        if target.subresource == "eviction":
+            status = sub.evict(self._api, version, target.namespace, target.name, body, write)
+            return self._status(status)
+        answer, token = sub.issue_token(self._api, version, target.namespace, target.name, body, write)
+        groups = ("system:serviceaccounts", f"system:serviceaccounts:{target.namespace}", "system:authenticated")
+        user = User(f"system:serviceaccount:{target.namespace}:{target.name}", groups)
+        self._authenticator.accept(token, user)
+        return Answer(encode(answer), 201)
+
+    def _scale(self, call: Call, version: Version) -> Answer:
+        target = call.target
+        if call.method == "PATCH":
+            return self._patch(call, version)
+        record = self._api.record(version.type, target.namespace, target.name)
+        if call.method == "PUT":
+            write = self._write(call)
+            record = sub.rescale(self._api, version, record, self._body(call), write)
+        elif call.method != "GET":
+            raise method_not_allowed()
+        return Answer(encode(sub.scale_of(record, version)))
+
+    # --- shared
+
+    def _write(self, call: Call) -> Write:
+        query = call.query
+        dry_run = query.get("dryRun", "")
+        if dry_run and dry_run != "All":
+            raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+        validation = query.get("fieldValidation") or "Warn"
+        if validation not in ("Strict", "Warn", "Ignore"):
+            raise bad_request(
+                f'fieldValidation: Unsupported value: "{validation}": supported values: "Ignore", "Strict", "Warn"'
+            )
+        agent = call.headers.get("User-Agent", "").partition("/")[0]
+        manager = query.get("fieldManager") or agent or "unknown"
+        tracked = self._options.managed_fields == "all" or manager.startswith("kubectl")
+        return Write(
+            now=self._api.now(),
+            cluster=self._api,
+            user=call.user.name,
+            manager=manager,
+            dry_run=bool(dry_run),
+            field_validation=validation,
+            track_fields=tracked,
+        )
+
+    def _body(self, call: Call) -> Json:
+        media = call.headers.get("Content-Type", JSON).partition(";")[0].strip()
+        if media not in _BODY_TYPES and media not in ("", "*/*"):
+            raise unsupported_media_type(_BODY_TYPES)
+        read: Any = read_yaml(call.body) if media == "application/yaml" else read_json(call.body)
+        if not isinstance(read, dict):
+            raise bad_request("the body must be an object")
+        return read
+
+    def _object(self, call: Call, version: Version, write: Write) -> Json:
+        body = self._body(call)
+        custom = version.type.custom
+        if b"null" in call.body:
+            body = without_nulls(body, custom=custom)
+        if not custom:
+            _report_built_in(version, body, write)
+        elif not body.get("kind") or not body.get("apiVersion"):
+            raise bad_request("Object 'Kind' is missing in the body of a custom resource")
+        if version.warning:
+            write.warnings.append(version.warning)
+        return body
+
+    def _delete_options(self, call: Call) -> Any:
+        body = self._body(call) if call.body.strip() else {}
+        query = call.query
+        if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
+            try:
+                body["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
+            except ValueError:
+                raise bad_request("gracePeriodSeconds must be an integer") from None
+        if query.get("propagationPolicy") and "propagationPolicy" not in body:
+            body["propagationPolicy"] = query["propagationPolicy"]
+        return sub.parse_delete_options(body)
+
+    def _one(self, record: Record, version: Version, status: int, write: Write) -> Answer:
+        return Answer(render(record, version), status, warnings=tuple(write.warnings))
+
+    def _status(self, status: Json) -> Answer:
+        return Answer(encode(status), 201)
+
+
+def _report_built_in(version: Version, body: Json, write: Write) -> None:
+    if write.field_validation == "Ignore":
+        return
+    from phalanx.local.validation import unknown_fields
+
+    report_unknown(unknown_fields(version.type.group, version.type.kind, body), write)
+
+
+def _status_details(version: Version, name: str) -> Json:
+    details: Json = {}
+    if name:
+        details["name"] = name
+    if version.type.group:
+        details["group"] = version.type.group
+    details["kind"] = version.type.plural
+    return details
+
+
+def _content_type(form: Form) -> str:
+    if form.shape == "table":
+        return f"application/json;as=Table;g=meta.k8s.io;v={form.version}"
+    return f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v={form.version}"

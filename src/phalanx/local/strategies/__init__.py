@@ -1,0 +1,1 @@
+"""What each kind adds to the generic life of an object: defaults, admission, rules, selectable fields."""

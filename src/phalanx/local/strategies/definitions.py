@@ -1,0 +1,160 @@
+"""CustomResourceDefinitions: what may be defined, and what the server says of it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from phalanx.local.errors import FieldCause, required, wrong_value
+from phalanx.local.objects import Json, mapping, metadata, sequence, text
+from phalanx.local.strategies.base import SpecStrategy, Write
+
+CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+
+
+class DefinitionStrategy(SpecStrategy):
+    """apiextensions.k8s.io/v1 CustomResourceDefinition; established at once."""
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        self._default(obj)
+        finalizers = metadata(obj).setdefault("finalizers", [])
+        if isinstance(finalizers, list) and CLEANUP not in finalizers:
+            finalizers.append(CLEANUP)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self._default(obj)
+        status = obj.get("status")
+        if isinstance(status, dict):
+            stored = [item for item in sequence(status.get("storedVersions")) if isinstance(item, str)]
+            version = _storage_version(mapping(obj.get("spec")))
+            if version and version not in stored:
+                status["storedVersions"] = [*stored, version]
+            status["acceptedNames"] = mapping(mapping(obj.get("spec")).get("names"))
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        spec = mapping(obj.get("spec"))
+        taken = _taken_names(obj, spec, write)
+        accepted = {
+            "type": "NamesAccepted",
+            "status": "False" if taken else "True",
+            "reason": "MultipleNamesAlreadyInUse" if taken else "NoConflicts",
+            "message": f"already in use: {', '.join(taken)}" if taken else "no conflicts found",
+            "lastTransitionTime": write.now,
+        }
+        established = {
+            "type": "Established",
+            "status": "False" if taken else "True",
+            "reason": "NotAccepted" if taken else "InitialNamesAccepted",
+            "message": ("not all names are accepted" if taken else "the initial names have been accepted"),
+            "lastTransitionTime": write.now,
+        }
+        return {
+            "conditions": [accepted, established],
+            "acceptedNames": {} if taken else mapping(spec.get("names")),
+            "storedVersions": [_storage_version(spec)],
+        }
+
+    @staticmethod
+    def _default(obj: Json) -> None:
+        spec = obj.setdefault("spec", {})
+        if not isinstance(spec, dict):
+            return
+        names = mapping(spec.get("names"))
+        kind = text(names.get("kind"))
+        if kind:
+            if not names.get("singular"):
+                names["singular"] = kind.lower()
+            if not names.get("listKind"):
+                names["listKind"] = kind + "List"
+        spec.setdefault("conversion", {"strategy": "None"})
+
+    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
+        if subresource:
+            return []
+        spec, name = mapping(obj.get("spec")), text(metadata(obj).get("name"))
+        names = mapping(spec.get("names"))
+        group, plural = text(spec.get("group")), text(names.get("plural"))
+        causes = [
+            required(f"spec.{field}")
+            for field, value in (
+                ("group", group),
+                ("names.plural", plural),
+                ("names.kind", names.get("kind")),
+                ("scope", spec.get("scope")),
+            )
+            if not value
+        ]
+        if name != f"{plural}.{group}" and not causes:
+            causes.append(wrong_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+        if spec.get("scope") not in ("Namespaced", "Cluster", None):
+            why = 'must be one of "Cluster", "Namespaced"'
+            causes.append(wrong_value("spec.scope", spec.get("scope"), why))
+        if mapping(spec.get("conversion")).get("strategy") != "None":
+            why = "this server converts by changing apiVersion only; use None"
+            causes.append(wrong_value("spec.conversion.strategy", spec["conversion"], why))
+        causes += self._check_versions(spec)
+        if old is not None:
+            before = mapping(old.get("spec"))
+            for field in ("group", "scope"):
+                if before.get(field) != spec.get(field):
+                    causes.append(wrong_value(f"spec.{field}", spec.get(field), "field is immutable"))
+            for field in ("plural", "kind"):
+                if mapping(before.get("names")).get(field) != names.get(field):
+                    causes.append(wrong_value(f"spec.names.{field}", names.get(field), "field is immutable"))
+        return causes
+
+    def _check_versions(self, spec: Json) -> list[FieldCause]:
+        from phalanx.local.schema import check_schema
+
+        versions = sequence(spec.get("versions"))
+        if not versions:
+            return [required("spec.versions")]
+        causes: list[FieldCause] = []
+        storage = [mapping(version).get("name") for version in versions if mapping(version).get("storage")]
+        if len(storage) != 1:
+            why = "must have exactly one version marked as storage version"
+            causes.append(wrong_value("spec.versions", storage, why))
+        seen = set()
+        for index, version in enumerate(versions):
+            path, name = f"spec.versions[{index}]", text(mapping(version).get("name"))
+            if not name:
+                causes.append(required(f"{path}.name"))
+            elif name in seen:
+                causes.append(FieldCause(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"'))
+            seen.add(name)
+            schema = mapping(mapping(version).get("schema")).get("openAPIV3Schema")
+            if not isinstance(schema, dict):
+                causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
+                continue
+            causes += [
+                FieldCause(f"{path}.schema.openAPIV3Schema{_dotted(error.field)}", error.reason, error.message)
+                for error in check_schema(schema)
+            ]
+        return causes
+
+
+def _dotted(path: str) -> str:
+    return f".{path}" if path and not path.startswith("[") else path
+
+
+def _storage_version(spec: Json) -> str:
+    for version in sequence(spec.get("versions")):
+        if mapping(version).get("storage"):
+            return text(mapping(version).get("name"))
+    return ""
+
+
+def _taken_names(obj: Json, spec: Json, write: Write) -> list[str]:
+    """Names of this definition that another one of its group already has."""
+    mine = _names(spec)
+    taken = set()
+    for other in write.cluster.all("apiextensions.k8s.io", "customresourcedefinitions"):
+        theirs = mapping(other.get("spec"))
+        if theirs.get("group") == spec.get("group") and metadata(other).get("name") != metadata(obj).get("name"):
+            taken |= mine & _names(theirs)
+    return sorted(taken)
+
+
+def _names(spec: Json) -> set[str]:
+    names = mapping(spec.get("names"))
+    found = [names.get("plural"), names.get("singular"), names.get("kind"), names.get("listKind")]
+    return {text(name) for name in [*found, *sequence(names.get("shortNames"))] if name}

@@ -1,0 +1,149 @@
+"""Kinds that need a default or a fixed field and nothing more."""
+
+from __future__ import annotations
+
+from phalanx.local.errors import FieldCause, forbidden_field
+from phalanx.local.objects import Json, mapping, sequence, text
+from phalanx.local.strategies.base import SpecStrategy, Strategy, Write
+
+
+class LeaseStrategy(Strategy):
+    """coordination.k8s.io Lease: every update must say which revision it saw."""
+
+    unconditional_update = False
+    create_on_update = True
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        obj.setdefault("spec", {})
+
+
+class ImmutableDataStrategy(Strategy):
+    """ConfigMap and Secret: `immutable: true` freezes the data."""
+
+    field_labels: frozenset[str] = frozenset()
+    data_fields = ("data", "binaryData")
+
+    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
+        if old is None or old.get("immutable") is not True:
+            return []
+        causes = []
+        if obj.get("immutable") is not True:
+            causes.append(forbidden_field("immutable", "field is immutable when `immutable` is set"))
+        for field in self.data_fields:
+            if obj.get(field) != old.get(field):
+                causes.append(forbidden_field(field, "field is immutable when `immutable` is set"))
+        return causes
+
+
+class SecretStrategy(ImmutableDataStrategy):
+    field_labels = frozenset(("type",))
+    data_fields = ("data",)
+
+    def fields(self, obj: Json) -> dict[str, str]:
+        return {"type": text(obj.get("type"))}
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        import base64
+
+        obj.setdefault("type", "Opaque")
+        plain = obj.pop("stringData", None)
+        if isinstance(plain, dict):
+            data = obj.setdefault("data", {})
+            for key, value in plain.items():
+                data[key] = base64.b64encode(text(value).encode()).decode()
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)
+
+
+class ServiceStrategy(Strategy):
+    """v1 Service; addresses are taken from 10.96.0.0/16 in order of creation."""
+
+    returns_deleted = True
+    field_labels = frozenset(("spec.clusterIP", "spec.type"))
+
+    def fields(self, obj: Json) -> dict[str, str]:
+        spec = mapping(obj.get("spec"))
+        return {"spec.clusterIP": text(spec.get("clusterIP")), "spec.type": text(spec.get("type"))}
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if not isinstance(spec, dict):
+            return
+        self._default(spec)
+        if spec["type"] == "ExternalName":
+            return
+        spec.setdefault("ipFamilies", ["IPv4"])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        if not spec.get("clusterIP"):
+            spec["clusterIP"] = self._free_address(write)
+        spec.setdefault("clusterIPs", [spec["clusterIP"]])
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        spec, before = mapping(obj.get("spec")), mapping(old.get("spec"))
+        self._default(spec)
+        for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
+            if not spec.get(field) and field in before:
+                spec[field] = before[field]
+
+    @staticmethod
+    def _default(spec: Json) -> None:
+        spec.setdefault("type", "ClusterIP")
+        spec.setdefault("sessionAffinity", "None")
+        spec.setdefault("internalTrafficPolicy", "Cluster")
+        for port in sequence(spec.get("ports")):
+            if isinstance(port, dict):
+                port.setdefault("protocol", "TCP")
+                port.setdefault("targetPort", port.get("port"))
+
+    @staticmethod
+    def _free_address(write: Write) -> str:
+        taken = {text(mapping(item.get("spec")).get("clusterIP")) for item in write.cluster.all("", "services")}
+        for index in range(1, 65_535):
+            address = f"10.96.{index >> 8}.{index & 255}"
+            if address not in taken:
+                return address
+        return "None"
+
+
+class VolumeStrategy(Strategy):
+    """v1 PersistentVolume and PersistentVolumeClaim."""
+
+    returns_deleted = True
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec, dict):
+            spec.setdefault("volumeMode", "Filesystem")
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {"phase": "Pending"}
+
+
+class VolumeClassStrategy(Strategy):
+    """storage.k8s.io StorageClass."""
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        obj.setdefault("reclaimPolicy", "Delete")
+        obj.setdefault("volumeBindingMode", "Immediate")
+
+
+class DisruptionBudgetStrategy(SpecStrategy):
+    """policy/v1 PodDisruptionBudget; its status is the disruption controller's."""
+
+    unconditional_update = False
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
+
+
+class QuotaStrategy(Strategy):
+    """v1 ResourceQuota."""
+
+    returns_deleted = True
+
+
+class TemplateStrategy(Strategy):
+    """v1 PodTemplate."""
+
+    returns_deleted = True

@@ -1,0 +1,183 @@
+"""Kinds that make pods: replica controllers, deployments, jobs; their defaults and fixed fields."""
+
+from __future__ import annotations
+
+from phalanx.local.errors import FieldCause, wrong_value
+from phalanx.local.objects import Json, clone, encode, mapping, metadata, sequence, text
+from phalanx.local.strategies.base import SpecStrategy, Write
+from phalanx.local.strategies.pods import default_pod_spec
+
+
+class WorkloadStrategy(SpecStrategy):
+    """A kind with spec.template; `selector_fixed` where the selector cannot change after creation."""
+
+    selector_fixed = True
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec, dict):
+            self.default_spec(obj, spec)
+            template = mapping(mapping(spec.get("template")).get("spec"))
+            if template:
+                default_pod_spec(template)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)
+
+    def default_spec(self, obj: Json, spec: Json) -> None:
+        spec.setdefault("replicas", 1)
+
+    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
+        if old is None or subresource or not self.selector_fixed:
+            return []
+        selector, before = mapping(obj.get("spec")).get("selector"), mapping(old.get("spec")).get("selector")
+        if selector != before:
+            return [wrong_value("spec.selector", selector, "field is immutable")]
+        return []
+
+
+class ReplicaSetStrategy(WorkloadStrategy):
+    field_labels = frozenset(("status.replicas",))
+
+    def fields(self, obj: Json) -> dict[str, str]:
+        return {"status.replicas": str(mapping(obj.get("status")).get("replicas") or 0)}
+
+
+class ReplicationControllerStrategy(ReplicaSetStrategy):
+    """v1 ReplicationController: selector and labels come from the template; deletion orphans by default."""
+
+    orphans_by_default = True
+    returns_deleted = True
+    selector_fixed = False
+
+    def default_spec(self, obj: Json, spec: Json) -> None:
+        spec.setdefault("replicas", 1)
+        labels = mapping(mapping(mapping(spec.get("template")).get("metadata")).get("labels"))
+        if labels:
+            spec.setdefault("selector", dict(labels))
+            metadata(obj).setdefault("labels", dict(labels))
+
+
+class DeploymentStrategy(WorkloadStrategy):
+    def default_spec(self, obj: Json, spec: Json) -> None:
+        spec.setdefault("replicas", 1)
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("progressDeadlineSeconds", 600)
+        strategy = spec.setdefault("strategy", {})
+        if isinstance(strategy, dict) and strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+            rolling = strategy.setdefault("rollingUpdate", {})
+            if isinstance(rolling, dict):
+                rolling.setdefault("maxSurge", "25%")
+                rolling.setdefault("maxUnavailable", "25%")
+
+
+class StatefulSetStrategy(WorkloadStrategy):
+    def default_spec(self, obj: Json, spec: Json) -> None:
+        spec.setdefault("replicas", 1)
+        spec.setdefault("podManagementPolicy", "OrderedReady")
+        spec.setdefault("revisionHistoryLimit", 10)
+        spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+
+
+class DaemonSetStrategy(WorkloadStrategy):
+    def default_spec(self, obj: Json, spec: Json) -> None:
+        spec.setdefault("revisionHistoryLimit", 10)
+        rolling = {"maxUnavailable": 1, "maxSurge": 0}
+        spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": rolling})
+
+
+class JobStrategy(SpecStrategy):
+    """batch/v1 Job: the server makes the selector; parallelism, suspend and little else may change."""
+
+    orphans_by_default = True
+    field_labels = frozenset(("status.successful",))
+    _mutable = (
+        "parallelism",
+        "completions",
+        "suspend",
+        "ttlSecondsAfterFinished",
+        "activeDeadlineSeconds",
+        "backoffLimit",
+        "template",
+    )
+
+    def fields(self, obj: Json) -> dict[str, str]:
+        return {"status.successful": str(mapping(obj.get("status")).get("succeeded") or 0)}
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if not isinstance(spec, dict):
+            return
+        if "completions" not in spec and "parallelism" not in spec:
+            spec["completions"] = spec["parallelism"] = 1
+        spec.setdefault("parallelism", 1)
+        spec.setdefault("backoffLimit", 6)
+        spec.setdefault("completionMode", "NonIndexed")
+        spec.setdefault("suspend", False)
+        spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+        template = spec.get("template")
+        if not isinstance(template, dict):
+            return
+        default_pod_spec(template.setdefault("spec", {}))
+        if spec.get("manualSelector") is not True:
+            _generate_selector(metadata(obj), spec, template)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        template = mapping(mapping(mapping(obj.get("spec")).get("template")).get("spec"))
+        if template:
+            default_pod_spec(template)
+
+    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
+        if old is None or subresource:
+            return []
+        spec, before = mapping(obj.get("spec")), mapping(old.get("spec"))
+        causes = []
+        for field in sorted({*spec, *before} - set(self._mutable)):
+            if spec.get(field) != before.get(field):
+                causes.append(wrong_value(f"spec.{field}", spec.get(field), "field is immutable"))
+        if spec.get("template") != before.get("template") and not _may_change_template(spec, before):
+            causes.append(wrong_value("spec.template", encode(spec.get("template")).decode(), "field is immutable"))
+        return causes
+
+
+def _generate_selector(meta: Json, spec: Json, template: Json) -> None:
+    uid = text(meta.get("uid"))
+    labels = mapping(metadata(template).setdefault("labels", {}))
+    labels.setdefault("batch.kubernetes.io/controller-uid", uid)
+    labels.setdefault("controller-uid", uid)
+    labels.setdefault("batch.kubernetes.io/job-name", text(meta.get("name")))
+    labels.setdefault("job-name", text(meta.get("name")))
+    spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
+
+
+def _may_change_template(spec: Json, before: Json) -> bool:
+    """A suspended job's scheduling directives may still change."""
+    if before.get("suspend") is not True:
+        return False
+    after, old = clone(mapping(spec.get("template"))), clone(mapping(before.get("template")))
+    for template in (after, old):
+        pod = mapping(template.get("spec"))
+        for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
+            pod.pop(field, None)
+        for container in sequence(pod.get("containers")) + sequence(pod.get("initContainers")):
+            if isinstance(container, dict):
+                container.pop("resources", None)
+        mapping(template.get("metadata")).pop("labels", None)
+        mapping(template.get("metadata")).pop("annotations", None)
+    return after == old
+
+
+class CronJobStrategy(SpecStrategy):
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec, dict):
+            for field, value in (
+                ("concurrencyPolicy", "Allow"),
+                ("suspend", False),
+                ("successfulJobsHistoryLimit", 3),
+                ("failedJobsHistoryLimit", 1),
+            ):
+                spec.setdefault(field, value)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)

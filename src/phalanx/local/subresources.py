@@ -1,0 +1,273 @@
+"""Subresources with a logic of their own: binding, eviction, scale, finalize, and reviews of rights."""
+
+from __future__ import annotations
+
+import secrets
+
+from phalanx.local.api import Api, DeleteOptions, uid_mismatch
+from phalanx.local.errors import (
+    bad_request,
+    conflict,
+    internal,
+    invalid,
+    not_found,
+    required,
+    too_many_requests,
+    wrong_value,
+)
+from phalanx.local.fieldmanagement import tracked
+from phalanx.local.metafields import check_names
+from phalanx.local.objects import Json, dig, mapping, metadata, sequence, text
+from phalanx.local.records import Record
+from phalanx.local.resources import ResourceType, ScalePaths, Version
+from phalanx.local.selectors import selector_from_object
+from phalanx.local.strategies.base import Write
+from phalanx.local.strategies.pods import TERMINAL
+
+SUCCESS: Json = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+
+
+def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, write: Write) -> Json:
+    """Assigns a pod to a node, once and for all. 409 unless the pod waits to be bound under the given uid."""
+    type_ = version.type
+    check_names(binding, name, namespace)
+    target, given = mapping(binding.get("target")), metadata(binding)
+    record = api.record(type_, namespace, name)
+    node = text(target.get("name"))
+    causes = []
+    if target.get("kind") not in ("Node", "", None):
+        causes.append(wrong_value("target.kind", target.get("kind"), 'must be "Node" or empty'))
+    if not node:
+        causes.append(required("target.name"))
+    if causes:
+        raise invalid(type_, name, causes)
+    uid, revision = text(given.get("uid")), text(given.get("resourceVersion"))
+    if uid and uid != record.uid:
+        raise uid_mismatch(type_, record, uid)
+    if revision and revision != str(record.revision):
+        why = (
+            f"Precondition failed: ResourceVersion in precondition: {revision}, "
+            f"ResourceVersion in object meta: {record.revision}"
+        )
+        raise conflict(type_, name, why)
+    old = record.load()
+    spec = mapping(old.get("spec"))
+    if record.terminating:
+        raise conflict(type_, name, f"pod {name} is being deleted, cannot be assigned to a host")
+    if spec.get("nodeName"):
+        raise conflict(type_, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+    if spec.get("schedulingGates"):
+        raise conflict(type_, name, f"pod {name} has non-empty .spec.schedulingGates")
+    new = record.load()
+    new["spec"]["nodeName"] = node
+    for part in ("annotations", "labels"):
+        copied = mapping(given.get(part))
+        if copied:
+            metadata(new).setdefault(part, {}).update(copied)
+    status = mapping(new.setdefault("status", {}))
+    status.pop("nominatedNodeName", None)
+    set_condition(status, {"type": "PodScheduled", "status": "True"}, write.now, probe=True)
+    new = tracked(old, new, version, write, "binding")
+    api.save(type_, record, new, old, write)
+    return SUCCESS
+
+
+def set_condition(status: Json, condition: Json, now: str, *, probe: bool = False) -> None:
+    """Puts a condition into status.conditions by type; the transition time moves only with the status."""
+    conditions = status.setdefault("conditions", [])
+    for index, item in enumerate(conditions):
+        if mapping(item).get("type") == condition["type"]:
+            same = item.get("status") == condition["status"]
+            since = item.get("lastTransitionTime") if same else None
+            conditions[index] = _stamped(condition, since or now, probe)
+            return
+    conditions.append(_stamped(condition, now, probe))
+
+
+def _stamped(condition: Json, since: str, probe: bool) -> Json:
+    stamped = {**condition, "lastTransitionTime": since}
+    if probe:
+        stamped["lastProbeTime"] = None
+    return stamped
+
+
+def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json, write: Write) -> Json:
+    """Deletes a pod unless a disruption budget forbids it: 429 then, 500 when several budgets claim it."""
+    type_ = version.type
+    check_names(eviction, name, namespace)
+    record = api.record(type_, namespace, name)
+    options = parse_delete_options(mapping(eviction.get("deleteOptions")))
+    pod = record.load()
+    phase = dig(pod, "status", "phase")
+    if phase not in (*TERMINAL, "Pending") and not record.terminating:
+        _charge_budget(api, namespace, name, record, pod, write)
+    api.delete(type_, record, options, write)
+    return SUCCESS
+
+
+def _charge_budget(api: Api, namespace: str, name: str, record: Record, pod: Json, write: Write) -> None:
+    budgets = api.type("policy", "poddisruptionbudgets")
+    matching = []
+    for budget in api.all("policy", "poddisruptionbudgets", namespace):
+        selector = selector_from_object(dig(budget, "spec", "selector"))
+        if selector is not None and selector.matches(record.labels):
+            matching.append(budget)
+    if not matching:
+        return
+    if len(matching) > 1:
+        raise internal(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+        )
+    budget_name = text(metadata(matching[0]).get("name"))
+    budget_record = api.record(budgets, namespace, budget_name)
+    old = budget_record.load()
+    spec, status = mapping(old.get("spec")), mapping(old.get("status"))
+    ready = _is_ready(pod)
+    healthy, desired = int(status.get("currentHealthy", 0)), int(status.get("desiredHealthy", 0))
+    if not ready:
+        always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
+        if always or (healthy >= desired and desired > 0):
+            return
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    if int(status.get("observedGeneration", 0)) < int(metadata(old).get("generation", 0)):
+        why = f"The disruption budget {budget_name} is still being processed by the server."
+        cause = {"reason": "DisruptionBudget", "message": why}
+        raise too_many_requests(message, 10, [cause])
+    allowed = int(status.get("disruptionsAllowed", 0))
+    if allowed <= 0:
+        why = f"The disruption budget {budget_name} needs {desired} healthy pods and has {healthy} currently"
+        raise too_many_requests(message, 0, [{"reason": "DisruptionBudget", "message": why}])
+    if write.dry_run:
+        return
+    new = budget_record.load()
+    charged = mapping(new.setdefault("status", {}))
+    charged["disruptionsAllowed"] = allowed - 1
+    charged.setdefault("disruptedPods", {})[name] = write.now
+    api.save(budgets, budget_record, new, old, write)
+
+
+def _is_ready(pod: Json) -> bool:
+    return any(
+        mapping(item).get("type") == "Ready" and mapping(item).get("status") == "True"
+        for item in sequence(dig(pod, "status", "conditions"))
+    )
+
+
+def parse_delete_options(body: Json) -> DeleteOptions:
+    """A metav1.DeleteOptions. Raises 400 for a propagation policy that is none."""
+    preconditions = mapping(body.get("preconditions"))
+    propagation = body.get("propagationPolicy")
+    if propagation not in (None, "Background", "Foreground", "Orphan"):
+        raise bad_request(
+            f'invalid DeleteOptions: propagationPolicy: Unsupported value: "{propagation}": supported values: '
+            '"Background", "Foreground", "Orphan"'
+        )
+    if propagation is None and isinstance(body.get("orphanDependents"), bool):
+        propagation = "Orphan" if body["orphanDependents"] else "Background"
+    grace = body.get("gracePeriodSeconds")
+    return DeleteOptions(
+        grace_period=grace if isinstance(grace, int) else None,
+        uid=preconditions.get("uid"),
+        revision=preconditions.get("resourceVersion"),
+        propagation=propagation,
+    )
+
+
+def scale_of(record: Record, version: Version) -> Json:
+    """The autoscaling/v1 Scale of an object."""
+    obj = record.load()
+    paths = version.scale or ScalePaths()
+    meta = metadata(obj)
+    kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
+    status: Json = {"replicas": _number(obj, paths.status_replicas)}
+    selector = _selector_text(obj, version, paths)
+    if selector:
+        status["selector"] = selector
+    return {
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {key: meta[key] for key in kept if key in meta},
+        "spec": {"replicas": _number(obj, paths.replicas)},
+        "status": status,
+    }
+
+
+def rescale(api: Api, version: Version, record: Record, scale: Json, write: Write) -> Record:
+    """Writes a Scale's replicas back to the object. Raises 422 for a count that is none."""
+    check_names(scale, record.name, record.namespace)
+    replicas = dig(scale, "spec", "replicas")
+    replicas = 0 if replicas is None else replicas
+    if not isinstance(replicas, int) or replicas < 0:
+        raise invalid(
+            version.type,
+            record.name,
+            [wrong_value("spec.replicas", replicas, "must be greater than or equal to 0")],
+        )
+    from phalanx.local.records import view
+
+    obj = view(record, version)
+    holder = obj
+    *parents, last = (version.scale or ScalePaths()).replicas.split(".")
+    for key in parents:
+        holder = holder.setdefault(key, {})
+    holder[last] = replicas
+    given = metadata(scale)
+    for key in ("resourceVersion", "uid"):
+        if given.get(key):
+            metadata(obj)[key] = given[key]
+    return api.replace(version, record, obj, write)
+
+
+def _number(obj: Json, path: str) -> int:
+    value = dig(obj, *path.split("."))
+    return value if isinstance(value, int) else 0
+
+
+def _selector_text(obj: Json, version: Version, paths: ScalePaths) -> str:
+    if version.type.custom:
+        return text(dig(obj, *paths.selector.split("."))) if paths.selector else ""
+    selector = dig(obj, "spec", "selector")
+    labels = mapping(selector)
+    if "matchLabels" in labels or "matchExpressions" in labels:
+        labels = mapping(labels.get("matchLabels"))
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+
+
+def finalize_namespace(api: Api, version: Version, name: str, body: Json, write: Write) -> Record:
+    """Replaces a namespace's spec.finalizers; the namespace goes when the last one does."""
+    type_: ResourceType = version.type
+    check_names(body, name, "")
+    record = api.record(type_, "", name)
+    uid = text(metadata(body).get("uid"))
+    if uid and uid != record.uid:
+        raise uid_mismatch(type_, record, uid)
+    old, new = record.load(), record.load()
+    new["spec"] = {**mapping(new.get("spec")), "finalizers": sequence(dig(body, "spec", "finalizers"))}
+    return api.save(type_, record, new, old, write)
+
+
+def issue_token(
+    api: Api, version: Version, namespace: str, name: str, body: Json, write: Write
+) -> tuple[Json, str]:
+    """A TokenRequest answered with a fresh opaque token; the caller makes it valid."""
+    from phalanx.local.clock import timestamp
+
+    if (namespace, name) not in api.collection(version.type).records:
+        raise not_found(version.type, name)
+    seconds = dig(body, "spec", "expirationSeconds")
+    seconds = seconds if isinstance(seconds, int) else 3600
+    token = secrets.token_urlsafe(32)
+    answer = {
+        "kind": "TokenRequest",
+        "apiVersion": "authentication.k8s.io/v1",
+        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": write.now},
+        "spec": {**mapping(body.get("spec")), "expirationSeconds": seconds},
+        "status": {"token": token, "expirationTimestamp": timestamp(api.clock.now() + seconds)},
+    }
+    return answer, token
