@@ -130,7 +130,7 @@ class StubServer:
         ]
 
     async def __aenter__(self) -> Self:
-        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
+        self._runner = web.ServerRunner(web.Server(self._handle, access_log=None), shutdown_timeout=0.1)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0, ssl_context=self._context)
         await site.start()

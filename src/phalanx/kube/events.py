@@ -1,0 +1,287 @@
+"""Events (events.k8s.io/v1): told to the cluster when there is time, and never at the cost of scheduling."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+
+from .client import KubeClient, PatchType
+from .errors import ApiError, ConfigError, ConnectionLost
+from .paths import Resource
+from .retry import RetryPolicy
+from .timestamps import format_micro_time
+
+__all__ = ["EventRecorder", "ObjectReference"]
+
+log = logging.getLogger(__name__)
+
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event")
+#: The limits of the API's validation, in bytes of UTF-8.
+NOTE_LIMIT = 1024
+WORD_LIMIT = 128
+NAME_LIMIT = 253
+#: Seconds: a series that goes on is written again this often, and is over after this much silence. These
+#: are kube-scheduler's, so that ``kubectl describe`` shows both schedulers' events alike.
+REFRESH = 1800.0
+SILENCE = 360.0
+SWEEP_PERIOD = 60.0
+
+
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    """What an event is about."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    api_version: str = ""
+    resource_version: str = ""
+
+
+class _Series:
+    """Equal events: the first is created, the rest is counted."""
+
+    __slots__ = ("body", "count", "created", "last", "path", "queued", "told", "told_at")
+
+    def __init__(self, path: str, body: dict[str, Any], now: float) -> None:
+        self.path = path
+        self.body = body
+        self.count = 1
+        self.last = now
+        self.told = 0
+        self.told_at = now
+        self.created = False
+        self.queued = False
+
+    @property
+    def name(self) -> str:
+        return str(self.body["metadata"]["name"])
+
+
+class EventRecorder:
+    """``record`` never waits and never fails; ``run`` sends, ``senders`` requests at a time.
+
+    Equal events (all but the time) become one object with a count: written when it turns into a series, then
+    every half hour, and when it has been silent for six minutes. When more than ``capacity`` wait to be sent
+    new ones are dropped and counted in ``dropped``.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        *,
+        controller: str,
+        instance: str,
+        capacity: int = 1000,
+        senders: int = 2,
+        wall_clock: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        policy: RetryPolicy | None = None,
+    ) -> None:
+        self.dropped = 0
+        self.sent = 0
+        self._client = client
+        self._controller = controller
+        self._instance = _cut(instance, WORD_LIMIT)
+        self._capacity = capacity
+        self._senders = senders
+        self._wall_clock = wall_clock
+        self._sleep = sleep
+        self._policy = policy or RetryPolicy(attempts=3, base=0.5, cap=5.0)
+        self._series: dict[tuple[object, ...], _Series] = {}
+        self._queue: deque[_Series] = deque()
+        self._work = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._sending = 0
+        self._last_stamp = 0
+        self._complained: set[str] = set()
+
+    def record(
+        self,
+        regarding: ObjectReference,
+        *,
+        reason: str,
+        action: str,
+        note: str,
+        type: str = "Normal",
+        related: ObjectReference | None = None,
+    ) -> bool:
+        """Take note of an event. False when it was dropped for overload."""
+        now = self._wall_clock()
+        key = (regarding, related, type, reason, action, note)
+        series = self._series.get(key)
+        if series is not None and now - series.last < SILENCE:
+            series.count += 1
+            series.last = now
+            # The second occurrence makes it a series, which is news; the later ones wait for the sweep.
+            return self._enqueue(series) if series.count == 2 else True
+        series = self._begin(regarding, related, type, reason, action, note, now)
+        if not self._enqueue(series):
+            return False
+        self._series[key] = series
+        if len(self._series) > 8 * self._capacity:
+            del self._series[next(iter(self._series))]  # the oldest; its count is lost, it never mattered less
+        return True
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(self._senders):
+                tasks.create_task(self._send_forever())
+            tasks.create_task(self._sweep_forever())
+
+    async def drain(self, seconds: float) -> bool:
+        """Wait until everything recorded so far is sent (``run`` must be running); False when time ran out."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def sweep(self) -> None:
+        """Queue the counts that are due, and forget the series that are over."""
+        now = self._wall_clock()
+        for key, series in list(self._series.items()):
+            over = now - series.last >= SILENCE
+            if series.count > series.told and (over or now - series.told_at >= REFRESH):
+                self._enqueue(series)
+            if over:
+                del self._series[key]
+
+    # -- inside ------------------------------------------------------------------------------------------
+
+    def _begin(
+        self,
+        regarding: ObjectReference,
+        related: ObjectReference | None,
+        kind: str,
+        reason: str,
+        action: str,
+        note: str,
+        now: float,
+    ) -> _Series:
+        # Nanoseconds make the name unique; two events within one tick of the clock get neighbours.
+        stamp = self._last_stamp = max(int(now * 1e9), self._last_stamp + 1)
+        suffix = f".{stamp:x}"
+        namespace = regarding.namespace or "default"
+        body: dict[str, Any] = {
+            "apiVersion": EVENTS.api_version,
+            "kind": EVENTS.kind,
+            "metadata": {
+                "name": _cut(regarding.name, NAME_LIMIT - len(suffix)) + suffix,
+                "namespace": namespace,
+            },
+            "eventTime": format_micro_time(now),
+            "reportingController": self._controller,
+            "reportingInstance": self._instance,
+            "action": _cut(action, WORD_LIMIT),
+            "reason": _cut(reason, WORD_LIMIT),
+            "type": kind,
+            "note": _cut(note, NOTE_LIMIT),
+            "regarding": regarding,
+        }
+        if related is not None:
+            body["related"] = related
+        return _Series(EVENTS.path(namespace), body, now)
+
+    def _enqueue(self, series: _Series) -> bool:
+        if series.queued:
+            return True
+        if len(self._queue) >= self._capacity:
+            self.dropped += 1
+            return False
+        series.queued = True
+        self._queue.append(series)
+        self._idle.clear()
+        self._work.set()
+        return True
+
+    async def _send_forever(self) -> None:
+        while True:
+            while not self._queue:
+                self._work.clear()
+                await self._work.wait()
+            series = self._queue.popleft()
+            series.queued = False
+            self._sending += 1
+            try:
+                await self._send(series)
+            finally:
+                self._sending -= 1
+                if not self._queue and not self._sending:
+                    self._idle.set()
+
+    async def _send(self, series: _Series) -> None:
+        count = series.count
+        try:
+            if series.created:
+                await self._update(series)
+            else:
+                await self._create(series)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            self.dropped += 1
+            self._complain(error)
+            return
+        self.sent += 1
+        series.told, series.told_at = count, self._wall_clock()
+
+    async def _create(self, series: _Series) -> None:
+        body = series.body if series.count == 1 else {**series.body, "series": self._counted(series)}
+        # The name is unique, so a create that is sent twice meets itself: AlreadyExists is success.
+        try:
+            await self._policy.run(lambda: self._client.create(series.path, body), "POST", guarded=True)
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                raise
+        series.created = True
+
+    async def _update(self, series: _Series) -> None:
+        path, patch = f"{series.path}/{series.name}", {"series": self._counted(series)}
+        try:
+            await self._policy.run(lambda: self._client.patch(path, patch, PatchType.MERGE), "PATCH", guarded=True)
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            await self._create(series)  # events live for an hour; the series outlived its object
+
+    def _counted(self, series: _Series) -> dict[str, Any]:
+        return {"count": series.count, "lastObservedTime": format_micro_time(series.last)}
+
+    def _complain(self, error: Exception) -> None:
+        """Once per kind of failure. A namespace that is being deleted refuses events, and that is fine."""
+        if isinstance(error, ApiError) and (error.status == 404 or _terminating(error)):
+            log.debug("event not recorded: %s", error)
+            return
+        word = error.reason if isinstance(error, ApiError) else type(error).__name__
+        if word not in self._complained:
+            self._complained.add(word)
+            log.warning("events are being lost, said once for %s: %s", word, error)
+
+    async def _sweep_forever(self) -> None:
+        while True:
+            await self._sleep(SWEEP_PERIOD)
+            self.sweep()
+
+
+def _terminating(error: ApiError) -> bool:
+    causes = error.details.get("causes")
+    named = isinstance(causes, list) and any(
+        isinstance(cause, dict) and cause.get("reason") == "NamespaceTerminating" for cause in causes
+    )
+    return error.status == 403 and (named or "being terminated" in error.message)
+
+
+def _cut(text: str, limit: int) -> str:
+    """At most ``limit`` bytes of UTF-8, with an ellipsis when something was cut off."""
+    encoded = text.encode()
+    if len(encoded) <= limit:
+        return text
+    return encoded[: limit - 3].decode("utf-8", "ignore") + "…"

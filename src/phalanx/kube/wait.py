@@ -1,0 +1,75 @@
+"""Waiting for a state of the cluster, for the command line and for tests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from .changes import Change, Delete, Key, Synced, Upsert
+from .client import KubeClient
+from .paths import Resource
+from .reflector import Reflector
+
+__all__ = ["wait_until"]
+
+
+async def wait_until(
+    client: KubeClient,
+    resource: Resource,
+    holds: Callable[[Mapping[Key, dict[str, Any]]], bool],
+    *,
+    seconds: float,
+    namespace: str | None = None,
+    label_selector: str | None = None,
+    field_selector: str | None = None,
+) -> Mapping[Key, dict[str, Any]]:
+    """Wait until ``holds`` is true of the selected objects (by key); those objects.
+
+    Asked after the first complete list and after every change. TimeoutError when it takes longer than
+    ``seconds``, naming how many objects there were; an exception of ``holds`` is passed on.
+    """
+    objects: dict[Key, dict[str, Any]] = {}
+    reached: asyncio.Future[dict[Key, dict[str, Any]]] = asyncio.get_running_loop().create_future()
+    told_all = False
+
+    def sink(change: Change[dict[str, Any]]) -> None:
+        nonlocal told_all
+        match change:
+            case Upsert(obj, _, key):
+                objects[key] = obj
+            case Delete(key):
+                objects.pop(key, None)
+            case Synced():
+                told_all = True
+        if told_all and not reached.done() and holds(objects):
+            reached.set_result(dict(objects))
+
+    reflector: Reflector[dict[str, Any]] = Reflector(
+        client,
+        resource,
+        msgspec.json.Decoder(dict[str, Any]).decode,
+        sink,
+        namespace=namespace,
+        label_selector=label_selector,
+        field_selector=field_selector,
+        absent_period=1.0,
+    )
+    running = asyncio.create_task(reflector.run())
+    either: set[asyncio.Future[Any]] = {running, reached}
+    try:
+        await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        if reached.done():
+            return reached.result()
+        if running.done():
+            await running  # raises what ``holds`` raised
+        raise TimeoutError(
+            f"{resource.plural}: not reached within {seconds:g} s ({reflector.state.value}, {len(objects)} objects)"
+        )
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError, Exception):
+            await running
