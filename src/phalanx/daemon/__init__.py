@@ -1,1 +1,1 @@
-"""daemon."""
+"""The scheduler process: what is observed flows in, what is decided flows out."""

@@ -1,1 +1,1 @@
-"""execution."""
+"""Carries a plan out: bindings, conditions, statuses and events, in that order of urgency."""

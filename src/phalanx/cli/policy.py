@@ -1,0 +1,43 @@
+"""`phalanx policy`: look at a policy before a scheduler has to live with it."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.connection import output_option
+
+
+@click.group()
+def policy() -> None:
+    """Check a policy file and show the pipeline that it makes."""
+
+
+@policy.command()
+@click.option("--config", default="", metavar="POLICY", help="A policy file; without one, the built-in policy.")
+@output_option
+def show(config: str, output: str) -> None:
+    """Print which plugin speaks at which extension point, and what is not active yet."""
+    from phalanx.cli.connection import print_structured
+    from phalanx.daemon.service import read_policy
+    from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.pipeline import Pipeline
+
+    try:
+        _, loaded = read_policy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+    points = Pipeline(loaded).describe()
+    if output != "table":
+        document = {
+            "actions": list(loaded.actions),
+            "pipeline": dict(points),
+            "inactive": list(loaded.inactive),
+            "partialGang": loaded.partial_gang,
+        }
+        print_structured(document, output)
+        return
+    click.echo(f"actions        {', '.join(loaded.actions)}")
+    for point, plugins in points:
+        click.echo(f"{point:14} {', '.join(plugins) or '-'}")
+    for sentence in loaded.inactive:
+        click.echo(f"note: {sentence}")

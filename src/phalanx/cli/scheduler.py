@@ -1,0 +1,89 @@
+"""`phalanx scheduler`: the scheduler process."""
+
+from __future__ import annotations
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.logs import log_format_option, log_level_option
+
+
+@click.command()
+@kubeconfig_option
+@click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx",),
+    show_default=True,
+    metavar="NAME",
+    help="Schedule pods with this spec.schedulerName; may be repeated.",
+)
+@click.option(
+    "--config", default="", metavar="POLICY", help="A policy file in Volcano's format; watched for changes."
+)
+@click.option("--leader-elect", is_flag=True, help="Work only while holding a lease, for several replicas.")
+@click.option("--lease-namespace", default="kube-system", show_default=True, help="Where the lease is kept.")
+@click.option(
+    "--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics, /healthz, /livez, /readyz."
+)
+@click.option("--concurrency", default=64, show_default=True, help="Writes to the API at the same time.")
+@log_level_option
+@log_format_option
+def scheduler(
+    kubeconfig: str | None,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    leader_elect: bool,
+    lease_namespace: str,
+    metrics_address: str,
+    concurrency: int,
+    log_level: str,
+    log_format: str,
+) -> None:
+    """Run the scheduler against a cluster until SIGTERM or Ctrl-C.
+
+    Prints one line on stdout when it has seen the whole cluster and schedules. A bad policy file is refused at
+    the start with every mistake named; while running, a bad change is reported and the old policy stays.
+    """
+    import asyncio
+    import signal
+
+    from phalanx.cli.connection import run_connected
+    from phalanx.cli.logs import set_up_logging
+    from phalanx.daemon.service import SchedulerService, ServiceOptions
+    from phalanx.kube.client import KubeClient
+    from phalanx.scheduling.errors import PolicyError
+
+    set_up_logging(log_level, log_format)
+    options = ServiceOptions(
+        scheduler_names=scheduler_names,
+        config=config,
+        concurrency=concurrency,
+        leader_elect=leader_elect,
+        lease_namespace=lease_namespace,
+        metrics_address=metrics_address,
+    )
+
+    async def work(client: KubeClient) -> bool:
+        try:
+            service = SchedulerService(client, options)
+        except PolicyError as error:
+            raise click.ClickException(str(error)) from error
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, service.stop)
+
+        async def announce() -> None:
+            await service.ready.wait()
+            click.echo(f"phalanx scheduler ready: schedules for {', '.join(scheduler_names)}")
+
+        announcement = asyncio.create_task(announce())
+        try:
+            await service.run()
+        finally:
+            announcement.cancel()
+        return service.lost_leadership
+
+    if run_connected(work, kubeconfig):
+        raise click.ClickException("the lease was lost to another replica")

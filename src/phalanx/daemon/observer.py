@@ -1,0 +1,245 @@
+"""Watches the API and keeps a `ClusterState` current: reflectors in, nouns out, applied as they come."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.core import (
+    NamespaceObject,
+    NodeObject,
+    PodObject,
+    PriorityClassObject,
+    decode_namespace,
+    decode_node,
+    decode_pod,
+    decode_priority_class,
+)
+from phalanx.dialects.groups import GROUP_RESOURCES, decode_group
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.intake import Intake
+from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
+from phalanx.kube.client import KubeClient
+from phalanx.kube.discovery import Discovery, discover
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.model.events import ClusterEvent, GangUpdated, PodRemoved, PodUpdated
+from phalanx.model.gang import GangKey
+
+log = logging.getLogger(__name__)
+
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+
+# After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
+_DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)
+
+
+class Observer:
+    """Feeds every object that matters through the intake into the state.
+
+    `changed` is called after each change that the state took in. `pod_seen` and `pod_gone` see each pod object
+    as it came (for what the executor must compare its writes with), `gang_touched` learns whose status may have
+    changed. Kinds of group objects come and go with
+    their CRDs: discovery is repeated every `discovery_period` seconds and whenever a CRD changes.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        intake: Intake,
+        state: ClusterState,
+        *,
+        changed: Callable[[], None],
+        pod_seen: Callable[[PodObject], None],
+        pod_gone: Callable[[str], None],
+        gang_touched: Callable[[GangKey], None],
+        discovery_period: float = 30.0,
+    ) -> None:
+        self._client = client
+        self._intake = intake
+        self._state = state
+        self._changed = changed
+        self._pod_seen = pod_seen
+        self._pod_gone = pod_gone
+        self._gang_touched = gang_touched
+        self._discovery_period = discovery_period
+        self._definitions_changed = asyncio.Event()
+        self._tasks: asyncio.TaskGroup | None = None
+        self._kinds: dict[GroupResource, tuple[Reflector[Any], asyncio.Task[None]]] = {}
+        self._kinds_known = asyncio.Event()
+        self.pods = self._reflector(PODS, decode_pod, self._pod)
+        self.nodes = self._reflector(NODES, decode_node, self._node)
+        self.classes = self._reflector(PRIORITY_CLASSES, decode_priority_class, self._priority_class, optional=True)
+        self.namespaces = self._reflector(NAMESPACES, decode_namespace, self._namespace, optional=True)
+        self.definitions = self._reflector(DEFINITIONS, bytes, self._definition, optional=True)
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            self._tasks = tasks
+            for reflector in (self.pods, self.nodes, self.classes, self.namespaces, self.definitions):
+                tasks.create_task(reflector.run())
+            tasks.create_task(self._discover_kinds())
+
+    async def synced(self) -> None:
+        """Returns when everything that exists has been seen once."""
+        await self._kinds_known.wait()
+        reflectors: Iterable[Reflector[Any]] = (
+            self.pods,
+            self.nodes,
+            self.classes,
+            self.namespaces,
+            *(reflector for reflector, _ in self._kinds.values()),
+        )
+        for reflector in reflectors:
+            await reflector.synced.wait()
+
+    @property
+    def fresh(self) -> bool:
+        """Whether pods and nodes are being watched right now: nothing is bound on stale knowledge."""
+        return all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
+
+    def served_kinds(self) -> list[GroupResource]:
+        return sorted(self._kinds, key=lambda kind: (kind.group, kind.plural))
+
+    def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:
+        return Reflector(self._client, resource, decode, sink, optional=optional)
+
+    # core kinds
+
+    def _pod(self, change: Change[PodObject]) -> None:
+        match change:
+            case Upsert(pod):
+                self._pod_seen(pod)
+                self._apply(self._intake.pod(pod))
+            case Delete((namespace, name), uid):
+                self._apply(self._intake.pod_removed(namespace, name, uid))
+                self._pod_gone(uid)
+            case Malformed((namespace, name), uid, error, raw):
+                self._apply(self._intake.malformed_pod(namespace, name, uid, error, raw))
+            case Synced():
+                self._changed()
+
+    def _node(self, change: Change[NodeObject]) -> None:
+        match change:
+            case Upsert(node):
+                self._apply(self._intake.node(node))
+            case Delete((_, name)):
+                self._apply(self._intake.node_removed(name))
+            case Malformed((_, name)):
+                # A node that cannot be read offers nothing; its pods stay known.
+                self._apply(self._intake.node_removed(name))
+            case Synced():
+                self._changed()
+
+    def _priority_class(self, change: Change[PriorityClassObject]) -> None:
+        match change:
+            case Upsert(entry):
+                self._apply(self._intake.priority_class(entry))
+            case Delete((_, name)):
+                self._apply(self._intake.priority_class_removed(name))
+
+    def _namespace(self, change: Change[NamespaceObject]) -> None:
+        match change:
+            case Upsert(namespace):
+                self._apply(self._intake.namespace(namespace))
+            case Delete((_, name)):
+                self._apply(self._intake.namespace_removed(name))
+
+    def _definition(self, change: Change[bytes]) -> None:
+        self._definitions_changed.set()
+
+    def _apply(self, events: list[ClusterEvent]) -> None:
+        for event in events:
+            touched = gang_of(self._state, event)
+            self._state.apply(event)
+            if touched is not None:
+                self._gang_touched(touched)
+        if events:
+            self._changed()
+
+    # kinds of group objects
+
+    async def _discover_kinds(self) -> None:
+        while True:
+            try:
+                self._follow(await discover(self._client))
+                self._kinds_known.set()
+            except (ApiError, ConnectionLost, ConfigError) as error:
+                log.warning("discovery failed: %s", error)
+                await asyncio.sleep(1.0)
+                continue
+            try:
+                await asyncio.wait_for(self._definitions_changed.wait(), self._discovery_period)
+            except TimeoutError:
+                continue
+            for pause in _DISCOVERY_LOOKS:
+                self._definitions_changed.clear()
+                await asyncio.sleep(pause)
+                try:
+                    self._follow(await discover(self._client))
+                except (ApiError, ConnectionLost, ConfigError) as error:
+                    log.warning("discovery failed: %s", error)
+
+    def _follow(self, served: Discovery) -> None:
+        """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
+        wanted = dict(served_groups(served))
+        for kind in [kind for kind in self._kinds if kind not in wanted]:
+            if f"{kind.group}/{kind.version}" in served.degraded:
+                continue
+            _, task = self._kinds.pop(kind)
+            task.cancel()
+            log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
+            self._apply(self._intake.group_kind_removed(kind))
+        assert self._tasks is not None
+        for kind, resource in wanted.items():
+            if kind not in self._kinds:
+                reflector = self._reflector(resource, decode_group, self._group_sink(kind), optional=True)
+                self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
+                log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
+
+    def _group_sink(self, kind: GroupResource) -> Callable[[Change[dict[str, Any]]], None]:
+        def sink(change: Change[dict[str, Any]]) -> None:
+            match change:
+                case Upsert(document):
+                    self._apply(self._intake.group(kind, document))
+                case Delete((namespace, name)):
+                    self._apply(self._intake.group_removed(kind, namespace, name))
+                case Malformed((namespace, name), uid, error):
+                    self._apply(self._intake.malformed_group(kind, namespace, name, uid, error))
+
+        return sink
+
+
+def gang_of(state: ClusterState, event: ClusterEvent) -> GangKey | None:
+    """The gang whose members or declaration an event changes; to be asked before it is applied."""
+    match event:
+        case PodUpdated(pod):
+            return GangKey(pod.namespace, pod.gang) if pod.gang else None
+        case PodRemoved(uid):
+            record = state.pods.get(uid)
+            return record.gang.key if record is not None and record.gang is not None else None
+        case GangUpdated(gang):
+            return gang.key
+    return None
+
+
+def served_groups(served: Discovery) -> list[tuple[GroupResource, Resource]]:
+    """The kinds of group objects that this server has, each in the version that we prefer."""
+    found = []
+    for kind in GROUP_RESOURCES:
+        versions = {resource.version: resource for resource in served.find(kind.group, kind.plural)}
+        version = next((version for version in kind.versions if version in versions), None)
+        if version is not None:
+            found.append((kind.served_as(version), versions[version]))
+    return found

@@ -1,0 +1,84 @@
+"""The whole cluster read once: the same nouns as a running scheduler's, for commands that answer and leave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.observer import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, served_groups
+from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
+from phalanx.dialects.groups import decode_group
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.options import DialectOptions
+from phalanx.kube.client import KubeClient
+from phalanx.kube.discovery import discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.kube.wire import read_head, read_page
+from phalanx.model.events import ClusterEvent
+
+T = TypeVar("T")
+
+
+class Snapshot(msgspec.Struct):
+    """`missing` names kinds that could not be read, with the reason."""
+
+    state: ClusterState
+    intake: Intake
+    missing: list[str]
+
+
+async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: DialectOptions) -> Snapshot:
+    """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden."""
+    names = tuple(schedulers)
+    state, intake = ClusterState(names), Intake(names, options)
+    snapshot = Snapshot(state, intake, [])
+
+    async def read(
+        resource: Resource, decode: Callable[[bytes], T], take: Callable[[T], list[ClusterEvent]]
+    ) -> None:
+        try:
+            async for raw in _items(client, resource):
+                try:
+                    entry = decode(raw)
+                except msgspec.DecodeError as error:
+                    _malformed(snapshot, resource, raw, str(error))
+                    continue
+                for event in take(entry):
+                    state.apply(event)
+        except ApiError as error:
+            if resource in (PODS, NODES) or error.status not in (403, 404):
+                raise
+            snapshot.missing.append(f"{resource.plural}.{resource.group or 'core'}: {error.message}")
+
+    await read(PRIORITY_CLASSES, decode_priority_class, intake.priority_class)
+    await read(NAMESPACES, decode_namespace, intake.namespace)
+    await read(NODES, decode_node, intake.node)
+    for kind, resource in served_groups(await discover(client)):
+        await read(resource, decode_group, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
+    await read(PODS, decode_pod, intake.pod)
+    return snapshot
+
+
+def _malformed(snapshot: Snapshot, resource: Resource, raw: bytes, error: str) -> None:
+    head = read_head(raw)
+    if resource == PODS:
+        for event in snapshot.intake.malformed_pod(*head.key, head.uid, error, raw):
+            snapshot.state.apply(event)
+    else:
+        snapshot.missing.append(f"{resource.plural} {'/'.join(filter(None, head.key))}: {error}")
+
+
+async def _items(client: KubeClient, resource: Resource) -> AsyncIterator[bytes]:
+    token: str | None = None
+    while True:
+        params: dict[str, Any] = {"limit": 500, "continue": token}
+        page = read_page(await client.request("GET", resource.path(), params=params))
+        for item in page.items:
+            yield bytes(item)
+        token = page.token
+        if not token:
+            return

@@ -1,0 +1,102 @@
+"""Health and metrics: what an operator's probes and Prometheus ask."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Protocol
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+from phalanx.execution.binder import BindResult, Outcome
+from phalanx.model.decisions import Plan
+
+log = logging.getLogger(__name__)
+
+
+class Observed(Protocol):
+    """What the probes look at."""
+
+    @property
+    def ready(self) -> asyncio.Event: ...
+
+    def pending(self) -> tuple[int, int]:
+        """(gangs, pods) that wait."""
+        ...
+
+
+class Telemetry:
+    """Metric names follow kube-scheduler's where it has the same thing. `address` is host:port, "" for none.
+
+    Liveness does not depend on the API server: a scheduler that waits for it must not be restarted for that.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.policy_error = ""
+        self._address = address
+        self.registry = CollectorRegistry()
+        attempts = Counter(
+            "scheduler_schedule_attempts",
+            "Pods and gangs decided on, by result",
+            ["result"],
+            registry=self.registry,
+        )
+        self._scheduled = attempts.labels("scheduled")
+        self._unschedulable = attempts.labels("unschedulable")
+        self._cycles = Histogram(
+            "phalanx_cycle_duration_seconds",
+            "One planning cycle",
+            buckets=[0.001 * 2**step for step in range(14)],
+            registry=self.registry,
+        )
+        binds = Counter("phalanx_bindings", "Bindings by outcome", ["outcome"], registry=self.registry)
+        self._binds = {outcome: binds.labels(outcome.value) for outcome in Outcome}
+        self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
+
+    def cycle(self, plan: Plan, seconds: float) -> None:
+        self._cycles.observe(seconds)
+        self._scheduled.inc(len(plan.binds))
+        held = sum(entry.verdict is not None for entry in plan.gangs)
+        self._unschedulable.inc(held + sum(entry.verdict is not None for entry in plan.pods))
+
+    def bound(self, result: BindResult) -> None:
+        self._binds[result.outcome].inc()
+
+    async def serve(self, observed: Observed) -> None:
+        """Until cancelled. Raises OSError where the address cannot be used."""
+        if not self._address:
+            await asyncio.Event().wait()
+        host, _, port = self._address.rpartition(":")
+
+        async def alive(_: web.Request) -> web.Response:
+            return web.Response(text="ok\n")
+
+        async def ready(_: web.Request) -> web.Response:
+            synced = observed.ready.is_set()
+            return web.Response(text="ok\n" if synced else "not synced\n", status=200 if synced else 503)
+
+        async def metrics(_: web.Request) -> web.Response:
+            gangs, pods = observed.pending()
+            self._pending.labels("gangs").set(gangs)
+            self._pending.labels("pods").set(pods)
+            return web.Response(body=generate_latest(self.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
+
+        app = web.Application()
+        app.add_routes(
+            [
+                web.get("/healthz", alive),
+                web.get("/livez", alive),
+                web.get("/readyz", ready),
+                web.get("/metrics", metrics),
+            ]
+        )
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
+            log.info("health and metrics on %s", self._address)
+            await asyncio.Event().wait()
+        finally:
+            await runner.cleanup()
