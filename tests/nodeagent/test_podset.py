@@ -52,6 +52,9 @@ class Cluster:
     def command(self, life: PodLifecycle, command: Command) -> None:
         raise AssertionError(f"a pretended pod has nothing to command: {command}")
 
+    def ended(self, life: PodLifecycle) -> None:
+        assert life.finished
+
     def forget(self, life: PodLifecycle) -> None:
         self.forgotten.append(life.uid)
 

@@ -69,13 +69,20 @@ def node_object(spec: NodeSpec, machine: Machine, now: float) -> dict[str, Any]:
 
 
 def metadata_of(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
-    """Labels and annotations, also as a merge patch for a node that exists already."""
     standard = {
         "kubernetes.io/hostname": spec.name,
         "kubernetes.io/os": machine.system,
         "kubernetes.io/arch": machine.architecture,
     }
     return {"labels": standard | spec.labels, "annotations": dict(spec.annotations)}
+
+
+def metadata_patch(old: NodeSpec | None, new: NodeSpec, machine: Machine) -> dict[str, Any]:
+    """A merge patch to the file's labels and annotations; what it no longer names is taken away."""
+    patch = metadata_of(new, machine)
+    for field, before in (("labels", old.labels), ("annotations", old.annotations)) if old else ():
+        patch[field] = dict.fromkeys(before) | patch[field]
+    return patch
 
 
 def resources_status(spec: NodeSpec) -> dict[str, Any]:
@@ -156,13 +163,13 @@ def untainted_patch(node: Node) -> dict[str, Any] | None:
     }
 
 
-def taints_patch(node: Node, old: NodeSpec, new: NodeSpec) -> dict[str, Any] | None:
+def taints_patch(node: Node, old: NodeSpec | None, new: NodeSpec) -> dict[str, Any] | None:
     """A merge patch from the file's old taints to its new ones, leaving those of others; None for no change."""
 
     def identity(taint: dict[str, Any]) -> tuple[str, str]:
         return taint["key"], taint["effect"]
 
-    replaced = {identity(taint) for taint in (*old.taints, *new.taints)}
+    replaced = {identity(taint) for taint in (*(old.taints if old else ()), *new.taints)}
     current: list[dict[str, Any]] = [
         {key: value for key, value in msgspec.to_builtins(taint).items() if value is not None}
         for taint in node.spec.taints or ()

@@ -61,8 +61,11 @@ class Outside(Protocol):
     def command(self, life: PodLifecycle, command: Command) -> None:
         """A container has to be started or stopped."""
 
+    def ended(self, life: PodLifecycle) -> None:
+        """All containers of the pod have ended, for good."""
+
     def forget(self, life: PodLifecycle) -> None:
-        """Nothing of the pod may remain on this machine."""
+        """The pod or its node is gone: nothing of it may go on on this machine."""
 
     def doubt(self, node: str) -> None:
         """A pod does not fit by what is known: `inquire`, read the node and its pods, then `judge`."""
@@ -74,12 +77,13 @@ class Outside(Protocol):
 class _Member:
     """One pod and what the API has been told about it."""
 
-    __slots__ = ("deleted", "life", "told", "wake")
+    __slots__ = ("deleted", "life", "over", "told", "wake")
 
     def __init__(self, life: PodLifecycle) -> None:
         self.life = life
         self.told = 0
         self.deleted = False
+        self.over = False
         self.wake: float | None = None
 
 
@@ -140,6 +144,10 @@ class PodSet:
         for member in self._on(node):
             member.life.drain(now)
             self._step(member, now)
+
+    def undrain(self, node: str) -> None:
+        """The node stays after all, and admits again."""
+        self._draining.discard(node)
 
     def drained(self, node: str) -> bool:
         return all(member.life.finished and self._pending(member) is None for member in self._on(node))
@@ -330,8 +338,10 @@ class PodSet:
         life = member.life
         for command in life.step(now):
             self._outside.command(life, command)
-        if life.finished:
+        if life.finished and not member.over:
+            member.over = True
             self._release(life)
+            self._outside.ended(life)
         wake = life.wake_at()
         if wake is not None and wake != member.wake:
             heapq.heappush(self._timers, (wake, next(self._serial), life.uid))

@@ -26,7 +26,10 @@ def _status(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
     generation = life.pod.metadata.generation
     if generation is not None:
         status["observedGeneration"] = generation
+    scheduled = _scheduled(life, now)
     if life.rejection is not None:
+        if scheduled:
+            status["conditions"] = scheduled
         status |= {"reason": life.rejection.reason, "message": life.rejection.message}
         return status
     if life.finished and life.cause is Cause.DEADLINE:
@@ -37,11 +40,18 @@ def _status(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
         status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
     if life.pod_ip:
         status |= {"podIP": life.pod_ip, "podIPs": [{"ip": life.pod_ip}]}
-    status["conditions"] = _conditions(life, now)
+    status["conditions"] = scheduled + _conditions(life, now)
     if life.inits:
         status["initContainerStatuses"] = [_container_status(life, run) for run in life.inits]
     status["containerStatuses"] = [_container_status(life, run) for run in life.mains]
     return status
+
+
+def _scheduled(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
+    """A pod created with its node already named has no binding that would say so; its node says it."""
+    if any(c.type == "PodScheduled" and c.status == "True" for c in life.pod.status.conditions or ()):
+        return []
+    return [_condition(life, now, "PodScheduled", True, "", "")]
 
 
 def _conditions(life: PodLifecycle, now: float) -> list[dict[str, Any]]:

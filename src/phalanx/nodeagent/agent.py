@@ -1,0 +1,371 @@
+"""The agent: the API on one side, the pods and nodes of the sans-IO core on the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.reflector import Reflector
+from phalanx.kube.retry import Backoff
+from phalanx.kube.timestamps import format_time
+from phalanx.nodeagent import addresses
+from phalanx.nodeagent.addresses import AddressPool
+from phalanx.nodeagent.capacity import read_amounts
+from phalanx.nodeagent.containers import Backoff as RestartBackoff
+from phalanx.nodeagent.keyedqueue import KeyedQueue
+from phalanx.nodeagent.lifecycle import Command, PodLifecycle
+from phalanx.nodeagent.nodefile import NodeFile, NodeFileError, parse_node_file
+from phalanx.nodeagent.nodekeeper import Adoption, NodeKeeper
+from phalanx.nodeagent.nodeobjects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
+from phalanx.nodeagent.podset import DeleteWrite, PodSet, Write
+from phalanx.nodeagent.runtime import Runtime
+from phalanx.nodeagent.script import ScriptDefaults
+from phalanx.nodeagent.wire import Node, Pod
+
+log = logging.getLogger(__name__)
+
+# A nodes file is read when it has not changed for one look, so that a half-written one is not taken for the truth.
+_FILE_PERIOD = 0.5
+_PODS_ON = "spec.nodeName={}"
+_BOUND = "spec.nodeName!="
+# An answer such as 403 or 422 will be the same in a second; somebody has to change something first.
+_HOPELESS_PAUSE = 30.0
+_DECODE_POD = msgspec.json.Decoder(Pod)
+_DECODE_NODE = msgspec.json.Decoder(Node)
+
+
+class AgentOptions(msgspec.Struct, frozen=True):
+    """`nodes_file` is a path or None; `adoption` says which other nodes are taken on.
+
+    `pod_network` is a CIDR, "" for the usual one of the mode. `concurrency` limits pod writes in flight.
+    """
+
+    nodes_file: str | None = None
+    adoption: Adoption = Adoption.MARKED
+    script: ScriptDefaults = ScriptDefaults()
+    restarts: RestartBackoff = RestartBackoff()
+    pod_network: str = ""
+    concurrency: int = 64
+
+
+class NodeAgent:
+    """Plays the kubelets of many nodes. Without a runtime the containers pretend to run.
+
+    `clock` gives Unix seconds. `log_port` is where the logs are served. `run` is all there is to call; it
+    raises NodeFileError when the nodes file cannot be read at the start.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        options: AgentOptions,
+        *,
+        make_runtime: Callable[[NodeAgent], Runtime] | None = None,
+        log_port: int = 0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._options = options
+        self._clock = clock
+        self._runtime = make_runtime(self) if make_runtime else None
+        usual = addresses.LOOPBACK_NETWORK if self._runtime else addresses.PRETEND_NETWORK
+        self.pods = PodSet(
+            self,
+            defaults=None if self._runtime else options.script,
+            backoff=options.restarts,
+            addresses=AddressPool(options.pod_network or usual),
+            host_ip=HOST_ADDRESS,
+        )
+        self.nodes = NodeKeeper(
+            client,
+            self.pods,
+            Machine.here(log_port),
+            adoption=options.adoption,
+            clock=clock,
+            recount=self._recount,
+        )
+        self._writes = KeyedQueue(self._write, options.concurrency)
+        self._inquiries = KeyedQueue(self._inquire, 8)
+        self._events = KeyedQueue(self._tell_event, 4)
+        self._failures: dict[str, Backoff] = {}
+        self._rejections: dict[str, dict[str, Any]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: float | None = None
+
+    async def run(self, ready: Callable[[int], None]) -> None:
+        """Until cancelled. `ready(nodes)` is called once, when all nodes stand and all pods have been read."""
+        nodes = Reflector(self._client, NODES, _DECODE_NODE.decode, self.nodes.sink)
+        pods = Reflector(self._client, PODS, _DECODE_POD.decode, self._pod_changed, field_selector=_BOUND)
+        stamp = None
+        if self._options.nodes_file is not None:
+            stamp = _stamp(self._options.nodes_file)
+            self._want(_read(self._options.nodes_file))
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.nodes.run())
+                tasks.create_task(nodes.run())
+                if self._options.nodes_file is not None:
+                    tasks.create_task(self._follow(self._options.nodes_file, stamp))
+                await nodes.synced.wait()
+                await self.nodes.standing()
+                # Only now: a pod that is read before its node would have to be read again.
+                tasks.create_task(pods.run())
+                await pods.synced.wait()
+                ready(self.nodes.ready)
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            for queue in (self._writes, self._inquiries, self._events):
+                await queue.close()
+            if self._runtime is not None:
+                await self._runtime.close()
+
+    # Pods
+
+    def _pod_changed(self, change: Change[Pod]) -> None:
+        if isinstance(change, Upsert):
+            self.pods.upsert(change.object, change.raw, self._clock())
+        elif isinstance(change, Delete):
+            self._failures.pop(change.uid, None)
+            self.pods.remove(change.uid, change.last.node if change.last else "")
+        elif isinstance(change, Synced):
+            self.pods.synced(self._clock())
+        elif isinstance(change, Malformed):
+            log.warning("pod %s/%s cannot be read and is not run: %s", *change.key, change.error)
+        self._arm()
+
+    def _recount(self, node: str) -> None:
+        self._inquiries.mark(f"recount {node}")
+
+    def _arm(self) -> None:
+        """Have the core called when something of it is due."""
+        due = self.pods.next_due()
+        if due == self._timer_due:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = due
+        if due is not None:
+            pause = max(0.0, due - self._clock())
+            self._timer = asyncio.get_running_loop().call_later(pause, self._advance)
+
+    def _advance(self) -> None:
+        self._timer, self._timer_due = None, None
+        self.pods.advance(self._clock())
+        self._arm()
+
+    # What the core asks for
+
+    def write(self, uid: str) -> None:
+        self._writes.mark(uid)
+
+    def command(self, life: PodLifecycle, command: Command) -> None:
+        if self._runtime is not None:
+            self._runtime.command(life, command)
+
+    def ended(self, life: PodLifecycle) -> None:
+        if self._runtime is not None:
+            self._runtime.ended(life)
+
+    def forget(self, life: PodLifecycle) -> None:
+        if self._runtime is not None:
+            self._runtime.forget(life)
+
+    def doubt(self, node: str) -> None:
+        self._inquiries.mark(f"doubt {node}")
+
+    def rejected(self, life: PodLifecycle) -> None:
+        self._rejections[life.uid] = _rejection_event(life, self._clock())
+        self._events.mark(life.uid)
+
+    # What the runtime reports
+
+    def started(self, uid: str, container: str) -> None:
+        self.pods.started(uid, container, self._clock())
+        self._arm()
+
+    def refused(self, uid: str, container: str, reason: str, message: str) -> None:
+        self.pods.refused(uid, container, reason, message, self._clock())
+        self._arm()
+
+    def exited(self, uid: str, container: str, exit_code: int, reason: str = "", message: str = "") -> None:
+        self.pods.exited(uid, container, exit_code, self._clock(), reason, message)
+        self._arm()
+
+    # The API
+
+    async def _write(self, uid: str) -> float | None:
+        write = self.pods.next_write(uid, self._clock())
+        if write is None:
+            return None
+        try:
+            await self._send(write)
+        except ConnectionLost as error:
+            return self._pause(uid, write, error)
+        except ApiError as error:
+            # A pod that is not there needs no status; one of another uid is not ours to write about.
+            if error.status != 404 and not (error.status == 409 and isinstance(write, DeleteWrite)):
+                return self._pause(uid, write, error)
+        self._failures.pop(uid, None)
+        self.pods.wrote(uid, write)
+        return 0.0 if self.pods.next_write(uid, self._clock()) is not None else None
+
+    async def _send(self, write: Write) -> None:
+        if isinstance(write, DeleteWrite):
+            await self._client.delete(PODS.path(write.namespace, write.name), uid=write.uid, grace_seconds=0)
+            return
+        await self._client.request(
+            "PATCH",
+            PODS.path(write.namespace, write.name, "status"),
+            body=msgspec.json.encode(write.body),
+            content_type=PatchType.STRATEGIC.value,
+        )
+
+    def _pause(self, uid: str, write: Write, error: ApiError | ConnectionLost) -> float:
+        backoff = self._failures.setdefault(uid, Backoff(base=0.2))
+        pause = backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        if isinstance(error, ApiError) and error.status in (400, 401, 403, 413, 415, 422):
+            pause = max(pause, _HOPELESS_PAUSE)
+        log.warning("pod %s/%s: %s; next try in %.1f s", write.namespace, write.name, error, pause)
+        return pause
+
+    async def _inquire(self, key: str) -> float | None:
+        kind, _, node = key.partition(" ")
+        try:
+            if kind == "recount":
+                await self._read_pods(node)
+            else:
+                await self._settle_doubts(node)
+        except (ApiError, ConnectionLost) as error:
+            log.warning("reading the pods of node %s: %s", node, error)
+            return 1.0
+        finally:
+            self._arm()
+        return None
+
+    async def _read_pods(self, node: str) -> None:
+        """Pods that were bound before their node was ours."""
+        listed = await self._list_pods(node)
+        for raw in listed:
+            with contextlib.suppress(msgspec.ValidationError):  # the reflector has complained already
+                self.pods.upsert(_DECODE_POD.decode(raw), raw, self._clock())
+
+    async def _settle_doubts(self, node: str) -> None:
+        inquiry = self.pods.inquire(node)
+        try:
+            answer = await self._client.request("GET", NODES.path(None, node))
+        except ApiError as error:
+            if error.status == 404:
+                return  # the watch will tell; pods of a node that vanished are not ours
+            raise
+        status = _DECODE_NODE.decode(answer).status
+        amounts, _ = read_amounts(status.allocatable, f"node {node}: status.allocatable")
+        present = {msgspec.json.decode(raw, type=_Named).metadata.uid for raw in await self._list_pods(node)}
+        self.pods.judge(inquiry, amounts, present, self._clock())
+
+    async def _list_pods(self, node: str) -> list[bytes]:
+        selector = _PODS_ON.format(node)
+        answer = await self._client.request("GET", PODS.path(), params={"fieldSelector": selector}, timeout=60)
+        return [bytes(raw) for raw in msgspec.json.decode(answer, type=_RawList).items or []]
+
+    async def _tell_event(self, uid: str) -> None:
+        event = self._rejections.pop(uid, None)
+        if event is None:
+            return
+        try:
+            await self._client.create(EVENTS.path(event["metadata"]["namespace"]), event)
+        except (ApiError, ConnectionLost) as error:  # events are a courtesy
+            log.info("event for pod %s: %s", event["involvedObject"]["name"], error)
+
+    # The nodes file
+
+    def _want(self, parsed: NodeFile) -> None:
+        for problem in parsed.problems:
+            log.error("%s", problem)
+        # While there are mistakes in it, a missing entry may be one of them: no node is removed.
+        self.nodes.want(parsed.nodes, complete=not parsed.problems)
+
+    async def _follow(self, path: str, applied: _Stamp | None) -> None:
+        seen = applied
+        while True:
+            await asyncio.sleep(_FILE_PERIOD)
+            stamp = _stamp(path)
+            if stamp is None or stamp == applied:
+                continue
+            if stamp != seen:
+                seen = stamp
+                continue
+            applied = stamp
+            try:
+                self._want(_read(path))
+            except NodeFileError as error:
+                log.error("%s; the nodes stay as they are", error)
+
+
+class _Named(msgspec.Struct):
+    metadata: _Uid
+
+
+class _Uid(msgspec.Struct):
+    uid: str = ""
+
+
+class _RawList(msgspec.Struct):
+    items: list[msgspec.Raw] | None = None
+
+
+_Stamp = tuple[int, int, int]
+
+
+def _stamp(path: str) -> _Stamp | None:
+    """Changes when the file is written or replaced; None while there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+def _read(path: str) -> NodeFile:
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+    except (OSError, UnicodeDecodeError) as error:
+        raise NodeFileError(f"nodes file {path}: {error}") from error
+    return parse_node_file(text, path)
+
+
+def _rejection_event(life: PodLifecycle, now: float) -> dict[str, Any]:
+    metadata, rejection = life.pod.metadata, life.rejection
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{metadata.name[:230]}.{int(now * 1e9):x}", "namespace": metadata.namespace},
+        "involvedObject": {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "namespace": metadata.namespace,
+            "name": metadata.name,
+            "uid": metadata.uid,
+        },
+        "reason": rejection.reason if rejection else "",
+        "message": rejection.message if rejection else "",
+        "type": "Warning",
+        "source": {"component": "kubelet", "host": life.pod.node},
+        "reportingComponent": "kubelet",
+        "reportingInstance": life.pod.node,
+        "firstTimestamp": format_time(now),
+        "lastTimestamp": format_time(now),
+        "count": 1,
+    }
