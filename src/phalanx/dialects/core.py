@@ -38,6 +38,10 @@ class Metadata(Wire):
     owner_references: list[OwnerReference] = []
 
 
+class Named(Wire):
+    metadata: Metadata
+
+
 # Quantities stay as they came: `phalanx.dialects.requests` reads them one by one.
 Amounts = dict[str, Any]
 
@@ -177,6 +181,7 @@ class Condition(Wire):
     type: str = ""
     status: str = ""
     reason: str = ""
+    message: str = ""
 
 
 class ContainerStatus(Wire):
@@ -195,8 +200,7 @@ class PodStatus(Wire):
     allocated_resources: Amounts = {}
 
 
-class _PodWire(Wire):
-    metadata: Metadata
+class _PodWire(Named):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
@@ -225,8 +229,7 @@ class NodeStatus(Wire):
     allocatable: Amounts = {}
 
 
-class _NodeWire(Wire):
-    metadata: Metadata
+class _NodeWire(Named):
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -240,19 +243,16 @@ class NodeObject(msgspec.Struct, gc=False):
     faults: tuple[Fault, ...] = ()
 
 
-class PriorityClassObject(Wire):
+class PriorityClassObject(Named):
     """A scheduling.k8s.io/v1 PriorityClass."""
 
-    metadata: Metadata
     value: int = 0
     global_default: bool = False
     preemption_policy: str = ""
 
 
-class NamespaceObject(Wire):
+class NamespaceObject(Named):
     """A core/v1 Namespace."""
-
-    metadata: Metadata
 
 
 _POD = msgspec.json.Decoder(_PodWire)
@@ -260,7 +260,7 @@ _NODE = msgspec.json.Decoder(_NodeWire)
 _PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 _NAMESPACE = msgspec.json.Decoder(NamespaceObject)
 
-W = TypeVar("W", bound=Wire)
+N = TypeVar("N", bound=Named)
 
 
 def decode_pod(raw: bytes) -> PodObject:
@@ -282,8 +282,11 @@ def decode_namespace(raw: bytes) -> NamespaceObject:
     return _decode(_NAMESPACE, NamespaceObject, raw)[0]
 
 
-def _decode(decoder: msgspec.json.Decoder[W], kind: type[W], raw: bytes) -> tuple[W, tuple[Fault, ...]]:
+def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tuple[N, tuple[Fault, ...]]:
     try:
-        return decoder.decode(raw), ()
+        wire = decoder.decode(raw)
+        if wire.metadata.name:
+            return wire, ()
     except msgspec.ValidationError:
-        return salvage(kind, msgspec.json.decode(raw))
+        pass
+    return salvage(kind, msgspec.json.decode(raw))

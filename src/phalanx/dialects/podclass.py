@@ -46,7 +46,7 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "") -> PodClass:
 
 
 def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, ...]]:
-    """The per-pod scoring override as canonical JSON `{"type":...,"weights":{resource: int}}`, "" without one.
+    """The per-pod scoring override as canonical JSON `{"type": ..., "weight": {resource: n}}`, "" without one.
 
     It only prefers, so a malformed one is dropped and named, and the pod is scored like any other.
     """
@@ -68,7 +68,7 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
             )
     if faults:
         return "", tuple(faults)
-    strategy = {"type": kind, "weights": dict(sorted(read.items()))}
+    strategy = {"type": kind, "weight": dict(sorted(read.items()))}
     return msgspec.json.encode(strategy).decode(), ()
 
 

@@ -1,0 +1,117 @@
+"""Kubernetes objects as short as a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.core import PodObject, decode_pod
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.times import format_time
+
+EPOCH = 1_900_000_000
+
+X_K8S = GroupResource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+SIGS = GroupResource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups")
+VOLCANO = GroupResource("scheduling.volcano.sh", "v1beta1", "podgroups")
+KUBE_BATCH = GroupResource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")
+KUBE_BATCH_DESIGN = GroupResource("incubator.scheduling.k8s.io", "v1alpha1", "podgroups")
+KUBE_BATCH_LAST = GroupResource("scheduling.sigs.dev", "v1alpha2", "podgroups")
+NATIVE = GroupResource("scheduling.k8s.io", "v1beta1", "podgroups")
+NATIVE_1_36 = GroupResource("scheduling.k8s.io", "v1alpha2", "podgroups")
+WORKLOAD = GroupResource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
+
+
+def pod_document(
+    name: str = "p",
+    *,
+    namespace: str = "default",
+    uid: str = "",
+    labels: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    created: int = EPOCH,
+    owner: str = "",
+    terminating: bool = False,
+    phase: str = "Pending",
+    node: str = "",
+    containers: Sequence[Mapping[str, Any]] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    metadata: dict[str, Any] = {
+        "name": name,
+        "namespace": namespace,
+        "uid": uid or f"uid-{name}",
+        "creationTimestamp": format_time(created),
+    }
+    if labels:
+        metadata["labels"] = dict(labels)
+    if annotations:
+        metadata["annotations"] = dict(annotations)
+    if owner:
+        metadata["ownerReferences"] = [
+            {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"uid-{owner}", "controller": True}
+        ]
+    if terminating:
+        metadata["deletionTimestamp"] = format_time(created + 60)
+    body: dict[str, Any] = {
+        "schedulerName": "phalanx",
+        "containers": list(containers) if containers is not None else [container()],
+        **spec,
+    }
+    if node:
+        body["nodeName"] = node
+    return {"metadata": metadata, "spec": body, "status": {"phase": phase, **(status or {})}}
+
+
+def pod(name: str = "p", **details: Any) -> PodObject:
+    return decode(pod_document(name, **details))
+
+
+def decode(document: Mapping[str, Any]) -> PodObject:
+    return decode_pod(msgspec.json.encode(document))
+
+
+def container(name: str = "main", limits: Mapping[str, Any] | None = None, **requests: Any) -> dict[str, Any]:
+    resources: dict[str, Any] = {}
+    if requests:
+        resources["requests"] = {resource(key): value for key, value in requests.items()}
+    if limits:
+        resources["limits"] = {resource(key): value for key, value in limits.items()}
+    return {"name": name, "image": "busybox", "resources": resources}
+
+
+def sidecar(name: str = "sidecar", **requests: Any) -> dict[str, Any]:
+    return {**container(name, **requests), "restartPolicy": "Always"}
+
+
+def resource(word: str) -> str:
+    """Keyword arguments cannot hold the names of all resources."""
+    return {"gpu": "nvidia.com/gpu", "ephemeral": "ephemeral-storage", "huge": "hugepages-2Mi"}.get(word, word)
+
+
+def group(
+    name: str = "g",
+    *,
+    namespace: str = "default",
+    uid: str = "",
+    created: int = EPOCH,
+    labels: Mapping[str, Any] | None = None,
+    annotations: Mapping[str, Any] | None = None,
+    status: Mapping[str, Any] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    return {
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "uid": uid or f"uid-{name}",
+            "creationTimestamp": format_time(created),
+            "labels": dict(labels or {}),
+            "annotations": dict(annotations or {}),
+        },
+        "spec": spec,
+        "status": dict(status or {}),
+    }

@@ -1,0 +1,172 @@
+"""Decoding: fast where the object is well formed, field by field where it is not, never a lost pod."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from dialects.objects import container, decode, pod, pod_document
+from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
+from phalanx.dialects.pods import PodNouns, node_noun
+from phalanx.model.pod import Pod, PodPhase
+from phalanx.model.resources import MAX_AMOUNT
+from phalanx.model.selectors import Taint
+
+
+def noun(document: dict[str, object]) -> Pod:
+    nouns, read = PodNouns(), decode(document)
+    return nouns.pod(read, nouns.spec(read), "")
+
+
+def test_a_well_formed_pod_becomes_a_noun_with_all_that_the_scheduler_reads() -> None:
+    document = pod_document(
+        "web",
+        namespace="shop",
+        created=1_900_000_007,
+        node="n1",
+        phase="Running",
+        containers=[container(cpu="500m", memory="1Gi", gpu=2)],
+        labels={"volcano.sh/task-spec": "ps"},
+        annotations={"volcano.sh/task-index": "3", "phalanx.dev/gang-plan": "c7/4/1900000000"},
+        priority=7,
+        preemptionPolicy="Never",
+    )
+    result = noun(document)
+    assert (result.key, result.uid, result.scheduler) == ("shop/web", "uid-web", "phalanx")
+    assert result.usage == result.pod_class.requests
+    assert dict(result.usage) == {"cpu": 500, "memory": 2**30, "nvidia.com/gpu": 2}
+    assert (result.node, result.phase, result.created) == ("n1", PodPhase.RUNNING, 1_900_000_007)
+    assert (result.priority, result.preempts, result.role, result.index) == (7, False, "ps", 3)
+    assert str(result.mark) == "c7/4/1900000000"
+    assert (result.terminating, result.gated, result.problem) == (False, False, "")
+
+
+def test_gates_deletion_and_nomination_are_seen() -> None:
+    document = pod_document(
+        terminating=True, schedulingGates=[{"name": "quota"}], status={"nominatedNodeName": "n9"}
+    )
+    result = noun(document)
+    assert (result.terminating, result.gated, result.nominated) == (True, True, "n9")
+
+
+def test_unknown_fields_are_skipped() -> None:
+    assert decode(pod_document(restartPolicy="Never", brandNew={"a": [1]})).faults == ()
+
+
+def test_an_unknown_phase_is_unknown() -> None:
+    assert noun(pod_document(phase="Sleeping")).phase is PodPhase.UNKNOWN
+
+
+def test_null_is_the_same_as_absent() -> None:
+    document = pod_document(nodeSelector=None, tolerations=None, affinity=None)
+    document["metadata"]["labels"] = None
+    assert noun(document) == noun(pod_document())
+
+
+def test_labels_and_annotations_of_hand_written_manifests_are_read_as_text() -> None:
+    read = decode(
+        pod_document(
+            labels={"pod-group/name": "a", "pod-group/min-available": 5},
+            annotations={"gang.scheduling.koordinator.sh/groups": ["a/x", "b/y"], "on": True},
+        )
+    )
+    assert read.metadata.labels["pod-group/min-available"] == "5"
+    assert read.metadata.annotations == {"gang.scheduling.koordinator.sh/groups": '["a/x","b/y"]', "on": "true"}
+    assert read.faults == ()
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("nodeSelector", ["a"], 'spec.nodeSelector: ["a"] is not an object'),
+        ("tolerations", {"key": "a"}, 'spec.tolerations: {"key":"a"} is not a list'),
+        ("priority", "high", 'spec.priority: "high" is not a whole number'),
+        ("hostNetwork", "sometimes", 'spec.hostNetwork: "sometimes" is not true or false'),
+        ("affinity", {"nodeAffinity": 3}, "spec.affinity.nodeAffinity: 3 is not an object"),
+        ("schedulerName", 5, "spec.schedulerName: 5 is not a text"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_named_and_the_rest_is_kept(field: str, value: object, message: str) -> None:
+    document = pod_document(node="n1")
+    document["spec"][field] = value
+    result = noun(document)
+    assert result.problem == message
+    assert result.node == "n1"
+
+
+def test_containers_that_cannot_be_read_fill_the_node() -> None:
+    result = noun(pod_document(node="n1", containers=[container(cpu=1), "garbage"]))  # type: ignore[list-item]
+    assert result.problem == 'spec.containers[1]: "garbage" is not an object'
+    assert dict(result.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
+
+
+def test_an_amount_that_cannot_be_read_counts_as_more_than_any_node_has() -> None:
+    result = noun(pod_document(node="n1", containers=[container(cpu="1", gpu="many")]))
+    assert dict(result.usage) == {"cpu": 1000, "nvidia.com/gpu": MAX_AMOUNT}
+    assert result.problem.startswith(
+        "spec.containers[0].resources.requests.nvidia.com/gpu: 'many' is not a quantity"
+    )
+
+
+def test_many_faults_are_counted_not_listed() -> None:
+    broken = [container(cpu="a", memory="b", gpu="c", ephemeral="d")]
+    assert noun(pod_document(containers=broken)).problem.endswith("; and 1 more")
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{", b"[]", b"3", b"{}", b'{"metadata":{}}', b'{"metadata":{"name":""}}', b'{"metadata":[1]}'],
+)
+def test_what_is_no_object_with_a_name_is_refused(raw: bytes) -> None:
+    for decoder in (decode_pod, decode_node, decode_priority_class, decode_namespace):
+        with pytest.raises(msgspec.DecodeError):
+            decoder(raw)
+
+
+def test_numbers_beyond_64_bits_do_no_harm() -> None:
+    result = noun(pod_document(node="n1", containers=[container(cpu=10**30, memory="9" * 60)]))
+    assert dict(result.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
+
+
+def test_equal_specs_share_one_class_object() -> None:
+    nouns = PodNouns()
+    first, second = (pod(name, containers=[container(cpu=1)], volumes=[{"name": f"token-{name}"}]) for name in "ab")
+    assert nouns.spec(first).pod_class is nouns.spec(second).pod_class
+
+
+def test_a_node_becomes_a_noun() -> None:
+    raw = msgspec.json.encode(
+        {
+            "metadata": {"name": "n1", "uid": "u1", "labels": {"zone": "a", "arch": "amd64"}},
+            "spec": {"unschedulable": True, "taints": [{"key": "gpu", "effect": "NoSchedule"}]},
+            "status": {
+                "capacity": {"cpu": "99"},
+                "allocatable": {"cpu": "3920m", "memory": "15Gi", "pods": "110", "nvidia.com/gpu": "0"},
+            },
+        }
+    )
+    node = node_noun(decode_node(raw))
+    assert (node.name, node.uid, node.unschedulable) == ("n1", "u1", True)
+    assert dict(node.allocatable) == {"cpu": 3920, "memory": 15 * 2**30, "pods": 110}
+    assert node.labels == (("arch", "amd64"), ("zone", "a"))
+    assert node.taints == (Taint("gpu", "", "NoSchedule"),)
+    assert node.problems == ()
+
+
+def test_what_a_node_offers_and_nobody_can_read_counts_as_absent() -> None:
+    raw = msgspec.json.encode(
+        {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "lots", "pods": "-3"}}}
+    )
+    node = node_noun(decode_node(raw))
+    assert dict(node.allocatable) == {"cpu": 4000}
+    assert [problem.split(":")[0] for problem in node.problems] == [
+        "status.allocatable.memory",
+        "status.allocatable.pods",
+    ]
+
+
+def test_priority_classes_and_namespaces_are_read() -> None:
+    priority = decode_priority_class(b'{"metadata":{"name":"high"},"value":1000,"globalDefault":true}')
+    assert (priority.metadata.name, priority.value, priority.global_default) == ("high", 1000, True)
+    assert decode_priority_class(b'{"metadata":{"name":"odd"},"value":"much"}').value == 0
+    assert decode_namespace(b'{"metadata":{"name":"team"}}').metadata.name == "team"

@@ -1,0 +1,258 @@
+"""Group objects of every family, read into one noun."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dialects.objects import (
+    EPOCH,
+    KUBE_BATCH,
+    KUBE_BATCH_DESIGN,
+    KUBE_BATCH_LAST,
+    NATIVE,
+    NATIVE_1_36,
+    SIGS,
+    VOLCANO,
+    WORKLOAD,
+    X_K8S,
+    group,
+)
+from phalanx.dialects.groups import GROUP_RESOURCES, decode_group, preference, read_group, unreadable_group
+from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.model.gang import Dialect
+
+
+def read(resource: GroupResource, **details: Any) -> GroupSpec:
+    (spec,) = read_group(resource, group(**details))
+    return spec
+
+
+CUSTOM = [X_K8S, SIGS, VOLCANO, KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
+
+
+@pytest.mark.parametrize("resource", CUSTOM, ids=lambda resource: resource.group)
+def test_every_family_is_read(resource: GroupResource) -> None:
+    spec = read(resource, minMember=3, minResources={"cpu": "4", "memory": "8Gi", "pods": 3})
+    assert (spec.gang, spec.min_member, spec.created, spec.problem) == ("g", 3, EPOCH, None)
+    assert dict(spec.min_resources or ()) == {"cpu": 4000, "memory": 8 * 2**30, "pods": 3}
+    assert (spec.ref.group, spec.ref.version, spec.ref.kind, spec.ref.plural) == (
+        resource.group,
+        resource.version,
+        "PodGroup",
+        "podgroups",
+    )
+    assert (spec.ref.namespace, spec.ref.name, spec.ref.uid) == ("default", "g", "uid-g")
+
+
+@pytest.mark.parametrize(
+    ("resource", "family"),
+    [
+        (X_K8S, Dialect.X_K8S),
+        (SIGS, Dialect.SIGS),
+        (VOLCANO, Dialect.KUBE_BATCH),
+        (KUBE_BATCH, Dialect.KUBE_BATCH),
+        (NATIVE, Dialect.NATIVE),
+    ],
+)
+def test_each_family_speaks_its_own_dialect(resource: GroupResource, family: Dialect) -> None:
+    assert read(resource).family is family
+
+
+def test_every_kind_that_is_looked_for_can_be_read() -> None:
+    for kind in GROUP_RESOURCES:
+        for version in kind.versions:
+            specs = read_group(kind.served_as(version), group(podGroups=[{"name": "w", "policy": {"basic": {}}}]))
+            assert len(specs) == 1
+            assert preference(None, specs[0]) >= 0
+
+
+@pytest.mark.parametrize("spelling", ["minMember", "minMembers", "numMember"])
+def test_kube_batch_all_spellings_of_the_design_are_read(spelling: str) -> None:
+    spec = read(KUBE_BATCH_DESIGN, **{spelling: 4}, totalResources={"cpu": "8"}, policy=None)
+    assert spec.min_member == 4
+    assert dict(spec.min_resources or ()) == {"cpu": 8000}
+
+
+@pytest.mark.parametrize("spec", ["text", 3, [1]])
+def test_a_spec_that_is_no_object_is_a_problem(spec: object) -> None:
+    document = {**group(), "spec": spec}
+    (read_spec,) = read_group(X_K8S, document)
+    assert read_spec.problem is not None
+    assert "spec is" in read_spec.problem.message
+
+
+@pytest.mark.parametrize(
+    ("resources", "path"),
+    [
+        ({"cpu": "many"}, "spec.minResources.cpu"),
+        ({"memory": "-1Gi"}, "spec.minResources.memory"),
+        ("lots", "spec.minResources"),
+    ],
+)
+def test_resources_that_cannot_be_read_are_a_problem(resources: object, path: str) -> None:
+    spec = read(X_K8S, minResources=resources)
+    assert spec.problem is not None
+    assert spec.problem.code == "InvalidPodGroup"
+    assert path in spec.problem.message
+
+
+def test_a_negative_timeout_is_passed_over_with_a_warning() -> None:
+    spec = read(X_K8S, scheduleTimeoutSeconds=-5)
+    assert (spec.timeout, spec.problem) == (None, None)
+    assert [warning.code for warning in spec.warnings] == ["InvalidTimeout"]
+
+
+# Volcano
+
+
+def test_volcano_queue_priority_and_roles() -> None:
+    spec = read(
+        VOLCANO,
+        minMember=5,
+        queue="research",
+        priorityClassName="high",
+        minTaskMember={"worker": 4, "ps": 1, "x": 0},
+    )
+    assert (spec.queue, spec.priority_class) == ("research", "high")
+    assert spec.roles == (("ps", 1), ("worker", 4))
+
+
+def test_volcano_role_minima_above_the_minimum_are_ignored_with_a_warning() -> None:
+    spec = read(VOLCANO, minMember=4, minTaskMember={"worker": 4, "ps": 1})
+    assert (spec.roles, spec.problem) == ((), None)
+    (warning,) = spec.warnings
+    assert warning.code == "RoleMinimaIgnored"
+    assert "write spec.minMember: 5" in warning.message
+
+
+@pytest.mark.parametrize("roles", [{"ps": -1}, {"ps": "one"}, ["ps"], {"ps": True}])
+def test_volcano_role_minima_that_are_none_are_a_problem(roles: object) -> None:
+    spec = read(VOLCANO, minMember=4, minTaskMember=roles)
+    assert spec.problem is not None
+    assert "spec.minTaskMember" in spec.problem.message
+
+
+@pytest.mark.parametrize(
+    ("phase", "admitted"),
+    [(None, False), ("", False), ("Pending", False), ("Inqueue", True), ("Running", True), ("Unknown", True)],
+)
+def test_volcano_a_group_takes_part_once_it_is_admitted(phase: str | None, admitted: bool) -> None:
+    spec = read(VOLCANO, status={"phase": phase})
+    assert (spec.admission, spec.admitted) == (True, admitted)
+
+
+@pytest.mark.parametrize(
+    ("extra", "refused"),
+    [
+        ({"networkTopology": {"highestTierAllowed": 2}}, True),
+        ({"networkTopology": {"mode": "hard"}}, True),
+        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 2}}, False),
+        ({"subGroupPolicy": [{"name": "a", "subGroupSize": 2}]}, True),
+        ({"subGroupPolicy": []}, False),
+    ],
+)
+def test_volcano_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, Any], refused: bool) -> None:
+    problem = read(VOLCANO, minMember=2, **extra).problem
+    assert (problem is not None and problem.code == "UnsupportedField") is refused
+
+
+# The native API
+
+
+@pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
+def test_native_gang_and_basic_policies(resource: GroupResource) -> None:
+    assert read(resource, schedulingPolicy={"gang": {"minCount": 4}}).min_member == 4
+    basic = read(resource, schedulingPolicy={"basic": {}})
+    assert (basic.min_member, basic.problem) == (1, None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ({"elastic": {"min": 2}}, "UnknownPolicy"),
+        ({}, "InvalidPodGroup"),
+        (None, "InvalidPodGroup"),
+        ({"basic": {}, "gang": {"minCount": 2}}, "InvalidPodGroup"),
+        ({"gang": {}}, "InvalidPodGroup"),
+        ({"gang": {"minCount": 0}}, "InvalidPodGroup"),
+        ({"gang": None}, "InvalidPodGroup"),
+    ],
+)
+def test_native_policies_that_cannot_be_followed(policy: object, code: str) -> None:
+    problem = read(NATIVE, schedulingPolicy=policy).problem
+    assert problem is not None
+    assert problem.code == code
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"schedulingConstraints": {"topology": [{"key": "rack"}]}},
+        {"resourceClaims": [{"name": "gpu"}]},
+        {"parentCompositePodGroupName": "parent"},
+    ],
+)
+def test_native_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, Any]) -> None:
+    problem = read(NATIVE, schedulingPolicy={"gang": {"minCount": 2}}, **extra).problem
+    assert problem is not None
+    assert problem.code == "UnsupportedField"
+    assert f"spec.{next(iter(extra))}" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("mode", "unit"),
+    [
+        (None, False),
+        ("Pod", False),
+        ("PodGroup", True),
+        ({"single": {}}, False),
+        ({"all": {}}, True),
+        ({"quorum": {}}, True),
+        ("Other", True),
+    ],
+)
+def test_native_an_unknown_disruption_mode_is_the_strictest(mode: object, unit: bool) -> None:
+    assert read(NATIVE, schedulingPolicy={"basic": {}}, disruptionMode=mode).unit is unit
+
+
+@pytest.mark.parametrize("condition", ["PodGroupScheduled", "PodGroupInitiallyScheduled"])
+def test_native_the_condition_says_that_the_quorum_was_met_once(condition: str) -> None:
+    status = {"conditions": [{"type": condition, "status": "True"}]}
+    assert read(NATIVE, schedulingPolicy={"basic": {}}, status=status).once_satisfied
+    refused: dict[str, Any] = {"conditions": [{"type": condition, "status": "False"}, "garbage"]}
+    assert not read(NATIVE, schedulingPolicy={"basic": {}}, status=refused).once_satisfied
+
+
+def test_native_a_workload_declares_its_pod_groups() -> None:
+    document = group(
+        "job",
+        podGroups=[
+            {"name": "ps", "policy": {"basic": {}}},
+            {"name": "worker", "policy": {"gang": {"minCount": 4}}},
+            "garbage",
+        ],
+    )
+    specs = read_group(WORKLOAD, document)
+    assert [(spec.gang, spec.min_member) for spec in specs] == [("job/ps", 1), ("job/worker", 4)]
+
+
+# Decoding
+
+
+def test_an_object_without_a_name_is_refused() -> None:
+    for raw in (b"{}", b"[]", b'{"metadata":{"name":""}}', b'{"metadata":3}', b"{"):
+        with pytest.raises(msgspec.DecodeError):
+            decode_group(raw)
+    assert decode_group(b'{"metadata":{"name":"g"}}') == {"metadata": {"name": "g"}}
+
+
+def test_an_object_that_cannot_be_decoded_holds_its_gang() -> None:
+    spec = unreadable_group(X_K8S, "default", "g", "u", "unexpected end")
+    assert spec.gang == "g"
+    assert spec.problem is not None
+    assert spec.problem.message == (
+        "PodGroup default/g (scheduling.x-k8s.io) cannot be read: unexpected end; apply it again"
+    )

@@ -1,0 +1,168 @@
+"""Whatever the order in which the same facts arrive, the nouns come out the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from dialects.objects import EPOCH, KUBE_BATCH, SIGS, VOLCANO, X_K8S, group, pod
+from phalanx.dialects.core import decode_namespace, decode_priority_class
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.intake import Intake
+from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.pod import Pod
+
+Fact = Callable[[Intake], list[ClusterEvent]]
+Nouns = tuple[dict[str, Pod], dict[GangKey, Gang]]
+
+GANGS = ("a", "b", "Bad_Name")
+NAME_KEYS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name", "pod-group/name")
+MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+
+
+@st.composite
+def pod_states(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    labels = {}
+    if draw(st.booleans()):
+        labels[draw(st.sampled_from(NAME_KEYS))] = draw(st.sampled_from(GANGS))
+    if draw(st.booleans()):
+        labels[MIN] = draw(st.sampled_from(["1", "2", "x", "0"]))
+    if draw(st.booleans()):
+        labels["pod-group.scheduling.sigs.k8s.io/match-policy"] = draw(st.sampled_from(["only-waiting", "odd"]))
+    annotations = {}
+    if draw(st.booleans()):
+        annotations["scheduling.k8s.io/group-name"] = draw(st.sampled_from(GANGS))
+    if draw(st.booleans()):
+        annotations["gang.scheduling.koordinator.sh/groups"] = draw(st.sampled_from(['["default/b"]', "odd"]))
+    return {
+        "name": name,
+        "labels": labels,
+        "annotations": annotations,
+        "created": EPOCH + draw(st.integers(0, 2)),
+        "priority": draw(st.sampled_from([0, 5])),
+        "phase": draw(st.sampled_from(["Pending", "Running", "Succeeded"])),
+        "terminating": draw(st.booleans()),
+        "schedulerName": draw(st.sampled_from(["phalanx", "other"])),
+    }
+
+
+@st.composite
+def group_states(draw: st.DrawFn) -> dict[str, Any]:
+    spec: dict[str, Any] = {"minMember": draw(st.sampled_from([0, 1, 2, -1, "x"]))}
+    if draw(st.booleans()):
+        spec["priorityClassName"] = draw(st.sampled_from(["high", "low"]))
+    if draw(st.booleans()):
+        spec["minTaskMember"] = {"ps": draw(st.integers(0, 3))}
+    return {**spec, "status": {"phase": draw(st.sampled_from(["", "Pending", "Inqueue"]))}}
+
+
+def show_pod(state: dict[str, Any]) -> Fact:
+    return lambda door: door.pod(pod(**state))
+
+
+def hide_pod(name: str) -> Fact:
+    return lambda door: door.pod_removed("default", name, f"uid-{name}")
+
+
+def show_group(resource: GroupResource, name: str, state: dict[str, Any]) -> Fact:
+    return lambda door: door.group(resource, group(name, **state))
+
+
+def hide_group(resource: GroupResource, name: str) -> Fact:
+    return lambda door: door.group_removed(resource, "default", name)
+
+
+def show_class(name: str, value: int) -> Fact:
+    raw = msgspec.json.encode({"metadata": {"name": name}, "value": value})
+    return lambda door: door.priority_class(decode_priority_class(raw))
+
+
+def show_queue(queue: str) -> Fact:
+    annotations = {"scheduling.volcano.sh/queue-name": queue}
+    raw = msgspec.json.encode({"metadata": {"name": "default", "annotations": annotations}})
+    return lambda door: door.namespace(decode_namespace(raw))
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[list[Fact], list[Fact]]:
+    """One world told twice: in full and in some order, and as its final state alone, in some other order."""
+    told: list[list[Fact]] = []
+    final: list[Fact] = []
+    for name in ("p0", "p1", "p2", "p3"):
+        states = draw(st.lists(pod_states(name), max_size=3))
+        goes = draw(st.booleans())
+        story = [show_pod(state) for state in states]
+        if states and goes:
+            story.append(hide_pod(name))
+        elif states:
+            final.append(story[-1])
+        told.append(story)
+    for resource in (X_K8S, SIGS, VOLCANO, KUBE_BATCH):
+        for name in ("a", "b"):
+            groups = draw(st.lists(group_states(), max_size=2))
+            goes = draw(st.booleans())
+            story = [show_group(resource, name, state) for state in groups]
+            if groups and goes:
+                story.append(hide_group(resource, name))
+            elif groups:
+                final.append(story[-1])
+            told.append(story)
+    for name in ("high", "low"):
+        values = draw(st.lists(st.integers(-3, 3), max_size=2))
+        story = [show_class(name, value) for value in values]
+        final += story[-1:]
+        told.append(story)
+    story = [show_queue(queue) for queue in draw(st.lists(st.sampled_from(["", "q"]), max_size=2))]
+    final += story[-1:]
+    told.append(story)
+    return _interleaved(draw, told), draw(st.permutations(final))
+
+
+def _interleaved(draw: st.DrawFn, stories: list[list[Fact]]) -> list[Fact]:
+    """Some order that keeps each object's own history: a watch never reorders those."""
+    turns = draw(st.permutations([at for at, story in enumerate(stories) for _ in story]))
+    remaining = [iter(story) for story in stories]
+    return [next(remaining[at]) for at in turns]
+
+
+def outcome(facts: list[Fact]) -> Nouns:
+    door = Intake(["phalanx"])
+    pods: dict[str, Pod] = {}
+    gangs: dict[GangKey, Gang] = {}
+    for fact in facts:
+        for event in fact(door):
+            match event:
+                case PodUpdated(found):
+                    assert pods.get(found.uid) != found, "told without a change"
+                    pods[found.uid] = found
+                case PodRemoved(uid):
+                    del pods[uid]
+                case GangUpdated(gang):
+                    assert gangs.get(gang.key) != gang, "told without a change"
+                    gangs[gang.key] = gang
+                case GangRemoved(key):
+                    del gangs[key]
+        named = {GangKey(found.namespace, found.gang) for found in pods.values() if found.gang}
+        assert named <= gangs.keys(), "a pod names a gang that was not told"
+    return pods, gangs
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories())
+def test_the_final_nouns_do_not_depend_on_the_order(history: tuple[list[Fact], list[Fact]]) -> None:
+    full, final = history
+    assert outcome(full) == outcome(final)
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(histories())
+def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list[Fact]]) -> None:
+    facts, _ = history
+    ends = [hide_pod(f"p{at}") for at in range(4)]
+    ends += [hide_group(resource, name) for resource in (X_K8S, SIGS, VOLCANO, KUBE_BATCH) for name in ("a", "b")]
+    assert outcome(facts + ends) == ({}, {})

@@ -1,0 +1,203 @@
+"""What decides where a pod may go, and what is refused because it cannot be honoured yet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dialects.objects import container, pod, sidecar
+from phalanx.dialects.pods import PodNouns
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Toleration
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
+
+
+def pod_class(**spec: Any) -> PodClass:
+    return PodNouns().spec(pod(**spec)).pod_class
+
+
+def required(*terms: dict[str, Any]) -> PodClass:
+    return pod_class(affinity={"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}})
+
+
+def test_a_plain_pod_restricts_nothing() -> None:
+    plain = pod_class()
+    assert (plain.node_selector, plain.affinity, plain.tolerations, plain.host_ports) == ((), None, (), ())
+    assert plain.unsupported == ()
+    assert plain.best_effort
+
+
+def test_the_node_selector_is_sorted() -> None:
+    assert pod_class(nodeSelector={"b": "2", "a": "1"}).node_selector == (("a", "1"), ("b", "2"))
+    assert pod_class(nodeSelector={"b": "2", "a": "1"}) == pod_class(nodeSelector={"a": "1", "b": "2"})
+
+
+def test_required_affinity_keeps_expressions_and_fields() -> None:
+    found = required(
+        {
+            "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a", "b"]}],
+            "matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n1"]}],
+        },
+        {"matchExpressions": [{"key": "gpu", "operator": "Exists"}]},
+    )
+    assert found.affinity == (
+        NodeSelectorTerm((Requirement("zone", "In", ("a", "b")),), (Requirement("metadata.name", "In", ("n1",)),)),
+        NodeSelectorTerm((Requirement("gpu", "Exists"),)),
+    )
+
+
+def test_no_requirement_and_one_that_nothing_meets_are_told_apart() -> None:
+    assert pod_class(affinity={"nodeAffinity": {PREFERRED: []}}).affinity is None
+    assert required().affinity == ()
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        {"key": "a", "operator": "Near", "values": ["x"]},
+        {"key": "a", "operator": "In"},
+        {"key": "a", "operator": "Exists", "values": ["x"]},
+        {"key": "a", "operator": "Gt", "values": ["many"]},
+        {"key": "a", "operator": "Gt", "values": ["1", "2"]},
+        {"key": "a", "operator": "Lt", "values": [str(2**63)]},
+    ],
+)
+def test_a_bad_expression_spoils_its_term_and_not_its_sisters(expression: dict[str, Any]) -> None:
+    good = {"matchExpressions": [{"key": "b", "operator": "Lt", "values": ["-5"]}]}
+    terms = required({"matchExpressions": [expression]}, good).affinity
+    assert terms is not None
+    assert terms[0].invalid.startswith("a: ")
+    assert not terms[1].invalid
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"key": "metadata.namespace", "operator": "In", "values": ["x"]},
+        {"key": "metadata.name", "operator": "Exists"},
+        {"key": "metadata.name", "operator": "In", "values": ["x", "y"]},
+    ],
+)
+def test_fields_know_only_the_name_and_one_value(field: dict[str, Any]) -> None:
+    terms = required({"matchFields": [field]}).affinity
+    assert terms is not None
+    assert terms[0].invalid
+
+
+def test_preferred_terms_keep_their_weight_and_weightless_ones_are_dropped() -> None:
+    term = {"matchExpressions": [{"key": "ssd", "operator": "Exists"}]}
+    entries = [{"weight": 7, "preference": term}, {"weight": 0, "preference": term}]
+    preferred = pod_class(affinity={"nodeAffinity": {PREFERRED: entries}}).preferred
+    assert [(entry.weight, entry.term.expressions[0].key) for entry in preferred] == [(7, "ssd")]
+
+
+def test_tolerations_default_to_equal() -> None:
+    tolerations = pod_class(tolerations=[{"key": "a", "value": "1"}, {"operator": "Exists"}]).tolerations
+    assert tolerations == (Toleration("a", "Equal", "1", ""), Toleration("", "Exists", "", ""))
+
+
+def with_ports(base: dict[str, Any], *ports: dict[str, Any]) -> dict[str, Any]:
+    return {**base, "ports": list(ports)}
+
+
+def test_host_ports_of_main_containers_and_sidecars_count() -> None:
+    found = pod_class(
+        initContainers=[
+            with_ports(sidecar(), {"containerPort": 1, "hostPort": 9000, "protocol": "UDP"}),
+            with_ports(container("init"), {"containerPort": 1, "hostPort": 9999}),
+        ],
+        containers=[
+            with_ports(container(), {"containerPort": 80, "hostPort": 8080, "hostIP": "10.0.0.1"}),
+            with_ports(container("two"), {"containerPort": 81}),
+        ],
+    )
+    assert found.host_ports == (HostPort(8080, "TCP", "10.0.0.1"), HostPort(9000, "UDP", ""))
+
+
+def test_on_the_hosts_network_every_port_is_one_of_the_host() -> None:
+    found = pod_class(hostNetwork=True, containers=[with_ports(container(), {"containerPort": 80})])
+    assert found.host_ports == (HostPort(80),)
+
+
+def test_a_scoring_override_becomes_canonical_json() -> None:
+    annotations = {
+        "volcano.sh/resource-strategy-scoring-type": "MostAllocated",
+        "volcano.sh/resource-strategy-weight": '{"nvidia.com/gpu": 5, "cpu": 1}',
+    }
+    assert pod_class(annotations=annotations).strategy == (
+        '{"type":"MostAllocated","weight":{"cpu":1,"nvidia.com/gpu":5}}'
+    )
+
+
+@pytest.mark.parametrize(
+    "annotation",
+    [
+        {"volcano.sh/resource-strategy-scoring-type": "Random"},
+        {"volcano.sh/resource-strategy-weight": "cpu=1"},
+        {"volcano.sh/resource-strategy-weight": '{"cpu": "a lot"}'},
+    ],
+)
+def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str, str]) -> None:
+    spec = PodNouns().spec(pod(annotations=annotation))
+    assert spec.pod_class.strategy == ""
+    assert next(iter(annotation)) in spec.strategy_faults[0].path
+
+
+TERM = {"topologyKey": "zone", "labelSelector": {}}
+CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
+
+UNSUPPORTED: dict[str, dict[str, Any]] = {
+    "spec.topologySpreadConstraints (DoNotSchedule)": {
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
+    },
+    f"spec.affinity.podAffinity.{REQUIRED}": {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
+    f"spec.affinity.podAntiAffinity.{REQUIRED}": {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
+    "spec.volumes[].persistentVolumeClaim": {"volumes": [CLAIM]},
+    "spec.volumes[].ephemeral": {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]},
+    "spec.volumes[].gcePersistentDisk": {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "d"}}]},
+    "spec.volumes[].awsElasticBlockStore": {
+        "volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}]
+    },
+    "spec.resourceClaims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
+    "spec.hostUsers: false with spec.hostNetwork": {"hostUsers": False, "hostNetwork": True},
+    "spec.containers[].restartPolicyRules (RestartAllContainers)": {
+        "containers": [{**container(), "restartPolicyRules": [{"action": "RestartAllContainers"}]}]
+    },
+}
+
+
+@pytest.mark.parametrize(("field", "spec"), UNSUPPORTED.items(), ids=UNSUPPORTED)
+def test_a_field_whose_filter_is_not_built_is_named(field: str, spec: dict[str, Any]) -> None:
+    assert pod_class(**spec).unsupported == (field,)
+
+
+HARMLESS: dict[str, dict[str, Any]] = {
+    "spread as a preference": {
+        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
+    },
+    "affinity to pods as a preference": {
+        "affinity": {
+            "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
+            "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
+        }
+    },
+    "volumes that go anywhere": {
+        "volumes": [
+            {"name": "a", "configMap": {"name": "c"}},
+            {"name": "b", "secret": {"secretName": "s"}},
+            {"name": "c", "emptyDir": {}},
+            {"name": "d", "hostPath": {"path": "/tmp"}},
+            {"name": "e", "projected": {"sources": []}},
+            {"name": "f", "downwardAPI": {}},
+        ]
+    },
+    "the rest": {"os": {"name": "linux"}, "hostNetwork": True, "runtimeClassName": "gvisor", "hostUsers": None},
+}
+
+
+@pytest.mark.parametrize("spec", HARMLESS.values(), ids=HARMLESS)
+def test_preferences_and_ordinary_volumes_are_no_reason_to_refuse(spec: dict[str, Any]) -> None:
+    assert pod_class(**spec).unsupported == ()

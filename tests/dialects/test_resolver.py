@@ -1,0 +1,492 @@
+"""From declarations and objects to one gang: each test names its rule in coscheduling.md, 1.3 to 1.5."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from dialects.objects import (
+    EPOCH,
+    KUBE_BATCH,
+    KUBE_BATCH_DESIGN,
+    NATIVE,
+    SIGS,
+    VOLCANO,
+    WORKLOAD,
+    X_K8S,
+    group,
+    pod,
+)
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.declaration import declare
+from phalanx.dialects.groups import read_group
+from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.resolver import Member, Surroundings, Voice, resolve
+from phalanx.dialects.times import parse_time
+from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+
+D1 = "scheduling.k8s.io/group-name"
+D2, D2_MIN = "pod-group/name", "pod-group/min-available"
+D3, D3_MIN = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
+ALIAS, ALIAS_MIN = "pod-group.scheduling.x-k8s.io/name", "pod-group.scheduling.x-k8s.io/min-available"
+D4 = "pod-group.scheduling.sigs.k8s.io"
+D5 = "scheduling.x-k8s.io/pod-group"
+KO = "gang.scheduling.koordinator.sh/"
+ACK_POLICY = "pod-group.scheduling.sigs.k8s.io/match-policy"
+
+
+def gang(
+    *pods: PodObject,
+    objects: Sequence[GroupSpec] = (),
+    name: str = "g",
+    classes: Mapping[str, int] | None = None,
+    queue: str = "",
+    **options: Any,
+) -> Gang:
+    members = []
+    for read in pods:
+        found = declare(read)
+        assert found is not None
+        assert found.name == name
+        voice = Voice(
+            found, read.spec.priority or 0, read.spec.preemption_policy != "Never", read.spec.scheduler_name
+        )
+        created = parse_time(read.metadata.creation_timestamp)
+        members.append(Member(created, read.metadata.name, read.metadata.uid, voice))
+    key = GangKey("default", name)
+    surroundings = Surroundings(classes or {}, queue)
+    return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options))
+
+
+def read(resource: GroupResource, **details: Any) -> GroupSpec:
+    (spec,) = read_group(resource, group(**details))
+    return spec
+
+
+def labelled(name: str = "p", minimum: str | None = "3", age: int = 0, **more: Any) -> PodObject:
+    """A D3 pod; `age` is how much older than the epoch it is."""
+    labels = {D3: "g", **({D3_MIN: minimum} if minimum is not None else {}), **more.pop("labels", {})}
+    return pod(name, labels=labels, created=EPOCH - age, **more)
+
+
+def codes(found: Gang) -> list[str]:
+    return [warning.code for warning in found.warnings]
+
+
+# Rule 2: the object beats the pods.
+
+
+def test_rule_2_an_object_beats_what_pods_declare_and_says_so() -> None:
+    found = gang(labelled(minimum="3"), objects=[read(SIGS, minMember=5)])
+    assert found.min_member == 5
+    assert found.problem is None
+    assert codes(found) == ["MinAvailableMismatch"]
+    assert "pod default/p" in found.warnings[0].message
+    assert "says 5" in found.warnings[0].message
+
+
+def test_rule_2_an_object_that_agrees_needs_no_warning() -> None:
+    assert gang(labelled(minimum="5"), objects=[read(SIGS, minMember=5)]).warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("pods", "first", "second"),
+    [
+        ([pod(labels={D5: "g"})], X_K8S, SIGS),
+        ([pod(labels={D4: "g"})], SIGS, X_K8S),
+        ([pod(labels={D3: "g"})], SIGS, X_K8S),
+        ([pod(labels={D2: "g"})], X_K8S, SIGS),
+        ([pod(annotations={KO + "name": "g"})], SIGS, X_K8S),
+        ([pod(annotations={D1: "g"})], VOLCANO, KUBE_BATCH),
+        ([pod(annotations={D1: "g"})], KUBE_BATCH, KUBE_BATCH_DESIGN),
+        ([pod(annotations={D1: "g"})], KUBE_BATCH, X_K8S),
+        ([pod(labels={D5: "g"})], SIGS, VOLCANO),
+        ([pod(labels={D5: "g"})], VOLCANO, NATIVE),
+        ([], X_K8S, SIGS),
+        ([], SIGS, VOLCANO),
+    ],
+)
+def test_rule_2_of_two_objects_the_one_of_the_pods_own_key_wins(
+    pods: list[PodObject], first: GroupResource, second: GroupResource
+) -> None:
+    native = {"schedulingPolicy": {"gang": {"minCount": 9}}}
+    objects = [
+        read(resource, **(native if resource is NATIVE else {"minMember": minimum}))
+        for resource, minimum in ((second, 9), (first, 2))
+    ]
+    for order in (objects, objects[::-1]):
+        found = gang(*pods, objects=order)
+        assert found.source is not None
+        assert found.source.group == first.group
+        assert found.min_member == 2
+        assert codes(found) == ["ConflictingGangDeclaration"]
+
+
+def test_rule_2_the_field_of_the_native_api_means_a_native_object_only() -> None:
+    found = gang(pod(schedulingGroup={"podGroupName": "g"}), objects=[read(X_K8S, minMember=2)])
+    assert found.problem is not None
+    assert found.problem.code == "PodGroupNotFound"
+
+
+# Rule 3: members that disagree.
+
+
+def test_rule_3_the_oldest_member_decides_and_dissenters_are_named() -> None:
+    found = gang(labelled("young", "2"), labelled("old", "3", age=9), labelled("middle", "4", age=5))
+    assert found.min_member == 3
+    assert codes(found) == ["MinAvailableMismatch"] * 2
+    assert "pod default/middle" in found.warnings[0].message
+    assert "the oldest member, pod old, says 3" in found.warnings[0].message
+
+
+def test_rule_3_members_of_one_age_are_ordered_by_name() -> None:
+    assert gang(labelled("b", "2"), labelled("a", "3")).min_member == 3
+
+
+def test_rule_3_a_member_with_an_unreadable_minimum_is_a_dissenter_where_others_are_legal() -> None:
+    found = gang(labelled("bad", "xxx", age=9), labelled("good", "3"))
+    assert found.min_member == 3
+    assert found.problem is None
+    assert codes(found) == ["MinAvailableMismatch"]
+
+
+# Rule 4: bad minima.
+
+
+@pytest.mark.parametrize("minimum", ["xxx", "0", "-2", "1.5", "1e3", " 3", str(2**31), "9" * 30])
+def test_rule_4_a_minimum_that_is_none_holds_the_gang(minimum: str) -> None:
+    found = gang(labelled(minimum=minimum))
+    assert found.problem is not None
+    assert found.problem.code == "InvalidPodGroup"
+    assert found.problem.message == (
+        f'pod default/p: label {D3_MIN} is {minimum!r}; write a whole number from 1 to 2147483647, such as "3"'
+    )
+
+
+def test_rule_4_an_object_makes_up_for_a_bad_minimum() -> None:
+    found = gang(labelled(minimum="xxx"), objects=[read(X_K8S, minMember=2)])
+    assert (found.min_member, found.problem) == (2, None)
+
+
+def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
+    found = gang(pod(owner="job", annotations={"scheduling.k8s.io/group-min-member": "lots"}), name="uid-job")
+    assert (found.dialect, found.min_member, found.problem) == (Dialect.SHADOW, 1, None)
+    assert codes(found) == ["InvalidPodGroup"]
+
+
+# Rule 5: a name without a minimum or an object.
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        pod(annotations={D1: "g"}),
+        pod(labels={D3: "g"}),
+        pod(labels={ALIAS: "g"}),
+        pod(labels={D2: "g"}),
+        pod(labels={D4: "g"}),
+        pod(labels={D5: "g"}),
+        pod(annotations={KO + "name": "g"}),
+        pod(schedulingGroup={"podGroupName": "g"}),
+    ],
+)
+def test_rule_5_a_name_alone_waits_for_its_object(member: PodObject) -> None:
+    found = gang(member)
+    assert found.problem is not None
+    assert found.problem.code == "PodGroupNotFound"
+    assert found.problem.message.startswith("PodGroup default/g not found; create it")
+
+
+@pytest.mark.parametrize(
+    "member",
+    [
+        pod(labels={D3: "g", D3_MIN: "3"}),
+        pod(labels={ALIAS: "g", ALIAS_MIN: "3"}),
+        pod(labels={D2: "g", D2_MIN: "3"}),
+        pod(annotations={KO + "name": "g", KO + "min-available": "3"}),
+        pod(labels={D5: "g"}, annotations={KO + "min-available": "3"}),
+    ],
+)
+def test_rule_5_a_name_with_a_minimum_is_a_gang_without_any_object(member: PodObject) -> None:
+    found = gang(member)
+    assert (found.min_member, found.problem, found.source, found.uid) == (3, None, None, "")
+    assert found.created == EPOCH
+
+
+def test_rule_5_the_native_field_waits_for_its_object_whatever_labels_say() -> None:
+    found = gang(pod(schedulingGroup={"podGroupName": "g"}, labels={D3_MIN: "3"}))
+    assert found.problem is not None
+    assert found.problem.code == "PodGroupNotFound"
+
+
+# Rule 6: names.
+
+
+@pytest.mark.parametrize("name", ["Tf_Job", "-a", "a-", "a..b", "ü", "a/b", "x" * 254])
+def test_rule_6_a_name_that_can_name_no_object_holds_the_gang(name: str) -> None:
+    found = gang(pod(labels={D3: name, D3_MIN: "2"}), name=name)
+    assert found.problem is not None
+    assert found.problem.code == "InvalidPodGroup"
+    assert f"label {D3} is {name!r}" in found.problem.message
+
+
+def test_rule_6_dots_and_digits_are_fine() -> None:
+    assert gang(pod(labels={D3: "0.tf-1.x", D3_MIN: "2"}), name="0.tf-1.x").problem is None
+
+
+# 1.4: odd cases of objects.
+
+
+@pytest.mark.parametrize("spec", [{}, {"minMember": 0}, {"minMember": 1}, {"minMember": None}])
+def test_odd_zero_and_absent_both_mean_one(spec: dict[str, Any]) -> None:
+    assert gang(objects=[read(X_K8S, **spec)]).min_member == 1
+
+
+@pytest.mark.parametrize("minimum", [-1, "three", 1.5, True, 2**31, [3]])
+def test_odd_an_object_whose_minimum_is_none_holds_the_gang(minimum: object) -> None:
+    found = gang(objects=[read(X_K8S, minMember=minimum)])
+    assert found.problem is not None
+    assert found.problem.code == "InvalidPodGroup"
+    assert found.problem.message.startswith("PodGroup default/g (scheduling.x-k8s.io): spec.minMember is ")
+
+
+def test_odd_priorities_that_differ_are_warned_of() -> None:
+    found = gang(labelled("a", priority=1), labelled("b", priority=2))
+    assert found.problem is None
+    assert found.priority is None
+    assert codes(found) == ["PriorityMismatch"]
+
+
+def test_odd_the_groups_priority_class_is_the_gangs_priority() -> None:
+    spec = read(VOLCANO, minMember=2, priorityClassName="high")
+    assert gang(objects=[spec], classes={"high": 1000}).priority == 1000
+    missing = gang(objects=[spec])
+    assert missing.priority is None
+    assert codes(missing) == ["PriorityClassNotFound"]
+
+
+def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
+    declaration = declare(labelled())
+    assert declaration is not None
+    members = [Member(0, "a", "1", Voice(declaration, 5, active=False)), Member(1, "b", "2", Voice(declaration, 7))]
+    found = resolve(GangKey("default", "g"), members, [], Surroundings(), DialectOptions())
+    assert found.warnings == ()
+
+
+def test_odd_members_of_two_schedulers_are_warned_of() -> None:
+    found = gang(labelled("a"), labelled("b", schedulerName="default-scheduler"))
+    assert codes(found) == ["SchedulerNameMismatch"]
+
+
+# 1.5: match policies.
+
+
+@pytest.mark.parametrize(
+    ("member", "policy"),
+    [
+        (pod(annotations={D1: "g"}), MatchPolicy.WAITING_RUNNING_SUCCEEDED),
+        (pod(labels={D2: "g", D2_MIN: "1"}), MatchPolicy.WAITING_AND_RUNNING),
+        (pod(labels={D3: "g", D3_MIN: "1"}), MatchPolicy.ONCE_SATISFIED),
+        (pod(labels={D4: "g"}), MatchPolicy.ONCE_SATISFIED),
+        (pod(labels={D5: "g"}), MatchPolicy.WAITING_AND_RUNNING),
+        (pod(annotations={KO + "name": "g", KO + "min-available": "1"}), MatchPolicy.ONCE_SATISFIED),
+        (pod(schedulingGroup={"podGroupName": "g"}), MatchPolicy.WAITING_AND_RUNNING),
+    ],
+)
+def test_policy_each_dialect_has_its_default(member: PodObject, policy: MatchPolicy) -> None:
+    assert gang(member).match_policy is policy
+
+
+@pytest.mark.parametrize(
+    ("resource", "policy"),
+    [
+        (X_K8S, MatchPolicy.WAITING_AND_RUNNING),
+        (SIGS, MatchPolicy.ONCE_SATISFIED),
+        (VOLCANO, MatchPolicy.WAITING_RUNNING_SUCCEEDED),
+        (KUBE_BATCH, MatchPolicy.WAITING_RUNNING_SUCCEEDED),
+    ],
+)
+def test_policy_an_object_without_pods_has_that_of_its_family(resource: GroupResource, policy: MatchPolicy) -> None:
+    assert gang(objects=[read(resource, minMember=1)]).match_policy is policy
+
+
+@pytest.mark.parametrize("policy", list(MatchPolicy))
+@pytest.mark.parametrize("key", [KO + "match-policy", ACK_POLICY])
+@pytest.mark.parametrize("place", ["labels", "annotations"])
+def test_policy_all_four_are_read_from_pods_and_from_objects(policy: MatchPolicy, key: str, place: str) -> None:
+    details: dict[str, Any] = {"labels": {D3: "g", D3_MIN: "2"}, "annotations": {}}
+    details[place][key] = policy.value
+    assert gang(pod(**details)).match_policy is policy
+    extras: dict[str, Any] = {place: {key: policy.value}}
+    assert gang(labelled(), objects=[read(SIGS, minMember=3, **extras)]).match_policy is policy
+
+
+def test_policy_an_unknown_one_is_the_default_and_a_warning() -> None:
+    found = gang(labelled(labels={ACK_POLICY: "sometimes"}))
+    assert found.match_policy is MatchPolicy.ONCE_SATISFIED
+    assert codes(found) == ["UnknownMatchPolicy"]
+    assert "write one of only-waiting, waiting-and-running" in found.warnings[0].message
+
+
+def test_policy_the_default_can_be_configured() -> None:
+    overrides = {Dialect.SIGS_NAME: MatchPolicy.ONLY_WAITING}
+    assert gang(labelled(), match_policies=overrides).match_policy is MatchPolicy.ONLY_WAITING
+
+
+# 1.2: extras.
+
+
+def test_extra_the_object_is_heard_before_the_pods() -> None:
+    found = gang(
+        labelled(annotations={KO + "mode": "NonStrict"}),
+        objects=[read(SIGS, minMember=3, annotations={KO + "mode": "Strict"})],
+    )
+    assert found.strict
+
+
+def test_extra_the_oldest_member_that_says_anything_decides() -> None:
+    found = gang(
+        labelled("a", age=9),
+        labelled("b", age=5, annotations={KO + "mode": "NonStrict"}),
+        labelled("c", age=1, annotations={KO + "mode": "Strict"}),
+    )
+    assert not found.strict
+    assert codes(found) == ["ConflictingGangDeclaration"]
+
+
+@pytest.mark.parametrize(
+    ("extra", "value", "field", "expected", "warning"),
+    [
+        ("mode", "NonStrict", "strict", False, None),
+        ("mode", "Strict", "strict", True, None),
+        ("mode", "strict", "strict", True, "UnknownMode"),
+        ("waiting-time", "1h10m", "timeout", 4200, None),
+        ("waiting-time", "1500ms", "timeout", 2, None),
+        ("waiting-time", "10", "timeout", None, "InvalidTimeout"),
+        ("waiting-time", "-5m", "timeout", None, "InvalidTimeout"),
+        ("waiting-time", "0s", "timeout", None, "InvalidTimeout"),
+        ("total-number", "8", "total", 8, None),
+        ("total-number", "2", "total", 0, None),
+        ("total-number", "all", "total", 0, "InvalidTotalNumber"),
+        ("network-topology-spec", '{"gatherStrategy":[{"strategy":"PreferGather"}]}', "problem", None, None),
+        ("network-topology-spec", "rack", "problem", None, "InvalidTopology"),
+    ],
+)
+def test_extra_values(extra: str, value: str, field: str, expected: object, warning: str | None) -> None:
+    found = gang(labelled(annotations={KO + extra: value}))
+    assert getattr(found, field) == expected
+    assert codes(found) == ([warning] if warning else [])
+
+
+def test_extra_a_topology_that_must_be_met_is_refused_loudly() -> None:
+    spec = '{"gatherStrategy":[{"layer":"rack","strategy":"MustGather"}]}'
+    found = gang(labelled(annotations={KO + "network-topology-spec": spec}))
+    assert found.problem is not None
+    assert found.problem.code == "UnsupportedField"
+
+
+def test_extra_the_bundle_is_sorted_and_holds_the_gang_itself() -> None:
+    groups = '["other/z", "default/a"]'
+    found = gang(labelled(annotations={KO + "groups": groups}))
+    assert found.bundle == (GangKey("default", "a"), GangKey("default", "g"), GangKey("other", "z"))
+
+
+@pytest.mark.parametrize("groups", ['["default/g"]', "[]"])
+def test_extra_a_bundle_of_one_is_none(groups: str) -> None:
+    found = gang(labelled(annotations={KO + "groups": groups}))
+    assert (found.bundle, found.warnings) == ((), ())
+
+
+@pytest.mark.parametrize("groups", ["a/b", "[1]", '["b"]', '["a/b/c"]', '{"a": 1}', '["/b"]'])
+def test_extra_a_bundle_that_cannot_be_read_is_only_the_gang_itself(groups: str) -> None:
+    found = gang(labelled(annotations={KO + "groups": groups}))
+    assert found.bundle == ()
+    assert codes(found) == ["InvalidGangGroups"]
+
+
+def test_extra_the_schedule_timeout_of_the_object_beats_the_annotation() -> None:
+    annotations = {KO + "waiting-time": "10m"}
+    assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=30, annotations=annotations)]).timeout == 30
+    assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=0, annotations=annotations)]).timeout == 600
+    assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=0)]).timeout is None
+
+
+def test_extra_the_flag_of_a_satisfied_gang_is_read_back() -> None:
+    assert gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "true"})]).once_satisfied
+    assert not gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "no"})]).once_satisfied
+
+
+# Queues.
+
+
+@pytest.mark.parametrize(
+    ("own", "pods", "namespace", "expected"),
+    [
+        ("", "", "", "default"),
+        ("", "", "team", "team"),
+        ("", "member", "team", "member"),
+        ("own", "member", "team", "own"),
+        ("default", "member", "team", "team"),
+        ("default", "", "", "default"),
+    ],
+)
+def test_queue_the_object_then_the_members_then_the_namespace(
+    own: str, pods: str, namespace: str, expected: str
+) -> None:
+    annotations = {D1: "g", **({"scheduling.volcano.sh/queue-name": pods} if pods else {})}
+    found = gang(pod(annotations=annotations), objects=[read(VOLCANO, queue=own)], queue=namespace)
+    assert found.queue == expected
+
+
+# Members of a native group (kubernetes_native.md, N7).
+
+
+def native(name: str = "p", **details: Any) -> PodObject:
+    return pod(name, schedulingGroup={"podGroupName": "g"}, **details)
+
+
+def native_group(**details: Any) -> GroupSpec:
+    return read(NATIVE, schedulingPolicy={"gang": {"minCount": 2}}, **details)
+
+
+@pytest.mark.parametrize(
+    ("members", "spec", "code"),
+    [
+        ([native(priority=5)], {"priority": 7}, "PriorityMismatch"),
+        ([native("a"), native("b", schedulerName="other")], {}, "SchedulerNameMismatch"),
+        ([native("a"), native("b", preemptionPolicy="Never")], {}, "PreemptionPolicyMismatch"),
+    ],
+)
+def test_native_members_that_disagree_are_refused(
+    members: list[PodObject], spec: dict[str, Any], code: str
+) -> None:
+    found = gang(*members, objects=[native_group(**spec)])
+    assert found.problem is not None
+    assert found.problem.code == code
+
+
+def test_native_the_groups_priority_is_the_authority() -> None:
+    found = gang(native(priority=7), objects=[native_group(priority=7)])
+    assert (found.priority, found.problem) == (7, None)
+
+
+def test_native_without_a_priority_of_the_group_the_members_may_differ() -> None:
+    found = gang(native("a", priority=1), native("b", priority=2), objects=[native_group()])
+    assert found.problem is None
+    assert codes(found) == ["PriorityMismatch"]
+
+
+def test_native_a_workload_of_1_35_declares_a_gang_per_replica() -> None:
+    document = group("job", podGroups=[{"name": "workers", "policy": {"gang": {"minCount": 4}}}])
+    member = pod(workloadRef={"name": "job", "podGroup": "workers", "podGroupReplicaKey": "1"})
+    found = gang(member, objects=read_group(WORKLOAD, document), name="job/workers/1")
+    assert (found.min_member, found.problem) == (4, None)
+
+
+def test_native_a_workload_that_is_not_there_is_named() -> None:
+    found = gang(pod(workloadRef={"name": "job", "podGroup": "w"}), name="job/w")
+    assert found.problem is not None
+    assert found.problem.message == "no Workload declares the pod group default/job/w; create it"
