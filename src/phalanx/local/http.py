@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _NO_QUERY: Final[Mapping[str, str]] = {}
 
 
-class Dropped(Exception):
+class DroppedError(Exception):
     """The connection is to be closed without an answer."""
 
 
@@ -73,7 +73,7 @@ class HttpDoor:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
-        except Dropped:
+        except DroppedError:
             response = _drop(request)
         except (asyncio.CancelledError, ConnectionError):
             raise
@@ -188,14 +188,14 @@ async def _strike(rule: Rule) -> None:
     if rule.delay:
         await asyncio.sleep(rule.delay)
     if rule.drop:
-        raise Dropped
+        raise DroppedError
     if rule.status:
         raise rule.error()
 
 
 def _drop(request: web.BaseRequest) -> web.StreamResponse:
     if request.transport is not None:
-        request.transport.abort()  # type: ignore[attr-defined]
+        request.transport.abort()
     return web.Response(status=500)
 
 

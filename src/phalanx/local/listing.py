@@ -98,7 +98,8 @@ def parse_list_query(version: Version, namespace: str, query: Mapping[str, str])
             raise bad_request(f'resourceVersionMatch: Unsupported value: "{match}"')
         if not revision:
             raise bad_request(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided"
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
+                "resourceVersion is provided"
             )
         if continuation:
             raise bad_request(

@@ -19,7 +19,8 @@ class ServerOptions:
 
     `insecure` serves plain HTTP and asks for no token. `history` counts changes kept per resource, for
     watches to resume from. `managed_fields` is "kubectl" (fields are tracked from the first write of kubectl
-    or the first server-side apply on) or "all" (always, as the real server does).
+    or the first server-side apply on) or "all" (always, as the real server does). Pods of a node that is gone
+    are deleted after `lost_node_delay` seconds.
     """
 
     host: str = "127.0.0.1"
@@ -33,6 +34,7 @@ class ServerOptions:
     bookmark_interval: float = 60.0
     managed_fields: Literal["kubectl", "all"] = "kubectl"
     controllers: frozenset[str] = CONTROLLERS
+    lost_node_delay: float = 40.0
     clock: Clock = field(default_factory=SystemClock)
     git_version: str = "v1.36.0"
     max_body: int = 8 * 1024 * 1024

@@ -87,13 +87,13 @@ def patch_object(
 def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
     from phalanx.local.patches import PatchError, json_patch, merge_patch, strategic_merge_patch
 
-    expected = list if content_type == JSON_PATCH else dict
-    if not isinstance(change, expected):
-        noun = "an array of operations" if expected is list else "an object"
-        raise bad_request(f"error decoding patch: a {content_type} must be {noun}")
     try:
         if content_type == JSON_PATCH:
+            if not isinstance(change, list):
+                raise bad_request("error decoding patch: a JSON patch must be an array of operations")
             patched = json_patch(live, change)
+        elif not isinstance(change, dict):
+            raise bad_request(f"error decoding patch: a {content_type} must be an object")
         elif content_type == MERGE_PATCH:
             patched = merge_patch(live, change)
         else:
@@ -148,7 +148,8 @@ def _apply(
         if subresource:
             raise not_found(version.type, name)
         if text(metadata(config).get("uid")):
-            why = f"uid mismatch: the provided object specified uid {metadata(config)['uid']}, and no existing object was found"
+            uid = metadata(config)["uid"]
+            why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise ApiError(
                 409, "Conflict", f'Operation cannot be fulfilled on {version.type.plural} "{name}": {why}'
             )

@@ -37,10 +37,10 @@ def parse_path(path: str) -> Target | None:
         return None
     if not rest:
         return Target(group, version, "")
-    if rest[0] == "namespaces" and not group:
-        if len(rest) <= 2 or (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES):
-            name = rest[1] if len(rest) > 1 else ""
-            return Target(group, version, "namespaces", "", name, rest[2] if len(rest) == 3 else "")
+    about_namespaces = len(rest) <= 2 or (len(rest) == 3 and rest[2] in _NAMESPACE_SUBRESOURCES)
+    if rest[0] == "namespaces" and not group and about_namespaces:
+        name = rest[1] if len(rest) > 1 else ""
+        return Target(group, version, "namespaces", "", name, rest[2] if len(rest) == 3 else "")
     if rest[0] == "namespaces" and len(rest) >= 3:
         return _target(group, version, rest[1], rest[2:])
     return _target(group, version, "", rest)

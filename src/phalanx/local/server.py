@@ -25,6 +25,7 @@ from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator
 from phalanx.local.catalog import build_registry
 from phalanx.local.certificates import Authority
+from phalanx.local.controllers import Controllers
 from phalanx.local.definitions import DEFINITIONS, Definitions
 from phalanx.local.errors import ApiError
 from phalanx.local.faults import Faults
@@ -68,6 +69,7 @@ class ApiServer:
             self.api, resources, authenticator, self.faults, self.options, self._audit, self._address
         )
         self.faults.wire(self._cut_watches, self.store.forget_history)
+        self._controllers = Controllers(self.api, self.options)
         self._runner: web.ServerRunner | None = None
         self._port = 0
 
@@ -93,10 +95,12 @@ class ApiServer:
             raise
         for name in self._runner.addresses:
             self._port = name[1]
+        self._controllers.start()
 
     async def stop(self) -> None:
         """Ends watches and connections; what was answered is in the data file."""
         self._door.stopping = True
+        await self._controllers.stop()
         for watch in list(self._door.watches):
             watch.end()
         if self._runner is not None:

@@ -20,8 +20,7 @@ class LeaseStrategy(Strategy):
 class ImmutableDataStrategy(Strategy):
     """ConfigMap and Secret: `immutable: true` freezes the data."""
 
-    field_labels: frozenset[str] = frozenset()
-    data_fields = ("data", "binaryData")
+    data_fields: tuple[str, ...] = ("data", "binaryData")
 
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
         if old is None or old.get("immutable") is not True:
@@ -29,9 +28,11 @@ class ImmutableDataStrategy(Strategy):
         causes = []
         if obj.get("immutable") is not True:
             causes.append(forbidden_field("immutable", "field is immutable when `immutable` is set"))
-        for field in self.data_fields:
-            if obj.get(field) != old.get(field):
-                causes.append(forbidden_field(field, "field is immutable when `immutable` is set"))
+        causes += [
+            forbidden_field(field, "field is immutable when `immutable` is set")
+            for field in self.data_fields
+            if obj.get(field) != old.get(field)
+        ]
         return causes
 
 

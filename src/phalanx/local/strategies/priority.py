@@ -24,7 +24,8 @@ class PriorityClassStrategy(Strategy):
         if obj.get("globalDefault") is True:
             for other in write.cluster.all("scheduling.k8s.io", "priorityclasses"):
                 if other.get("globalDefault") is True:
-                    why = f"PriorityClass {other['metadata']['name']} is already marked as default. Only one default can exist"
+                    holder = other["metadata"]["name"]
+                    why = f"PriorityClass {holder} is already marked as default. Only one default can exist"
                     raise forbidden(_PRIORITY_CLASSES, name, why)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:

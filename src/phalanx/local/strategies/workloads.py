@@ -131,10 +131,11 @@ class JobStrategy(SpecStrategy):
         if old is None or subresource:
             return []
         spec, before = mapping(obj.get("spec")), mapping(old.get("spec"))
-        causes = []
-        for field in sorted({*spec, *before} - set(self._mutable)):
-            if spec.get(field) != before.get(field):
-                causes.append(wrong_value(f"spec.{field}", spec.get(field), "field is immutable"))
+        causes = [
+            wrong_value(f"spec.{field}", spec.get(field), "field is immutable")
+            for field in sorted({*spec, *before} - set(self._mutable))
+            if spec.get(field) != before.get(field)
+        ]
         if spec.get("template") != before.get("template") and not _may_change_template(spec, before):
             causes.append(wrong_value("spec.template", encode(spec.get("template")).decode(), "field is immutable"))
         return causes

@@ -1,0 +1,50 @@
+"""The controllers that a cluster cannot do without, inside the server process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from phalanx.local.api import Api
+from phalanx.local.controllers.base import Controller
+from phalanx.local.controllers.definitions import DefinitionController
+from phalanx.local.controllers.disruption import DisruptionController
+from phalanx.local.controllers.garbage import GarbageCollector
+from phalanx.local.controllers.namespaces import NamespaceController
+from phalanx.local.controllers.podgc import PodGarbageCollector
+from phalanx.local.controllers.podgroups import PodGroupController
+from phalanx.local.options import ServerOptions
+
+__all__ = ["Controllers"]
+
+
+class Controllers:
+    """The chosen controllers, started and stopped together."""
+
+    def __init__(self, api: Api, options: ServerOptions) -> None:
+        makers: dict[str, Callable[[], Controller]] = {
+            "garbage": lambda: GarbageCollector(api),
+            "namespaces": lambda: NamespaceController(api),
+            "definitions": lambda: DefinitionController(api),
+            "podgc": lambda: PodGarbageCollector(api, options.lost_node_delay),
+            "disruption": lambda: DisruptionController(api),
+            "podgroups": lambda: PodGroupController(api),
+        }
+        self._controllers: list[Controller] = [
+            make() for name, make in makers.items() if name in options.controllers
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        for controller in self._controllers:
+            api.store.listen(controller.observe)
+
+    def start(self) -> None:
+        """Looks at everything that is there and then follows changes."""
+        for controller in self._controllers:
+            controller.resync()
+            self._tasks.append(asyncio.create_task(controller.run()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()

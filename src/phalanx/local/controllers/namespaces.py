@@ -1,0 +1,75 @@
+"""Namespace deletion: the contents go first, then the finalizer, then the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from phalanx.local.api import NAMESPACES, DeleteOptions
+from phalanx.local.controllers.base import Controller
+from phalanx.local.objects import mapping, sequence
+from phalanx.local.records import Change
+from phalanx.local.store import Collection
+from phalanx.local.strategies.namespaces import FINALIZER
+from phalanx.local.subresources import set_condition
+
+
+class NamespaceController(Controller):
+    """Keys are names of namespaces."""
+
+    def observe(self, collection: Collection, change: Change) -> None:
+        if collection.storage == NAMESPACES:
+            if change.new is not None and change.new.terminating:
+                self.add(change.new.name)
+        elif change.new is None:
+            assert change.old is not None
+            namespace = self.current(NAMESPACES, ("", change.old.namespace))
+            if namespace is not None and namespace.terminating:
+                self.add(namespace.name)
+
+    def resync(self) -> None:
+        collection = self.api.store.collections.get(NAMESPACES)
+        for record in list(collection.records.values()) if collection is not None else ():
+            if record.terminating:
+                self.add(record.name)
+
+    def reconcile(self, key: Hashable) -> None:
+        name = str(key)
+        record = self.current(NAMESPACES, ("", name))
+        if record is None or not record.terminating:
+            return
+        left = self._delete_contents(name)
+        type_ = self.types()[NAMESPACES]
+        obj = record.load()
+        if left:
+            self._report(obj, left)
+        else:
+            spec = mapping(obj.setdefault("spec", {}))
+            spec["finalizers"] = [item for item in sequence(spec.get("finalizers")) if item != FINALIZER]
+        self.save(type_, record, obj)
+
+    def _delete_contents(self, namespace: str) -> dict[str, int]:
+        """Asks everything in the namespace to go; returns what is still there, by plural."""
+        left: dict[str, int] = {}
+        for storage, type_ in self.types().items():
+            collection = self.api.store.collections.get(storage)
+            if collection is None or not type_.namespaced:
+                continue
+            for key in list(collection.keys(namespace)):
+                record = collection.records[key]
+                if not record.terminating:
+                    self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
+            remaining = len(collection.keys(namespace))
+            if remaining:
+                left[type_.plural] = remaining
+        return left
+
+    def _report(self, obj: dict[str, object], left: dict[str, int]) -> None:
+        listed = ", ".join(f"{plural} has {count} resource instances" for plural, count in sorted(left.items()))
+        condition = {
+            "type": "NamespaceContentRemaining",
+            "status": "True",
+            "reason": "SomeResourcesRemain",
+            "message": f"Some resources are remaining: {listed}",
+        }
+        status = mapping(obj.setdefault("status", {}))
+        set_condition(status, condition, self.api.now())
