@@ -7,7 +7,7 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -110,6 +110,8 @@ class NodeAgent:
         if self._options.nodes_file is not None:
             stamp = _stamp(self._options.nodes_file)
             self._want(_read(self._options.nodes_file))
+        if self._runtime is not None:
+            await self._runtime.open()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.nodes.run())
@@ -129,6 +131,10 @@ class NodeAgent:
                 await queue.close()
             if self._runtime is not None:
                 await self._runtime.close()
+
+    def allocatable(self, node: str) -> Mapping[str, int]:
+        """What a node of ours offers, in the units of `phalanx.model.resources`."""
+        return self.pods.ledger(node).allocatable if node in self.pods.nodes else {}
 
     # Pods
 

@@ -55,6 +55,10 @@ class Ledger:
         """The uids of the pods that occupy the node."""
         return tuple(self._charges)
 
+    @property
+    def allocatable(self) -> Mapping[str, int]:
+        return self._allocatable
+
     def used(self, resource: str) -> int:
         return len(self._charges) if resource == PODS else self._used.get(resource, 0)
 

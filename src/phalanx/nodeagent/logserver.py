@@ -37,13 +37,17 @@ class LogSource(Protocol):
 
 
 class LogServer:
-    """Serves the logs of the pods that `find(namespace, name)` knows, on a free loopback port."""
+    """Listens on a free loopback `port` from `start` on; has something to serve once `connect` was called."""
 
-    def __init__(self, source: LogSource, find: Callable[[str, str], Awaitable[Pod | None]]) -> None:
-        self._source = source
-        self._find = find
+    def __init__(self) -> None:
+        self._source: LogSource | None = None
+        self._find: Callable[[str, str], Awaitable[Pod | None]] | None = None
         self._runner: web.AppRunner | None = None
         self.port = 0
+
+    def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[Pod | None]]) -> None:
+        """`find(namespace, name)` gives a pod of this agent's nodes, or None."""
+        self._source, self._find = source, find
 
     async def start(self) -> None:
         app = web.Application()
@@ -62,12 +66,14 @@ class LogServer:
         return web.Response(text="ok")
 
     async def _serve(self, request: web.Request) -> web.StreamResponse:
-        part = request.match_info
+        part, source, find = request.match_info, self._source, self._find
+        if source is None or find is None:
+            return web.Response(status=503, text="the node agent is starting\n")
         try:
             query = _read_query(request.query)
         except ValueError as error:
             return web.Response(status=400, text=f"{error}\n")
-        pod = await self._find(part["namespace"], part["pod"])
+        pod = await find(part["namespace"], part["pod"])
         if pod is None:
             return web.Response(status=404, text=f'pod "{part["namespace"]}/{part["pod"]}" is not on this node\n')
         container = part["container"]
@@ -75,39 +81,40 @@ class LogServer:
         if container not in names:
             return web.Response(status=404, text=f'container "{container}" is not in pod "{part["pod"]}"\n')
         try:
-            log = self._source.log(pod, container, previous=query["previous"])
+            log = source.log(pod, container, previous=query["previous"])
         except LogError as error:
             return web.Response(status=400, text=f"{error}\n")
         response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8"})
         await response.prepare(request)
-        async for chunk in self._chunks(log, pod, container, query):
+        async for chunk in _chunks(source, log, pod, container, query):
             await response.write(chunk)
         return response
 
-    async def _chunks(
-        self, log: bytes | Path, pod: Pod, container: str, query: Mapping[str, Any]
-    ) -> AsyncIterator[bytes]:
-        limit, follow, lines = query["limitBytes"], query["follow"], query["tailLines"]
-        if isinstance(log, bytes):
-            start = tail_offset(log, lines)
-            yield log[start : None if limit is None else start + limit]
-            while follow and self._source.growing(pod, container):
+
+async def _chunks(
+    source: LogSource, log: bytes | Path, pod: Pod, container: str, query: Mapping[str, Any]
+) -> AsyncIterator[bytes]:
+    limit, follow, lines = query["limitBytes"], query["follow"], query["tailLines"]
+    if isinstance(log, bytes):
+        start = tail_offset(log, lines)
+        yield log[start : None if limit is None else start + limit]
+        while follow and source.growing(pod, container):  # noqa: ASYNC110 - two runtimes, no common event
+            await asyncio.sleep(_FOLLOW_PERIOD)
+        return
+    sent = 0
+    with log.open("rb") as file:
+        file.seek(file_tail_offset(log, lines))
+        while limit is None or sent < limit:
+            # Asked before the read: what is written before the answer "no more" is still read.
+            growing = follow and source.growing(pod, container)
+            chunk = file.read(_CHUNK if limit is None else min(_CHUNK, limit - sent))
+            sent += len(chunk)
+            if chunk:
+                yield chunk
+            elif growing:
                 await asyncio.sleep(_FOLLOW_PERIOD)
-            return
-        sent = 0
-        with log.open("rb") as file:
-            file.seek(file_tail_offset(log, lines))
-            while limit is None or sent < limit:
-                # Asked before the read: what is written before the answer "no more" is still read.
-                growing = follow and self._source.growing(pod, container)
-                chunk = file.read(_CHUNK if limit is None else min(_CHUNK, limit - sent))
-                sent += len(chunk)
-                if chunk:
-                    yield chunk
-                elif growing:
-                    await asyncio.sleep(_FOLLOW_PERIOD)
-                else:
-                    return
+            else:
+                return
 
 
 def tail_offset(text: bytes, lines: int | None) -> int:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any, Protocol
 
 import msgspec
@@ -156,7 +156,7 @@ class PodSet:
         return [member for member in self._members.values() if member.life.pod.node == node]
 
     @property
-    def nodes(self) -> Iterable[str]:
+    def nodes(self) -> Set[str]:
         return self._ledgers.keys()
 
     def ledger(self, node: str) -> Ledger:

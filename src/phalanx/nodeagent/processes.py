@@ -53,6 +53,12 @@ class _Running:
         self.kill: asyncio.TimerHandle | None = None
         self.kill_at = 0.0
 
+    def began(self, group: int) -> None:
+        self.group = group
+        if self.stopping:
+            # Told to stop while it was being started: that signal went nowhere.
+            signal_group(group, signal.SIGTERM)
+
     def stop(self, grace: float) -> None:
         """SIGTERM now, SIGKILL after `grace` seconds; a second call can only hasten."""
         loop = asyncio.get_running_loop()
@@ -202,11 +208,8 @@ class LocalProcesses:
             except (OSError, ValueError) as error:
                 self._reports.exited(*key, _START_ERROR, "StartError", f"cannot run {words[0]!r}: {error}")
                 return None
-        running.group = process.pid
         self._guard("+", process.pid)
-        if running.stopping:
-            # Told to stop while it was being started: the signal went nowhere, so it is sent now.
-            signal_group(process.pid, signal.SIGTERM)
+        running.began(process.pid)
         self._reports.started(*key)
         return process
 
@@ -216,7 +219,9 @@ class LocalProcesses:
         folder = self._folder(pod) / spec.name
         folder.mkdir(parents=True, exist_ok=True)
         # Images bring their own directories; here only those exist that this machine has.
-        home = spec.working_dir if spec.working_dir and os.path.isdir(spec.working_dir) else folder
+        home = Path(spec.working_dir) if spec.working_dir else folder
+        if not home.is_dir():
+            home = folder
         with (folder / f"{attempt}.log").open("ab") as output:
             return await asyncio.create_subprocess_exec(
                 *words,

@@ -20,6 +20,9 @@ class Reports(Protocol):
 class Runtime(Protocol):
     """Carries commands out. Nothing here waits; what happens is reported."""
 
+    async def open(self) -> None:
+        """Called once, before everything else."""
+
     def command(self, life: PodLifecycle, command: Command) -> None: ...
 
     def ended(self, life: PodLifecycle) -> None:
