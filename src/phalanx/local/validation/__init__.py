@@ -4,9 +4,18 @@ Pure functions over decoded JSON. Objects are expected as they arrive or as defa
 default counts as having it.
 """
 
+from phalanx.local.validation.decoding import malformed
 from phalanx.local.validation.errors import FieldError
 from phalanx.local.validation.objects import validate
 from phalanx.local.validation.quantity import Quantity, QuantityError, parse_quantity
 from phalanx.local.validation.unknown import unknown_fields
 
-__all__ = ["FieldError", "Quantity", "QuantityError", "parse_quantity", "unknown_fields", "validate"]
+__all__ = [
+    "FieldError",
+    "Quantity",
+    "QuantityError",
+    "malformed",
+    "parse_quantity",
+    "unknown_fields",
+    "validate",
+]

@@ -117,6 +117,8 @@ def validate_metadata(
         _owners(errors, owners)
     finalizers = meta.get("finalizers")
     if finalizers:
+        if builtin and (old is None or finalizers != old.get("finalizers")):
+            _qualified(errors, finalizers)
         if old is None:
             _finalizers(errors, finalizers)
         elif old.get("deletionTimestamp"):
@@ -226,6 +228,13 @@ def _finalizers(errors: list[FieldError], finalizers: list[Any]) -> None:
         errors.extend(invalid(path, name, text) for text in label_key(str(name)))
     if "orphan" in finalizers and "foregroundDeletion" in finalizers:
         errors.append(invalid(path, finalizers, "finalizer orphan and foregroundDeletion cannot be both set"))
+
+
+def _qualified(errors: list[FieldError], finalizers: list[Any]) -> None:
+    for index, name in enumerate(finalizers):
+        if "/" not in name and name not in ("kubernetes", "orphan", "foregroundDeletion"):
+            detail = "name is neither a standard finalizer name nor is it fully qualified"
+            errors.append(invalid(f"metadata.finalizers[{index}]", name, detail))
 
 
 def validate_selector(errors: list[FieldError], selector: Any, path: str) -> None:

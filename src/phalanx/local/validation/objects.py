@@ -5,11 +5,39 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from phalanx.local.validation import cluster_objects, groups, pods, workloads
+from phalanx.local.validation.decoding import malformed, malformed_metadata
 from phalanx.local.validation.errors import FieldError, type_invalid
 from phalanx.local.validation.kinds import kind_type
 from phalanx.local.validation.metadata import validate_metadata
 
 Rule = Callable[[list[FieldError], dict[str, Any], dict[str, Any] | None, str], None]
+
+RULES: Final[dict[tuple[str, str], Rule]] = {
+    ("", "Binding"): pods.check_binding,
+    ("", "ConfigMap"): cluster_objects.check_config_map,
+    ("", "Namespace"): cluster_objects.check_namespace,
+    ("", "Node"): cluster_objects.check_node,
+    ("", "Pod"): pods.check_pod,
+    ("", "ResourceQuota"): cluster_objects.check_quota,
+    ("", "Secret"): cluster_objects.check_secret,
+    ("", "Service"): cluster_objects.check_service,
+    ("apps", "DaemonSet"): workloads.check_replica_set,
+    ("apps", "Deployment"): workloads.check_deployment,
+    ("apps", "ReplicaSet"): workloads.check_replica_set,
+    ("apps", "StatefulSet"): workloads.check_stateful_set,
+    ("autoscaling", "Scale"): workloads.check_scale,
+    ("batch", "CronJob"): workloads.check_cron_job,
+    ("batch", "Job"): workloads.check_job,
+    ("coordination.k8s.io", "Lease"): cluster_objects.check_lease,
+    ("policy", "PodDisruptionBudget"): workloads.check_budget,
+    ("scheduling.k8s.io", "PodGroup"): groups.check_pod_group,
+    ("scheduling.k8s.io", "PriorityClass"): cluster_objects.check_priority_class,
+    ("scheduling.k8s.io", "Workload"): groups.check_workload,
+}
+
+#: Request bodies: they are not stored, so their metadata only says what they are about.
+_REQUESTS: Final = frozenset((("", "Binding"), ("policy", "Eviction"), ("autoscaling", "Scale")))
 
 
 def validate(
@@ -18,18 +46,22 @@ def validate(
     """Everything that is wrong with an object, in document order; [] when it may be stored.
 
     ``old`` is the stored object for an update, None for a create. ``group`` is "" for the core group. For kinds
-    that are not built in only the metadata is checked.
+    that are not built in only the metadata is checked. When a JSON type or a quantity is wrong, only that is
+    reported (see `malformed`), since nothing else can be said about such an object.
     """
     meta = obj.get("metadata")
+    if (group, kind) in _REQUESTS:
+        meta = meta or {}
     if not isinstance(meta, dict):
         return [type_invalid("metadata", meta, "must be an object")]
-    errors: list[FieldError] = []
-    old_meta = (old.get("metadata") or {}) if old is not None else None
-    validate_metadata(errors, group, kind, meta, old_meta, builtin=kind_type(group, kind) is not None)
+    builtin = kind_type(group, kind) is not None
+    errors = malformed(group, kind, obj) if builtin else malformed_metadata(meta)
+    if errors:
+        return errors
+    if (group, kind) not in _REQUESTS:
+        old_meta = (old.get("metadata") or {}) if old is not None else None
+        validate_metadata(errors, group, kind, meta, old_meta, builtin=builtin)
     rule = RULES.get((group, kind))
     if rule is not None:
         rule(errors, obj, old, subresource)
     return errors
-
-
-RULES: Final[dict[tuple[str, str], Rule]] = {}
