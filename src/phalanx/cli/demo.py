@@ -1,0 +1,65 @@
+"""`phalanx demo`: worked scenarios, played on an embedded cluster."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option("--list", "list_only", is_flag=True, help="Name the scenarios.")
+@click.option("--policy", default="", metavar="POLICY", help="A policy file for the scheduler.")
+def demo(name: str | None, list_only: bool, policy: str) -> None:
+    """Run a worked scenario on an embedded cluster and show what happens.
+
+    NAME is one of those that --list shows; without it the main job runs: a TensorFlow gang that waits as one and
+    starts as one. Ends with exit code 0 only if everything happened as told.
+    """
+    from phalanx.demo.scenarios import SCENARIOS
+
+    known = {scenario.name: scenario for scenario in SCENARIOS}
+    if list_only:
+        width = max(map(len, known)) + 2
+        for scenario in SCENARIOS:
+            click.echo(f"{scenario.name:{width}}{scenario.summary}")
+        return
+    chosen = known.get(name) if name else SCENARIOS[0]
+    if chosen is None:
+        raise click.UsageError(f"unknown scenario {name!r}; known are {', '.join(known)}")
+    _play(chosen, policy)
+
+
+def _play(chosen: type, policy: str) -> None:
+    import asyncio
+    import tempfile
+    import time
+    from pathlib import Path
+
+    from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
+    from phalanx.demo.stage import ScenarioError, Stage, write_nodes
+
+    scenario = chosen()
+
+    async def play(directory: Path) -> None:
+        options = LocalOptions(
+            directory=directory,
+            nodes_file=directory / "nodes.yaml",
+            kubeconfig=directory / "kubeconfig",
+            policy=policy,
+        )
+        cluster = LocalCluster(options)
+        write_nodes(cluster, scenario.nodes)
+        began = time.monotonic()
+        click.echo("starting an embedded cluster: API server, kubelets, scheduler ...")
+        async with cluster.running():
+            click.echo(f"ready after {time.monotonic() - began:.1f} s at {cluster.client.config.server}")
+            await scenario.play(Stage(cluster, scenario, click.echo))
+
+    try:
+        with tempfile.TemporaryDirectory(prefix="phalanx-demo-") as directory:
+            asyncio.run(play(Path(directory)))
+    except StartError as error:
+        raise click.ClickException(str(error)) from None
+    except ScenarioError as error:
+        raise click.ClickException(f"the demo did not go as told: {error}") from None
+    click.echo(f"\ndemo {scenario.name}: everything happened as told")

@@ -1,0 +1,103 @@
+"""`phalanx up`: a cluster to try things on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+DEFAULT_NODES = """\
+# The nodes of this cluster. Edit and save: nodes appear, change and go while it runs.
+- name: node-{i}
+  count: 4
+  allocatable: {cpu: 16, memory: 64Gi, nvidia.com/gpu: 2, pods: 110}
+"""
+
+
+@click.command()
+@click.option(
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    default=Path(".phalanx"),
+    show_default=True,
+    help="Where kubeconfig, nodes file and logs are kept.",
+)
+@click.option(
+    "--nodes", type=click.Path(dir_okay=False, path_type=Path), help="The nodes file; made if there is none."
+)
+@click.option(
+    "--kubeconfig", type=click.Path(dir_okay=False, path_type=Path), help="Where to write the kubeconfig."
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=0, help="The API server's port; 0 picks a free one."
+)
+@click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Keep the objects in this file.")
+@click.option("--config", default="", metavar="POLICY", help="A policy file for the scheduler.")
+@click.option(
+    "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."
+)
+@click.option("--exec", "run_processes", is_flag=True, help="Run the containers' commands as local processes.")
+def up(
+    directory: Path,
+    nodes: Path | None,
+    kubeconfig: Path | None,
+    port: int,
+    data: Path | None,
+    config: str,
+    metrics_address: str,
+    run_processes: bool,
+) -> None:
+    """Start an embedded cluster with nodes and the scheduler, and keep it running.
+
+    Writes a kubeconfig; a real kubectl works with it. Pods pretend to run unless --exec is given. Ctrl-C ends it.
+    """
+    import asyncio
+
+    from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
+
+    directory.mkdir(parents=True, exist_ok=True)
+    nodes_file = nodes or directory / "nodes.yaml"
+    if not nodes_file.exists():
+        nodes_file.write_text(DEFAULT_NODES, "utf-8")
+    options = LocalOptions(
+        directory=directory,
+        nodes_file=nodes_file,
+        kubeconfig=kubeconfig or directory / "kubeconfig",
+        port=port,
+        data=data,
+        policy=config,
+        metrics_address=metrics_address,
+        run_processes=run_processes,
+    )
+    click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
+    try:
+        asyncio.run(_stay_up(LocalCluster(options)))
+    except StartError as error:
+        raise click.ClickException(str(error)) from error
+
+
+async def _stay_up(cluster: object) -> None:
+    import asyncio
+    import signal
+
+    from phalanx.demo.localcluster import LocalCluster, StartError
+
+    assert isinstance(cluster, LocalCluster)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with cluster.running():
+        options = cluster.options
+        click.echo(f"phalanx up: {cluster.client.config.server}")
+        click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
+        click.echo("  kubectl get nodes")
+        click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
+        click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")
+        failure = asyncio.create_task(cluster.failure())
+        stopped = asyncio.create_task(stop.wait())
+        done, _ = await asyncio.wait([failure, stopped], return_when=asyncio.FIRST_COMPLETED)
+        stopped.cancel()
+        if failure in done:
+            raise StartError(failure.result())
+        failure.cancel()

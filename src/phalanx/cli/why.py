@@ -1,0 +1,132 @@
+"""`phalanx why`: the verdict, from the live cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option, namespace_option, output_option
+
+if TYPE_CHECKING:
+    from phalanx.daemon.inquiry import Answer
+    from phalanx.kube.client import KubeClient
+
+_POD_WORDS = frozenset({"pod", "pods", "po"})
+_GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
+
+
+@click.command()
+@click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
+@namespace_option
+@kubeconfig_option
+@click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx",),
+    show_default=True,
+    help="The scheduler whose pods to judge; may be repeated.",
+)
+@click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses.")
+@output_option
+def why(
+    target: tuple[str, ...],
+    namespace: str | None,
+    kubeconfig: str | None,
+    scheduler_names: tuple[str, ...],
+    config: str,
+    output: str,
+) -> None:
+    """Say why a pod or a group waits, and the smallest change that would help.
+
+    KIND is pod or podgroup (short: po, pg); a gang that only labels declare is a podgroup too. The answer comes
+    from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is changed.
+
+    \b
+    phalanx why pod/worker-0 -n training
+    phalanx why podgroup/tf-smoke-gpu
+    """
+    import msgspec
+
+    from phalanx.cli.connection import print_structured, run_connected
+    from phalanx.daemon.service import read_policy
+    from phalanx.scheduling.errors import PolicyError
+
+    kind, name = _parse(target)
+    try:
+        _, policy = read_policy(config)
+    except PolicyError as error:
+        raise click.ClickException(str(error)) from error
+
+    async def work(client: KubeClient) -> Answer:
+        import time
+
+        from phalanx.daemon.inquiry import Inquiry
+        from phalanx.daemon.service import dialect_options
+        from phalanx.daemon.snapshot import read_cluster
+        from phalanx.model.gang import GangKey
+
+        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
+        for text in snapshot.missing:
+            click.echo(f"warning: not read: {text}", err=True)
+        inquiry = Inquiry(snapshot, policy, time.time())
+        where = namespace or client.namespace
+        answer = inquiry.pod(where, name) if kind == "pod" else inquiry.gang(GangKey(where, name))
+        if answer is None:
+            what = "pod" if kind == "pod" else "group object or pod that declares a gang"
+            raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
+        return answer
+
+    answer = run_connected(work, kubeconfig)
+    if output == "table":
+        click.echo(render(answer))
+    else:
+        print_structured(msgspec.to_builtins(answer), output)
+
+
+def render(answer: Answer) -> str:
+    """The answer as people read it: the sentence first, then the counts, then what would help."""
+    lines = [f"{answer.kind} {answer.name}: {answer.state}" + (f" ({answer.reason})" if answer.reason else "")]
+    lines.append(f"  {answer.message}")
+    if answer.nodes:
+        lines.append("  Nodes:")
+        width = len(str(max(part.count for part in answer.nodes)))
+        lines.extend(f"    {part.count:>{width}}  {part.reason}" for part in answer.nodes)
+    if answer.members is not None:
+        counts = answer.members
+        parts = [
+            f"{value} {word}"
+            for word, value in (
+                ("pending", counts.pending),
+                ("gated", counts.gated),
+                ("of another scheduler", counts.foreign),
+                ("being bound", counts.placed),
+                ("bound", counts.bound),
+                ("running", counts.running),
+                ("succeeded", counts.succeeded),
+                ("failed", counts.failed),
+                ("terminating", counts.terminating),
+            )
+            if value
+        ]
+        lines.append(f"  Gang {answer.gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
+        if answer.missing:
+            lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    lines.extend(f"  Warning: {warning}" for warning in answer.warnings)
+    if answer.change:
+        lines.append(f"  What would help: {answer.change}")
+    return "\n".join(lines)
+
+
+def _parse(target: tuple[str, ...]) -> tuple[str, str]:
+    """KIND/NAME or KIND NAME; (pod | gang, name)."""
+    words = target[0].split("/", 1) if len(target) == 1 else list(target)
+    if len(words) != 2 or not all(words):
+        raise click.UsageError("expected KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
+    kind = words[0].lower().split(".", 1)[0]
+    if kind in _POD_WORDS:
+        return "pod", words[1]
+    if kind in _GANG_WORDS:
+        return "gang", words[1]
+    raise click.UsageError(f"unknown kind {words[0]!r}: expected pod or podgroup")

@@ -1,0 +1,156 @@
+"""Why something waits: a dry run of the scheduler over the live cluster, asked about one pod or group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.daemon.snapshot import Snapshot
+from phalanx.model.decisions import Plan
+from phalanx.model.gang import GangCounts, GangKey
+from phalanx.model.pod import MemberState
+from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
+from phalanx.scheduling.policy import Policy
+from phalanx.scheduling.quorum import requirement
+from phalanx.scheduling.scheduler import Scheduler
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """What is known about one pod or gang.
+
+    `state` is one word: Running, Bound, Waiting, Gated, Finished, Terminating, Foreign, Starting (it would be
+    placed now) or Satisfied. `reason` is the code of the dominant reason while it waits, `message` the sentence,
+    `nodes` how many nodes are out for what, `missing` how many members have no room or do not exist, `change`
+    the smallest change that would help. `nodes` and `change` are empty where nothing is in the way.
+    """
+
+    kind: str
+    name: str
+    state: str
+    message: str
+    reason: str = ""
+    gang: str = ""
+    minimum: int = 0
+    members: GangCounts | None = None
+    placeable: int = 0
+    missing: int = 0
+    nodes: list[NodeCount] = []
+    change: str = ""
+    warnings: list[str] = []
+
+
+class Inquiry:
+    """One dry run; the snapshot is used up by it."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
+        self._state = snapshot.state
+        self._intake = snapshot.intake
+        # What gangs look like before the dry run places anything.
+        self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
+        self._needs = {
+            key: requirement(record, record.noun)
+            for key, record in self._state.gangs.items()
+            if record.noun is not None
+        }
+        plan = Scheduler(self._state, policy).cycle(now)
+        self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
+        self._pods = {entry.uid: entry.verdict for entry in plan.pods}
+        self._plan: Plan = plan
+        self._bound_to = {bind.uid: bind.node for bind in plan.binds}
+
+    def pod(self, namespace: str, name: str) -> Answer | None:
+        """None where there is no such pod."""
+        record = next(
+            (entry for entry in self._state.pods.values() if entry.pod.key == f"{namespace}/{name}"), None
+        )
+        if record is None:
+            return None
+        pod = record.pod
+        answer = Answer("Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "")
+        if record.gang is not None:
+            self._describe(answer, record.gang)
+        if self._settled(answer, record):
+            return answer
+        verdict = self._pods.get(pod.uid)
+        if verdict is None and record.gang is not None:
+            verdict = self._gangs.get(record.gang.key)
+        return self._conclude(answer, verdict, [pod.uid])
+
+    def gang(self, key: GangKey) -> Answer | None:
+        """None where neither a pod nor an object declares such a gang."""
+        record = self._state.gangs.get(key)
+        if record is None:
+            return None
+        answer = Answer("Gang", str(key), "Waiting", "", gang=str(key))
+        self._describe(answer, record)
+        need = self._needs.get(key)
+        counts = self._counts[key]
+        if need is not None and need.satisfied and not counts.pending:
+            finished = counts.succeeded and not counts.active
+            answer.state = "Finished" if finished else "Satisfied"
+            answer.message = (
+                f"{counts.succeeded} members have succeeded"
+                if finished
+                else f"the quorum holds: {counts.active} of at least {answer.minimum} members have a node"
+            )
+            return answer
+        pending = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
+        return self._conclude(answer, self._gangs.get(key), pending)
+
+    def _describe(self, answer: Answer, record: GangRecord) -> None:
+        answer.members = self._counts[record.key]
+        if record.noun is not None:
+            answer.minimum = record.noun.min_member
+            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
+
+    def _settled(self, answer: Answer, record: PodRecord) -> bool:
+        """Whether the pod's own state says it all."""
+        pod = record.pod
+        where = f" on node {pod.node}" if pod.node else ""
+        match record.state:
+            case MemberState.RUNNING:
+                answer.state, answer.message = "Running", f"the pod runs{where}"
+            case MemberState.BOUND:
+                answer.state, answer.message = (
+                    "Bound",
+                    f"the pod is bound to node {pod.node} and has not started yet",
+                )
+            case MemberState.TERMINATING:
+                answer.state, answer.message = "Terminating", f"the pod is being deleted{where}"
+            case MemberState.SUCCEEDED | MemberState.FAILED:
+                answer.state, answer.message = "Finished", f"the pod has finished ({pod.phase.value})"
+            case MemberState.GATED:
+                answer.state, answer.reason = "Gated", "SchedulingGated"
+                answer.message = "the pod has scheduling gates"
+                answer.change = "remove spec.schedulingGates (whoever set them will)"
+            case MemberState.FOREIGN:
+                answer.state, answer.reason = "Foreign", "OtherScheduler"
+                answer.message = f"the pod is left to the scheduler {pod.scheduler or 'default-scheduler'!r}"
+                answer.change = f"set spec.schedulerName: {sorted(self._state.schedulers)[0]} when creating the pod"
+            case _:
+                return False
+        return True
+
+    def _conclude(self, answer: Answer, verdict: Verdict | None, uids: Iterable[str]) -> Answer:
+        if verdict is not None:
+            answer.reason, answer.message, answer.change = verdict.code, verdict.message, verdict.change
+            answer.placeable = verdict.placeable
+            there = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
+            answer.missing = max(0, verdict.needed - there)
+            answer.nodes = list(verdict.nodes)
+            return answer
+        targets = sorted({self._bound_to[uid] for uid in uids if uid in self._bound_to})
+        if targets:
+            answer.state = "Starting"
+            answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
+            answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+        else:
+            answer.state, answer.message = "Satisfied", "nothing waits"
+        return answer
+
+
+# After the dry run, members that it placed count as PLACED.
+_MOVABLE = frozenset({MemberState.PENDING, MemberState.PLACED})

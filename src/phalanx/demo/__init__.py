@@ -1,0 +1,1 @@
+"""A cluster on one machine, and worked scenarios that run on it."""

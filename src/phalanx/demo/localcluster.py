@@ -1,0 +1,159 @@
+"""A whole cluster on this machine: API server, kubelets and scheduler as child processes that meet over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import msgspec
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import load_config
+
+# Long enough for a slow machine under load; a start takes about two seconds.
+_START_SECONDS = 60.0
+_STOP_SECONDS = 5.0
+_LOG_TAIL = 15
+
+
+class StartError(Exception):
+    """A part of the cluster did not start; the text holds the end of its log."""
+
+
+class LocalOptions(msgspec.Struct, frozen=True):
+    """`directory` gets the kubeconfig and a log per process. `nodes_file` is followed while the cluster runs.
+
+    Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it.
+    """
+
+    directory: Path
+    nodes_file: Path
+    kubeconfig: Path
+    port: int = 0
+    data: Path | None = None
+    policy: str = ""
+    metrics_address: str = ""
+    run_processes: bool = False
+    scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
+
+
+class LocalCluster:
+    """Its parts by name are `apiserver`, `node-agent` and `scheduler`."""
+
+    def __init__(self, options: LocalOptions) -> None:
+        self.options = options
+        self.client: KubeClient
+        self._children: dict[str, asyncio.subprocess.Process] = {}
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[LocalCluster]:
+        """The cluster is ready inside and gone after it. Raises StartError."""
+        options = self.options
+        options.directory.mkdir(parents=True, exist_ok=True)
+        try:
+            await self._start_server()
+            await self._once("install", ["install", "--kubeconfig", str(options.kubeconfig)])
+            await asyncio.gather(self.start_kubelets(), self.start_scheduler())
+            async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
+                yield self
+        finally:
+            for name in ("scheduler", "node-agent", "apiserver"):
+                await self.end(name)
+
+    async def start_kubelets(self) -> None:
+        mode = ["--exec", "--log-dir", str(self.options.directory / "pods")] if self.options.run_processes else []
+        await self._start(
+            "node-agent",
+            [
+                "node-agent",
+                "--kubeconfig",
+                str(self.options.kubeconfig),
+                "--nodes",
+                str(self.options.nodes_file),
+                *mode,
+            ],
+        )
+
+    async def start_scheduler(self) -> None:
+        arguments = ["scheduler", "--kubeconfig", str(self.options.kubeconfig)]
+        for name in self.options.scheduler_names:
+            arguments += ["--scheduler-name", name]
+        if self.options.policy:
+            arguments += ["--config", self.options.policy]
+        if self.options.metrics_address:
+            arguments += ["--metrics-address", self.options.metrics_address]
+        await self._start("scheduler", arguments)
+
+    async def end(self, name: str, *, kill: bool = False) -> None:
+        """Stops one part, orderly or (to show that nothing is lost) at once."""
+        child = self._children.pop(name, None)
+        if child is None or child.returncode is not None:
+            return
+        child.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            await asyncio.wait_for(child.wait(), _STOP_SECONDS)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+
+    async def failure(self) -> str:
+        """Waits until a part ends by itself, and says which."""
+        waiting = {asyncio.create_task(child.wait()): name for name, child in self._children.items()}
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+        name = waiting[done.pop()]
+        return f"{name} ended unexpectedly:\n{self._tail(name)}"
+
+    async def _start_server(self) -> None:
+        options = self.options
+        arguments = ["apiserver", "--port", str(options.port), "--kubeconfig-out", str(options.kubeconfig)]
+        if options.data is not None:
+            arguments += ["--data", str(options.data)]
+        await self._start("apiserver", arguments)
+
+    async def _start(self, name: str, arguments: Sequence[str]) -> None:
+        """Starts a part and waits for the line in which it says that it is ready."""
+        child = await self._spawn(name, arguments)
+        self._children[name] = child
+        assert child.stdout is not None
+        try:
+            line = await asyncio.wait_for(child.stdout.readline(), _START_SECONDS)
+        except TimeoutError:
+            raise StartError(f"{name} was not ready after {_START_SECONDS:.0f} s:\n{self._tail(name)}") from None
+        if not line:
+            await child.wait()
+            raise StartError(f"{name} did not start:\n{self._tail(name)}")
+
+    async def _once(self, name: str, arguments: Sequence[str]) -> None:
+        child = await self._spawn(name, arguments)
+        output, _ = await child.communicate()
+        if child.returncode:
+            raise StartError(f"{name} failed:\n{output.decode()}{self._tail(name)}")
+
+    async def _spawn(self, name: str, arguments: Sequence[str]) -> asyncio.subprocess.Process:
+        # Ctrl-C reaches only us: we end the parts in order.
+        with (self.options.directory / f"{name}.log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "phalanx.cli",
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _tail(self, name: str) -> str:
+        try:
+            lines = (self.options.directory / f"{name}.log").read_text("utf-8", "replace").splitlines()
+        except OSError:
+            return ""
+        return "\n".join(f"  {line}" for line in lines[-_LOG_TAIL:])

@@ -1,0 +1,12 @@
+"""The scenarios that `phalanx demo` knows, the main one first."""
+
+from __future__ import annotations
+
+from phalanx.demo.deadlock import Deadlock
+from phalanx.demo.ganggroups import GangGroups
+from phalanx.demo.jobready import JobReady
+from phalanx.demo.lastgroup import LastPodGroup
+from phalanx.demo.stage import Scenario
+from phalanx.demo.tensorflow import TensorFlow
+
+SCENARIOS: tuple[type[Scenario], ...] = (TensorFlow, Deadlock, LastPodGroup, GangGroups, JobReady)

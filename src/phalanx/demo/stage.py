@@ -1,0 +1,260 @@
+"""What a scenario acts on and shows with: a cluster, a clock, a timeline on the terminal."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import msgspec
+import yaml
+
+from phalanx.daemon.inquiry import Answer, Inquiry
+from phalanx.daemon.service import dialect_options
+from phalanx.daemon.snapshot import read_cluster
+from phalanx.demo.localcluster import LocalCluster
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.policy import load_policy
+
+PODS = Resource("", "v1", "pods", "Pod")
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+GPU = "nvidia.com/gpu"
+_POLL = 0.05
+_PATIENCE = 30.0
+
+
+class ScenarioError(Exception):
+    """The cluster did not do what the scenario shows."""
+
+
+class PodView(msgspec.Struct, frozen=True):
+    name: str
+    phase: str
+    node: str
+    reason: str
+    message: str
+    gpus: int
+    started: str
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running"
+
+
+class NodePlan(msgspec.Struct, frozen=True):
+    """A node that a scenario wants: amounts as Kubernetes writes them."""
+
+    name: str
+    amounts: Mapping[str, str]
+
+
+class Scenario:
+    """A worked case. `nodes` stand at the start; `play` tells the story, or raises ScenarioError."""
+
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    nodes: ClassVar[tuple[NodePlan, ...]]
+
+    async def play(self, stage: Stage) -> None:
+        raise NotImplementedError
+
+
+class Stage:
+    """Every line that is shown carries the seconds since the scenario began."""
+
+    def __init__(self, cluster: LocalCluster, scenario: Scenario, show: Callable[[str], None]) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.namespace = "default"
+        self._show = show
+        self._began = time.monotonic()
+        self._nodes = list(scenario.nodes)
+
+    # telling
+
+    def title(self, text: str) -> None:
+        self._show(f"\n── {text} " + "─" * max(0, 74 - len(text)))
+
+    def say(self, text: str) -> None:
+        first, *rest = text.splitlines()
+        self._show(f"{time.monotonic() - self._began:6.1f} s  {first}")
+        for line in rest:
+            self._show(f"          {line}")
+
+    async def show_pods(self) -> None:
+        """The pods as `kubectl get pods` would show them, with the node each has."""
+        pods = await self.pods()
+        width = max((len(pod.name) for pod in pods), default=4) + 2
+        lines = [f"{'POD':{width}}{'STATUS':11}NODE"]
+        lines += [f"{pod.name:{width}}{pod.phase:11}{pod.node or '-'}" for pod in pods]
+        self.say("\n".join(lines))
+
+    async def show_gpus(self) -> None:
+        """Each node's GPUs, one box each, with the pod that holds it."""
+        pods = [pod for pod in await self.pods() if pod.node and pod.phase in ("Running", "Pending")]
+        lines = []
+        for node in self._nodes:
+            total = int(node.amounts.get(GPU, "0"))
+            holders = [pod.name for pod in pods if pod.node == node.name for _ in range(pod.gpus)]
+            boxes = [f"[{_short(name)}]" for name in holders] + ["[  free  ]"] * (total - len(holders))
+            lines.append(f"{node.name}  {' '.join(boxes)}")
+        self.say("\n".join(lines))
+
+    async def show_why(self, gang: str) -> Answer:
+        """What `phalanx why podgroup/NAME` says."""
+        answer = await self.why(gang)
+        text = f"$ phalanx why podgroup/{gang}\n{answer.message}"
+        if answer.change:
+            text += f"\nwhat would help: {answer.change}"
+        self.say(text)
+        return answer
+
+    # acting
+
+    async def enter(self, namespace: str) -> None:
+        """Goes on in a namespace of its own."""
+        await self._create(NAMESPACES.path(), {"metadata": {"name": namespace}})
+        self.namespace = namespace
+
+    async def create(self, resource: Resource, document: Mapping[str, Any]) -> None:
+        body = {"apiVersion": resource.api_version, "kind": resource.kind, **document}
+        await self._create(resource.path(self.namespace), body)
+
+    async def create_pods(self, documents: Sequence[Mapping[str, Any]]) -> None:
+        for document in documents:
+            await self.create(PODS, document)
+
+    async def delete_pods(self, *names: str) -> None:
+        """Deletes the named pods, or all, and waits until they are gone."""
+        doomed = set(names) or {pod.name for pod in await self.pods()}
+        for name in sorted(doomed):
+            await self.client.delete(PODS.path(self.namespace, name), grace_seconds=0)
+
+        async def gone() -> bool:
+            return not doomed & {pod.name for pod in await self.pods()}
+
+        await self.until(gone, "the pods are deleted")
+
+    async def add_nodes(self, *nodes: NodePlan) -> None:
+        """Writes the nodes file; the kubelets of the new nodes report for duty."""
+        self._nodes += nodes
+        write_nodes(self.cluster, self._nodes)
+
+    # watching
+
+    async def pods(self) -> list[PodView]:
+        listed = await self.client.list_all(PODS.path(self.namespace))
+        return sorted((_view(item) for item in listed["items"]), key=lambda pod: pod.name)
+
+    async def why(self, gang: str) -> Answer:
+        policy = load_policy()
+        snapshot = await read_cluster(self.client, self.cluster.options.scheduler_names, dialect_options(policy))
+        answer = Inquiry(snapshot, policy, time.time()).gang(GangKey(self.namespace, gang))
+        if answer is None:
+            raise ScenarioError(f"nobody declares gang {self.namespace}/{gang}")
+        return answer
+
+    async def until(self, holds: Callable[[], Awaitable[bool]], what: str, patience: float = _PATIENCE) -> None:
+        """Waits for something to become true. Raises ScenarioError."""
+        deadline = time.monotonic() + patience
+        while not await holds():
+            if time.monotonic() > deadline:
+                raise ScenarioError(f"waited {patience:.0f} s in vain until {what}")
+            await asyncio.sleep(_POLL)
+
+    async def until_running(self, count: int, prefix: str = "") -> list[PodView]:
+        """Waits until exactly `count` pods (whose names begin with `prefix`) run."""
+
+        async def enough() -> bool:
+            return sum(pod.running and pod.name.startswith(prefix) for pod in await self.pods()) >= count
+
+        await self.until(enough, f"{count} pods {prefix + '* ' if prefix else ''}run")
+        return [pod for pod in await self.pods() if pod.running and pod.name.startswith(prefix)]
+
+    async def until_explained(self, count: int, prefix: str = "") -> list[PodView]:
+        """Waits until `count` waiting pods carry a reason in their PodScheduled condition."""
+
+        async def explained() -> bool:
+            return sum(_waits(pod) and pod.name.startswith(prefix) for pod in await self.pods()) >= count
+
+        await self.until(explained, f"{count} pods say why they wait")
+        return [pod for pod in await self.pods() if _waits(pod) and pod.name.startswith(prefix)]
+
+    async def stays(self, seconds: float, holds: Callable[[list[PodView]], bool], what: str) -> None:
+        """Watches for a while that something does not change. Raises ScenarioError."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if not holds(await self.pods()):
+                raise ScenarioError(f"it was to be shown that {what}, but it changed")
+            await asyncio.sleep(_POLL)
+
+    async def _create(self, path: str, body: Mapping[str, Any]) -> None:
+        try:
+            await self.client.create(path, body)
+        except ApiError as error:
+            raise ScenarioError(f"the API server refused an object of the scenario: {error}") from error
+
+
+def write_nodes(cluster: LocalCluster, nodes: Sequence[NodePlan]) -> None:
+    entries = [{"name": node.name, "allocatable": dict(node.amounts)} for node in nodes]
+    cluster.options.nodes_file.write_text(yaml.safe_dump(entries), "utf-8")
+
+
+def pod(
+    name: str,
+    *,
+    requests: Mapping[str, str],
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    run_seconds: float | None = None,
+) -> dict[str, Any]:
+    """A pod of one container for our scheduler; with `run_seconds` it succeeds after that time."""
+    notes = dict(annotations or {})
+    if run_seconds is not None:
+        notes["phalanx.dev/run-seconds"] = f"{run_seconds:g}"
+    limits = {key: value for key, value in requests.items() if "/" in key}
+    return {
+        "metadata": {"name": name, "labels": dict(labels or {}), "annotations": notes},
+        "spec": {
+            "schedulerName": "phalanx",
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "main",
+                    "image": "registry.invalid/main",
+                    "resources": {"requests": dict(requests), "limits": limits},
+                }
+            ],
+        },
+    }
+
+
+def _view(item: Mapping[str, Any]) -> PodView:
+    spec, status = item["spec"], item.get("status") or {}
+    condition: Mapping[str, Any] = next(
+        (entry for entry in status.get("conditions") or () if entry["type"] == "PodScheduled"), {}
+    )
+    gpus = sum(
+        int(container.get("resources", {}).get("requests", {}).get(GPU, 0)) for container in spec["containers"]
+    )
+    return PodView(
+        name=item["metadata"]["name"],
+        phase=status.get("phase", "Pending"),
+        node=spec.get("nodeName", ""),
+        reason=condition.get("reason", "") if condition.get("status") == "False" else "",
+        message=condition.get("message", "") if condition.get("status") == "False" else "",
+        gpus=gpus,
+        started=status.get("startTime", ""),
+    )
+
+
+def _waits(view: PodView) -> bool:
+    return not view.node and view.reason == "Unschedulable"
+
+
+def _short(name: str) -> str:
+    """The last eight characters: what tells one member from another."""
+    return f"{name[-8:]:8}"
