@@ -14,6 +14,7 @@ import pytest
 
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
+from phalanx.kube.connections import aiohttp_transport
 from phalanx.kube.credentials import ClientCertificate, StaticCredentials, TokenFileCredentials
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.exec_plugin import ExecCredentials, ExecPlugin
@@ -29,30 +30,11 @@ POD = PODS.path("ns", "a")
 OK = Json({"kind": "Status", "status": "Success"})
 
 
-class TestPaths:
-    @pytest.mark.parametrize(
-        ("resource", "arguments", "path"),
-        [
-            (PODS, (), "/api/v1/pods"),
-            (PODS, ("ns",), "/api/v1/namespaces/ns/pods"),
-            (PODS, ("ns", "a"), "/api/v1/namespaces/ns/pods/a"),
-            (PODS, ("ns", "a", "binding"), "/api/v1/namespaces/ns/pods/a/binding"),
-            (Resource("", "v1", "nodes", namespaced=False), (None, "n"), "/api/v1/nodes/n"),
-            (Resource("", "v1", "nodes", namespaced=False), ("ns", "n"), "/api/v1/nodes/n"),
-            (Resource("b.io", "v1", "jobs"), ("ns", "j", "status"), "/apis/b.io/v1/namespaces/ns/jobs/j/status"),
-            (PODS, ("../../x", "a/b?c d"), "/api/v1/namespaces/..%2F..%2Fx/pods/a%2Fb%3Fc%20d"),
-        ],
-    )
-    def test_path(self, resource: Resource, arguments: tuple[str, ...], path: str) -> None:
-        assert resource.path(*arguments) == path
-
-    @pytest.mark.parametrize("arguments", [(None, "a"), ("ns", None, "status"), ("..",), ("ns", "."), ("ns", "..")])
-    def test_what_is_no_path(self, arguments: tuple[str, ...]) -> None:
-        with pytest.raises(ValueError, match=r"needs|cannot be the name"):
-            PODS.path(*arguments)
-
-    def test_api_version(self) -> None:
-        assert (PODS.api_version, Resource("b.io", "v2", "jobs").api_version) == ("v1", "b.io/v2")
+@pytest.fixture(params=["own connections", "aiohttp"], autouse=True)
+def transport(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything here holds for both transports."""
+    if request.param == "aiohttp":
+        monkeypatch.setattr("phalanx.kube.connections.default_transport", aiohttp_transport)
 
 
 class TestVerbs:
@@ -454,3 +436,13 @@ class TestTls:
                 ca.write_bytes(authority.pem)
                 fake_time.now += 61
                 assert await client.get(POD) == OK.body
+
+
+async def test_a_proxy_is_asked_for_everything() -> None:
+    """A plain HTTP proxy gets the whole URL; that the target does not exist shows that nobody went around it."""
+    async with StubServer() as proxy:
+        proxy.on("GET", "http://api.invalid/api/v1/pods", page(1))
+        proxy.on("GET", "http://api.invalid/w", Watch((b"{}\n",), "clean"), watch=True)
+        async with KubeClient(ClusterConfig("http://api.invalid", proxy_url=proxy.url)) as client:
+            assert (await client.get("/api/v1/pods"))["items"] == []
+            assert [line async for line in client.stream("/w", {"watch": True}, read_timeout=5)] == [b"{}"]

@@ -14,9 +14,10 @@ from .aiohttp_transport import AiohttpTransport
 from .config import ClusterConfig
 from .credentials import ClientCertificate, Identity
 from .errors import ConfigError
+from .http1_transport import Http1Transport
 from .transport import Transport
 
-__all__ = ["Connections", "Transports"]
+__all__ = ["Connections", "Transports", "aiohttp_transport", "default_transport"]
 
 log = logging.getLogger(__name__)
 
@@ -32,14 +33,33 @@ class Transports(Protocol):
     ) -> Transport: ...
 
 
-def default_transport(
+def aiohttp_transport(
     config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
-) -> Transport:
+) -> AiohttpTransport:
+    """aiohttp for everything."""
     return AiohttpTransport(
         config.server,
         context=context,
         server_name=config.tls.server_name,
         proxy_url=config.proxy_url,
+        user_agent=user_agent,
+        headers=config.headers,
+        max_connections=max_connections,
+    )
+
+
+def default_transport(
+    config: ClusterConfig, context: ssl.SSLContext | None, *, user_agent: str, max_connections: int
+) -> Transport:
+    """aiohttp for streams and behind a proxy; our own connections for everything else."""
+    general = aiohttp_transport(config, context, user_agent=user_agent, max_connections=max_connections)
+    if config.proxy_url is not None:
+        return general
+    return Http1Transport(
+        config.server,
+        context=context,
+        streams=general,
+        server_name=config.tls.server_name,
         user_agent=user_agent,
         headers=config.headers,
         max_connections=max_connections,
