@@ -357,7 +357,9 @@ def test_the_record_of_a_gangs_own_object() -> None:
     door.pod(member("young", owner="late", created=EPOCH + 5))
     assert door.group_record(G) is None
     door.pod(member("old", owner="job"))
-    door.group(SIGS, group(minMember=2, status={"phase": "Scheduling"}))
+    document = group(minMember=2, status={"phase": "Scheduling"})
+    document["metadata"] |= {"generation": 4, "resourceVersion": "77"}
+    door.group(SIGS, document)
     record = door.group_record(G)
     assert record is not None
     assert (record.ref.group, record.status, record.occupied_by, record.ours) == (
@@ -366,6 +368,7 @@ def test_the_record_of_a_gangs_own_object() -> None:
         "default/job",
         True,
     )
+    assert (record.generation, record.resource_version) == (4, "77")
 
 
 @pytest.mark.parametrize(

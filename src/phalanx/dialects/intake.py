@@ -16,7 +16,7 @@ from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, Priori
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupResource, GroupSpec, is_whole
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.notices import Notice, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
@@ -33,14 +33,28 @@ _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 class GroupRecord(msgspec.Struct, frozen=True):
     """What the status of a gang's own object is computed from, beside the gang and its counts.
 
-    `status` is the object's status as last seen. `occupied_by` names the owners of the oldest member. `ours` is
-    False where every active member is another scheduler's: then the status is not ours to write.
+    `status`, `generation` and `resource_version` are the object's as last seen. `occupied_by` names the owners of
+    the oldest member. `ours` is False where every active member is another scheduler's: then the status is not
+    ours to write.
     """
 
     ref: GroupRef
     status: Mapping[str, Any]
+    generation: int
+    resource_version: str
     occupied_by: str
     ours: bool
+
+
+class _Seen(msgspec.Struct, frozen=True):
+    """What a group object showed beside its declaration."""
+
+    status: Mapping[str, Any] = {}
+    generation: int = 0
+    resource_version: str = ""
+
+
+_UNSEEN = _Seen()
 
 
 class _PodRecord(msgspec.Struct, gc=False):
@@ -59,7 +73,7 @@ class Intake:
         self._pods: dict[str, _PodRecord] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
-        self._statuses: dict[tuple[GroupResource, str, str], Mapping[str, Any]] = {}
+        self._seen: dict[tuple[GroupResource, str, str], _Seen] = {}
         self._objects: dict[tuple[GroupResource, str, str], tuple[GroupSpec, ...]] = {}
         self._notices: list[Notice] = []
         self._gangs = GangBook(self._options, self._notices)
@@ -192,11 +206,15 @@ class Intake:
 
     def group(self, resource: GroupResource, document: Mapping[str, Any]) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
-        status = document.get("status")
         specs = read_group(resource, document)
-        metadata = document["metadata"]
+        metadata, status = document["metadata"], document.get("status")
+        generation = metadata.get("generation")
         address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
-        self._statuses[address] = status if isinstance(status, Mapping) else {}
+        self._seen[address] = _Seen(
+            status=status if isinstance(status, Mapping) else {},
+            generation=generation if is_whole(generation) else 0,
+            resource_version=str(metadata.get("resourceVersion") or ""),
+        )
         return self._declare(address, specs)
 
     def malformed_group(
@@ -204,12 +222,12 @@ class Intake:
     ) -> list[ClusterEvent]:
         """An object whose JSON cannot be decoded: its gang is held."""
         address = (resource, namespace, name)
-        self._statuses[address] = {}
+        self._seen.pop(address, None)
         return self._declare(address, (unreadable_group(resource, namespace, name, uid, error),))
 
     def group_removed(self, resource: GroupResource, namespace: str, name: str) -> list[ClusterEvent]:
         address = (resource, namespace, name)
-        self._statuses.pop(address, None)
+        self._seen.pop(address, None)
         return self._declare(address, ())
 
     def group_kind_removed(self, resource: GroupResource) -> list[ClusterEvent]:
@@ -235,9 +253,12 @@ class Intake:
         ref = gang.source
         resource = GroupResource(ref.group, ref.version, ref.plural, ref.kind)
         schedulers = self._gangs.schedulers(key)
+        seen = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN)
         return GroupRecord(
             ref=ref,
-            status=self._statuses.get((resource, ref.namespace, ref.name), {}),
+            status=seen.status,
+            generation=seen.generation,
+            resource_version=seen.resource_version,
             occupied_by=self._occupied_by(key),
             ours=not schedulers or not schedulers.isdisjoint(self._scheduler_names),
         )

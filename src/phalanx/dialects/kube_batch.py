@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from phalanx.dialects.groupspec import Document, GroupReader, GroupResource, GroupSpec
+from phalanx.dialects.standing import Standing
+from phalanx.dialects.volcano import gang_conditions, is_stuck
 from phalanx.model.gang import Dialect
 
 GROUP = "scheduling.incubator.k8s.io"
@@ -32,3 +36,25 @@ def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
+
+
+def status_of(standing: Standing) -> dict[str, Any]:
+    """Phase Pending, Running or Unknown, counts, and the condition Unschedulable.
+
+    Members that have succeeded keep a group Running, because kube-batch has no word for one that is through.
+    """
+    counts = standing.counts
+    if is_stuck(standing):
+        phase = "Unknown"
+    else:
+        phase = "Running" if standing.is_ready() and not standing.is_empty else "Pending"
+    status: dict[str, Any] = {
+        "phase": phase,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "conditions": [entry for entry in gang_conditions(standing) if entry["type"] != "Scheduled"],
+    }
+    if standing.ref.group == DESIGN_GROUP:
+        status["admitted"] = standing.scheduled + counts.failed
+    return status

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.dialects.standing import Standing, current_conditions, find_condition
+from phalanx.dialects.times import format_time
 from phalanx.model.gang import Dialect
 
 GROUP = "scheduling.k8s.io"
@@ -109,3 +112,39 @@ def _refuse_unbuilt(reader: GroupReader) -> None:
     for name in ("resourceClaims", "parentCompositePodGroupName"):
         if reader.spec.get(name):
             reader.refuse(f"spec.{name}", reader.spec[name], advice, code="UnsupportedField")
+
+
+def condition_of(standing: Standing) -> dict[str, Any] | None:
+    """The gang condition as it should be; None where it should stay as it is (kubernetes_native.md, N12).
+
+    Once True it says that the first quorum has been placed, which nothing takes back.
+    """
+    kind = scheduled_condition(standing.ref.version)
+    last = find_condition(current_conditions(standing), kind)
+    if last is not None and last.get("status") == "True":
+        return None
+    told = _told(standing)
+    if told is None:
+        return None
+    status, reason, message = told
+    fresh: dict[str, Any] = {"type": kind, "status": status, "reason": reason, "message": message}
+    if standing.generation:
+        fresh["observedGeneration"] = standing.generation
+    if last is not None and all(last.get(field, "") == value for field, value in fresh.items()):
+        return None
+    same = last is not None and last.get("status") == status and last.get("lastTransitionTime")
+    fresh["lastTransitionTime"] = same or format_time(standing.now)
+    return fresh
+
+
+def _told(standing: Standing) -> tuple[str, str, str] | None:
+    if standing.ever_scheduled or (standing.scheduled >= standing.gang.min_member):
+        return "True", "Scheduled", "the members that the policy asks for have been placed"
+    problem, verdict = standing.gang.problem, standing.verdict
+    if problem is not None:
+        mismatch = problem.code.endswith("Mismatch")
+        return "False", "SchedulerError" if mismatch else "Unschedulable", problem.message
+    # A quota or a turn in the queue is no lack of nodes, and the API has no other word.
+    if verdict is not None and verdict.unschedulable:
+        return "False", "Unschedulable", verdict.message
+    return None

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from phalanx.dialects.groupspec import Document, GroupReader, GroupResource, GroupSpec
+from phalanx.dialects.standing import Standing
+from phalanx.dialects.times import format_time
 from phalanx.model.gang import Dialect
 
 GROUP = "scheduling.x-k8s.io"
@@ -27,3 +31,53 @@ def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
+
+
+def status_of(standing: Standing) -> dict[str, Any] | None:
+    """The fields of the status as they should be; None once the group has finished, which is final."""
+    if standing.phase == "Finished":
+        return None
+    counts = standing.counts
+    old = standing.ref.group == OLD_GROUP
+    phase = _phase(standing, old)
+    status: dict[str, Any] = {
+        "phase": phase,
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+    }
+    # Whoever came first has it; later owners do not take it over.
+    if not standing.current.get("occupiedBy") and phase != "Pending" and standing.occupied_by:
+        status["occupiedBy"] = standing.occupied_by
+    if old:
+        status["scheduled"] = standing.scheduled
+        if standing.scheduled and not standing.current.get("scheduleStartTime"):
+            status["scheduleStartTime"] = format_time(standing.now)
+    return status
+
+
+def _phase(standing: Standing, old: bool) -> str:
+    """Derived from the pods alone (coscheduling.md, 2.3, R), so that a replacement lifts a Failed group."""
+    counts, needed = standing.counts, standing.gang.min_member
+    if counts.succeeded >= needed:
+        return "Finished"
+    if _has_failed(standing):
+        return "Failed"
+    if counts.running + counts.succeeded >= needed:
+        return "Running"
+    if not old:
+        return "Scheduling" if standing.members >= needed else "Pending"
+    if standing.scheduled >= needed:
+        return "Scheduled"
+    if standing.scheduled:
+        return "Scheduling"
+    return "PreScheduling" if standing.members >= needed else "Pending"
+
+
+def _has_failed(standing: Standing) -> bool:
+    counts, needed = standing.counts, standing.gang.min_member
+    if not counts.failed:
+        return False
+    if standing.fail_on_any_member:
+        return counts.failed + counts.running + counts.succeeded >= needed
+    return standing.survivors < needed

@@ -3,8 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.dialects.standing import (
+    Conditions,
+    Standing,
+    current_conditions,
+    find_condition,
+    set_condition,
+)
 from phalanx.model.gang import Dialect
 
 GROUP = "scheduling.volcano.sh"
@@ -77,3 +85,69 @@ def _refuse_topology(reader: GroupReader) -> None:
             "this scheduler cannot honour it yet; remove it",
             code="UnsupportedField",
         )
+
+
+def status_of(standing: Standing) -> dict[str, Any] | None:
+    """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
+    counts = standing.counts
+    if standing.phase == "Completed" and standing.is_empty:
+        # The pods of a finished group may be cleaned up; that does not put it back into the queue.
+        return None
+    return {
+        "phase": _phase(standing),
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "conditions": gang_conditions(standing),
+    }
+
+
+def gang_conditions(standing: Standing) -> Conditions:
+    """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
+    conditions = current_conditions(standing)
+    if standing.is_ready():
+        if not standing.is_empty:
+            conditions = set_condition(conditions, standing.now, "Scheduled", "True", _READY, "")
+            if find_condition(conditions, "Unschedulable") is not None:
+                conditions = set_condition(conditions, standing.now, "Unschedulable", "False", "Scheduled", "")
+        return conditions
+    problem = standing.gang.problem
+    if problem is not None:
+        reason, message = problem.code, problem.message
+    elif standing.verdict is not None:
+        reason, message = _reason(standing), standing.verdict.message
+    else:
+        return conditions
+    conditions = set_condition(conditions, standing.now, "Unschedulable", "True", reason, message)
+    if find_condition(conditions, "Scheduled") is not None:
+        conditions = set_condition(conditions, standing.now, "Scheduled", "False", reason, message)
+    return conditions
+
+
+def is_stuck(standing: Standing) -> bool:
+    """Some members run, and the rest cannot be placed."""
+    held = standing.verdict is not None or standing.gang.problem is not None
+    return standing.counts.running > 0 and held and not standing.is_ready()
+
+
+_READY = "tasks in gang are ready to be scheduled"
+
+
+def _phase(standing: Standing) -> str:
+    if is_stuck(standing):
+        return "Unknown"
+    counts = standing.counts
+    complete = counts.succeeded + counts.failed
+    # A member that is being deleted has had its node, so it counts as long as it is there.
+    scheduled = complete + counts.bound + counts.running + counts.terminating
+    if scheduled >= standing.gang.min_member:
+        return "Completed" if scheduled == complete else "Running"
+    return "Inqueue" if standing.phase == "Inqueue" else "Pending"
+
+
+def _reason(standing: Standing) -> str:
+    if standing.counts.present + standing.counts.succeeded < standing.gang.min_member:
+        return "NotEnoughTasks"
+    if standing.short_roles(lambda counts: counts.present + counts.succeeded):
+        return "NotEnoughPodsOfTask"
+    return "NotEnoughResources"

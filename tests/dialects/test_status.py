@@ -1,0 +1,450 @@
+"""The door back, transition by transition (coscheduling.md, 2.3 and 4; volcano.md, 1.1; native: N12)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from dialects.objects import (
+    KUBE_BATCH,
+    KUBE_BATCH_DESIGN,
+    KUBE_BATCH_LAST,
+    NATIVE,
+    NATIVE_1_36,
+    SIGS,
+    VOLCANO,
+    WORKLOAD,
+    X_K8S,
+)
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.status import StatusChange, admission_status, desired_status, once_satisfied_mark
+from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.verdict import Verdict
+
+NOW = 1_900_000_000
+NOW_TEXT = "2030-03-17T17:46:40Z"
+FULL = Verdict("NotEnoughResources", "0/4 nodes are available: 4 Insufficient nvidia.com/gpu.")
+QUOTA = Verdict("QueueFull", "queue research is full", unschedulable=False)
+
+
+def ref(resource: GroupResource, uid: str = "u1") -> GroupRef:
+    return GroupRef(resource.group, resource.version, resource.kind, resource.plural, "default", "g", uid)
+
+
+def change(
+    resource: GroupResource,
+    current: dict[str, Any] | None = None,
+    *,
+    minimum: int = 3,
+    policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING,
+    roles: dict[str, int] | None = None,
+    role_counts: dict[str, GangCounts] | None = None,
+    problem: Problem | None = None,
+    occupied_by: str = "",
+    verdict: Verdict | None = None,
+    ever_scheduled: bool = False,
+    now: int = NOW,
+    fail_on_any_member: bool = False,
+    generation: int = 0,
+    **counts: int,
+) -> StatusChange | None:
+    gang = Gang(
+        GangKey("default", "g"),
+        source=ref(resource),
+        min_member=minimum,
+        match_policy=policy,
+        roles=tuple(sorted((roles or {}).items())),
+        problem=problem,
+    )
+    return desired_status(
+        ref(resource),
+        current or {},
+        gang,
+        GangCounts(**counts),
+        occupied_by,
+        verdict,
+        ever_scheduled,
+        now,
+        role_counts=role_counts,
+        generation=generation,
+        options=DialectOptions(fail_on_any_member=fail_on_any_member),
+    )
+
+
+def written(resource: GroupResource, current: dict[str, Any] | None = None, **details: Any) -> dict[str, Any]:
+    """The status after the change, as the API server merges it."""
+    found = change(resource, current, **details)
+    return {**(current or {}), **(found.body["status"] if found else {})}
+
+
+def phase(resource: GroupResource, current: str = "", **details: Any) -> str:
+    return str(written(resource, {"phase": current} if current else {}, **details)["phase"])
+
+
+ALL = [X_K8S, SIGS, VOLCANO, KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST, NATIVE, NATIVE_1_36]
+SITUATIONS: list[dict[str, Any]] = [
+    {},
+    {"pending": 2, "verdict": FULL},
+    {"pending": 4, "verdict": FULL, "occupied_by": "default/job"},
+    {"pending": 1, "running": 2, "verdict": QUOTA},
+    {"bound": 3},
+    {"running": 3, "failed": 1},
+    {"running": 1, "failed": 3, "verdict": FULL},
+    {"succeeded": 3},
+    {"gated": 3},
+    {"terminating": 3},
+    {"pending": 3, "problem": Problem("InvalidPodGroup", "bad")},
+    {"pending": 3, "problem": Problem("PriorityMismatch", "bad")},
+]
+
+
+@pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
+@pytest.mark.parametrize("situation", SITUATIONS, ids=str)
+def test_a_steady_state_writes_nothing(resource: GroupResource, situation: dict[str, Any]) -> None:
+    status = written(resource, **situation)
+    assert change(resource, status, now=NOW + 3600, **situation) is None
+
+
+@pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
+@pytest.mark.parametrize("before", SITUATIONS, ids=str)
+def test_any_situation_settles_after_one_write(resource: GroupResource, before: dict[str, Any]) -> None:
+    status = written(resource, **before)
+    for after in SITUATIONS:
+        settled = written(resource, status, now=NOW + 60, **after)
+        assert change(resource, settled, now=NOW + 120, **after) is None
+
+
+def test_a_change_carries_the_uid_and_only_what_differs() -> None:
+    found = change(X_K8S, {"phase": "Scheduling", "running": 1}, running=2, pending=1)
+    assert found is not None
+    assert (found.patch, found.subresource, found.replaces_lists) == ("merge", "status", False)
+    assert found.body == {"metadata": {"uid": "u1"}, "status": {"running": 2}}
+
+
+@pytest.mark.parametrize(
+    "garbage", [{"phase": 3}, {"conditions": "x"}, {"conditions": [1, {"type": 2}]}, {"running": "x"}]
+)
+@pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
+def test_a_status_that_nobody_can_read_is_written_anew(resource: GroupResource, garbage: dict[str, Any]) -> None:
+    settled = written(resource, garbage, pending=3, verdict=FULL)
+    assert change(resource, settled, pending=3, verdict=FULL) is None
+
+
+# scheduling.x-k8s.io
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({}, "Pending"),
+        ({"pending": 2}, "Pending"),
+        ({"pending": 2, "gated": 1}, "Pending"),
+        ({"pending": 2, "terminating": 1}, "Pending"),
+        ({"pending": 3}, "Scheduling"),
+        ({"pending": 1, "bound": 2}, "Scheduling"),
+        ({"bound": 3}, "Scheduling"),
+        ({"running": 2, "bound": 1}, "Scheduling"),
+        ({"running": 3}, "Running"),
+        ({"running": 2, "succeeded": 1}, "Running"),
+        ({"running": 1, "succeeded": 2, "failed": 5}, "Running"),
+        ({"running": 3, "failed": 1}, "Running"),
+        ({"running": 2, "failed": 1}, "Failed"),
+        ({"running": 2, "failed": 1, "pending": 1}, "Scheduling"),
+        ({"running": 2, "failed": 1, "gated": 1}, "Pending"),
+        ({"succeeded": 3}, "Finished"),
+        ({"succeeded": 3, "failed": 2}, "Finished"),
+    ],
+    ids=str,
+)
+def test_x_k8s_the_phase_is_derived_from_the_pods(counts: dict[str, Any], expected: str) -> None:
+    assert phase(X_K8S, **counts) == expected
+
+
+def test_x_k8s_finished_is_final_and_failed_is_not() -> None:
+    assert change(X_K8S, {"phase": "Finished", "succeeded": 3}, pending=3) is None
+    assert phase(X_K8S, "Failed", running=2, failed=1, pending=1) == "Scheduling"
+    assert phase(X_K8S, "Failed", running=3, failed=1) == "Running"
+
+
+def test_x_k8s_any_failed_member_can_be_made_to_count_as_upstream_does() -> None:
+    assert phase(X_K8S, fail_on_any_member=True, running=4, failed=1) == "Failed"
+    assert phase(X_K8S, fail_on_any_member=True, running=1, failed=1, pending=3) == "Scheduling"
+    assert phase(X_K8S, fail_on_any_member=True, succeeded=3, failed=1) == "Finished"
+
+
+def test_x_k8s_finished_members_count_only_where_the_policy_says_so() -> None:
+    counted = MatchPolicy.WAITING_RUNNING_SUCCEEDED
+    assert phase(X_K8S, pending=2, succeeded=1) == "Pending"
+    assert phase(X_K8S, pending=2, succeeded=1, policy=counted) == "Scheduling"
+
+
+def test_x_k8s_the_owner_of_the_first_members_occupies_the_group() -> None:
+    assert "occupiedBy" not in written(X_K8S, pending=1, occupied_by="default/job")
+    assert written(X_K8S, pending=3, occupied_by="default/job")["occupiedBy"] == "default/job"
+    assert (
+        written(X_K8S, {"occupiedBy": "default/a"}, pending=3, occupied_by="default/b")["occupiedBy"] == "default/a"
+    )
+
+
+def test_x_k8s_knows_neither_conditions_nor_a_start_time() -> None:
+    status = written(X_K8S, pending=1, running=2, failed=1, verdict=FULL)
+    assert status == {"phase": "Scheduling", "running": 2, "failed": 1}
+
+
+# scheduling.sigs.k8s.io
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ({"pending": 2}, "Pending"),
+        ({"pending": 3}, "PreScheduling"),
+        ({"pending": 2, "bound": 1}, "Scheduling"),
+        ({"bound": 3}, "Scheduled"),
+        ({"running": 2, "bound": 1}, "Scheduled"),
+        ({"running": 3}, "Running"),
+        ({"running": 1, "failed": 2}, "Failed"),
+        ({"succeeded": 3}, "Finished"),
+        ({}, "Pending"),
+    ],
+    ids=str,
+)
+def test_sigs_has_its_older_names(counts: dict[str, Any], expected: str) -> None:
+    assert phase(SIGS, **counts) == expected
+
+
+def test_sigs_counts_scheduled_members_and_stamps_the_start_once() -> None:
+    assert "scheduleStartTime" not in written(SIGS, pending=3)
+    started = written(SIGS, pending=1, bound=1, running=1)
+    assert (started["scheduled"], started["scheduleStartTime"]) == (2, NOW_TEXT)
+    assert written(SIGS, started, running=3, now=NOW + 60)["scheduleStartTime"] == NOW_TEXT
+
+
+# scheduling.volcano.sh
+
+
+@pytest.mark.parametrize(
+    ("current", "situation", "expected"),
+    [
+        ("", {}, "Pending"),
+        ("Pending", {"pending": 3}, "Pending"),
+        ("Inqueue", {}, "Inqueue"),
+        ("Inqueue", {"pending": 3, "verdict": FULL}, "Inqueue"),
+        ("Inqueue", {"bound": 3}, "Running"),
+        ("Inqueue", {"bound": 2, "pending": 1}, "Inqueue"),
+        ("Running", {"running": 2, "pending": 1, "verdict": FULL}, "Unknown"),
+        ("Running", {"running": 3, "pending": 1, "verdict": FULL}, "Running"),
+        ("Unknown", {"running": 3}, "Running"),
+        ("Unknown", {}, "Pending"),
+        ("Running", {"running": 1, "succeeded": 2}, "Running"),
+        ("Running", {"succeeded": 2, "failed": 1}, "Completed"),
+        ("Running", {"succeeded": 2, "terminating": 1}, "Running"),
+        ("Running", {}, "Pending"),
+        ("Completed", {}, "Completed"),
+    ],
+    ids=str,
+)
+def test_volcano_phases(current: str, situation: dict[str, Any], expected: str) -> None:
+    assert phase(VOLCANO, current, **situation) == expected
+
+
+def condition(status: dict[str, Any], kind: str) -> dict[str, Any]:
+    (found,) = [entry for entry in status.get("conditions", []) if entry["type"] == kind]
+    return dict(found)
+
+
+def test_volcano_a_held_group_says_why() -> None:
+    assert condition(written(VOLCANO, pending=3, verdict=FULL), "Unschedulable") == {
+        "type": "Unschedulable",
+        "status": "True",
+        "reason": "NotEnoughResources",
+        "message": FULL.message,
+        "transitionID": str(NOW),
+        "lastTransitionTime": NOW_TEXT,
+    }
+
+
+@pytest.mark.parametrize(
+    ("situation", "reason"),
+    [
+        ({"pending": 2, "verdict": FULL}, "NotEnoughTasks"),
+        ({"pending": 2, "gated": 1, "verdict": FULL}, "NotEnoughTasks"),
+        (
+            {
+                "pending": 3,
+                "verdict": FULL,
+                "roles": {"ps": 1, "worker": 2},
+                "role_counts": {"worker": GangCounts(pending=3)},
+            },
+            "NotEnoughPodsOfTask",
+        ),
+        ({"pending": 3, "verdict": FULL}, "NotEnoughResources"),
+        ({"pending": 3, "problem": Problem("UnsupportedField", "no topology")}, "UnsupportedField"),
+    ],
+)
+def test_volcano_reasons(situation: dict[str, Any], reason: str) -> None:
+    assert condition(written(VOLCANO, **situation), "Unschedulable")["reason"] == reason
+
+
+def test_volcano_a_group_that_is_ready_is_scheduled_and_no_longer_unschedulable() -> None:
+    held = written(VOLCANO, pending=3, verdict=FULL)
+    status = written(VOLCANO, held, bound=3, now=NOW + 60)
+    scheduled = condition(status, "Scheduled")
+    assert (scheduled["status"], scheduled["reason"]) == ("True", "tasks in gang are ready to be scheduled")
+    assert condition(status, "Unschedulable")["status"] == "False"
+
+
+def test_volcano_a_role_below_its_minimum_is_not_ready() -> None:
+    roles: dict[str, Any] = {"roles": {"ps": 1}, "role_counts": {"worker": GangCounts(running=3)}}
+    status = written(VOLCANO, running=3, verdict=FULL, **roles)
+    assert status["phase"] == "Unknown"
+    assert condition(status, "Unschedulable")["reason"] == "NotEnoughPodsOfTask"
+
+
+def test_volcano_the_time_changes_only_when_the_status_flips() -> None:
+    held = written(VOLCANO, pending=3, verdict=FULL)
+    other = written(VOLCANO, held, pending=2, verdict=FULL, now=NOW + 60)
+    told = condition(other, "Unschedulable")
+    assert (told["reason"], told["lastTransitionTime"], told["transitionID"]) == (
+        "NotEnoughTasks",
+        NOW_TEXT,
+        str(NOW + 60),
+    )
+    ready = written(VOLCANO, other, bound=3, now=NOW + 120)
+    assert condition(ready, "Unschedulable")["lastTransitionTime"] == "2030-03-17T17:48:40Z"
+
+
+def test_volcano_conditions_of_others_stay_and_the_list_is_guarded() -> None:
+    theirs = {"type": "Custom", "status": "True", "reason": "x"}
+    found = change(VOLCANO, {"conditions": [theirs]}, pending=3, verdict=FULL)
+    assert found is not None
+    assert found.replaces_lists
+    assert found.body["status"]["conditions"][0] == theirs
+
+
+def test_volcano_admission_is_one_step_from_pending() -> None:
+    for current in ({}, {"phase": ""}, {"phase": "Pending"}):
+        found = admission_status(ref(VOLCANO), current)
+        assert found is not None
+        assert found.body == {"metadata": {"uid": "u1"}, "status": {"phase": "Inqueue"}}
+    for beyond in ("Inqueue", "Running", "Unknown", "Completed"):
+        assert admission_status(ref(VOLCANO), {"phase": beyond}) is None
+
+
+# kube-batch
+
+FAMILY = [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
+
+
+@pytest.mark.parametrize("resource", FAMILY, ids=lambda resource: resource.group)
+@pytest.mark.parametrize(
+    ("current", "situation", "expected"),
+    [
+        ("", {}, "Pending"),
+        ("Pending", {"pending": 3, "verdict": FULL}, "Pending"),
+        ("Pending", {"bound": 3}, "Running"),
+        ("Running", {"running": 2, "pending": 1, "verdict": FULL}, "Unknown"),
+        ("Unknown", {"running": 3}, "Running"),
+        ("Unknown", {}, "Pending"),
+        ("Running", {"succeeded": 3}, "Running"),
+    ],
+    ids=str,
+)
+def test_kube_batch_phases(resource: GroupResource, current: str, situation: dict[str, Any], expected: str) -> None:
+    assert phase(resource, current, **situation) == expected
+
+
+def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
+    held = written(KUBE_BATCH, pending=2, verdict=FULL)
+    assert condition(held, "Unschedulable")["reason"] == "NotEnoughTasks"
+    ready = written(KUBE_BATCH, held, bound=3)
+    assert [(entry["type"], entry["status"]) for entry in ready["conditions"]] == [("Unschedulable", "False")]
+    assert "conditions" not in written(KUBE_BATCH, bound=3)
+
+
+def test_kube_batch_the_design_counts_admitted_pods() -> None:
+    assert written(KUBE_BATCH_DESIGN, pending=1, bound=1, running=1, failed=1)["admitted"] == 3
+    assert "admitted" not in written(KUBE_BATCH, bound=1)
+
+
+# The native API
+
+
+def native(current: dict[str, Any] | None = None, resource: GroupResource = NATIVE, **details: Any) -> Any:
+    found = change(resource, current, **details)
+    if found is None:
+        return None
+    assert found.patch == "strategic"
+    (told,) = found.body["status"]["conditions"]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind"), [(NATIVE_1_36, "PodGroupScheduled"), (NATIVE, "PodGroupInitiallyScheduled")]
+)
+def test_native_each_version_has_its_condition(resource: GroupResource, kind: str) -> None:
+    assert native(resource=resource, running=3, generation=4) == {
+        "type": kind,
+        "status": "True",
+        "reason": "Scheduled",
+        "message": "the members that the policy asks for have been placed",
+        "observedGeneration": 4,
+        "lastTransitionTime": NOW_TEXT,
+    }
+
+
+@pytest.mark.parametrize(
+    ("situation", "reason"),
+    [
+        ({"pending": 3, "verdict": FULL}, "Unschedulable"),
+        ({"pending": 3, "problem": Problem("UnknownPolicy", "?")}, "Unschedulable"),
+        ({"pending": 3, "problem": Problem("SchedulerNameMismatch", "?")}, "SchedulerError"),
+    ],
+)
+def test_native_a_group_that_cannot_be_placed_says_why(situation: dict[str, Any], reason: str) -> None:
+    told = native(**situation)
+    assert (told["status"], told["reason"]) == ("False", reason)
+
+
+def test_native_nothing_is_said_before_anything_is_decided_or_while_a_quota_decides() -> None:
+    assert native(pending=3) is None
+    assert native(pending=3, verdict=QUOTA) is None
+
+
+@pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
+def test_native_true_is_final(resource: GroupResource) -> None:
+    current = {"conditions": [native(resource=resource, running=3)]}
+    assert native(current, resource=resource, pending=3, verdict=FULL) is None
+
+
+def test_native_the_quorum_counts_even_when_its_members_are_gone() -> None:
+    assert native(ever_scheduled=True, pending=1)["status"] == "True"
+
+
+def test_native_a_new_text_keeps_the_time_and_a_flip_changes_it() -> None:
+    current = {"conditions": [native(pending=3, verdict=FULL)]}
+    other = native(current, pending=3, verdict=Verdict("X", "another text"), now=NOW + 60)
+    assert (other["message"], other["lastTransitionTime"]) == ("another text", NOW_TEXT)
+    assert native(current, bound=3, now=NOW + 60)["lastTransitionTime"] == "2030-03-17T17:47:40Z"
+
+
+def test_native_a_workload_has_no_status() -> None:
+    assert change(WORKLOAD, running=3) is None
+
+
+# The flag of once-satisfied
+
+
+def test_the_flag_is_written_once_and_not_where_the_status_says_it() -> None:
+    gang = Gang(GangKey("default", "g"), source=ref(SIGS))
+    found = once_satisfied_mark(gang)
+    assert found is not None
+    assert (found.subresource, found.body) == (
+        "",
+        {"metadata": {"annotations": {"phalanx.dev/once-satisfied": "true"}, "uid": "u1"}},
+    )
+    assert once_satisfied_mark(Gang(gang.key, source=ref(SIGS), once_satisfied=True)) is None
+    assert once_satisfied_mark(Gang(gang.key)) is None
+    assert once_satisfied_mark(Gang(gang.key, source=ref(NATIVE))) is None
