@@ -114,6 +114,10 @@ class Api:
         """Stores a new object given in the version's form. Raises 400, 403, 404, 409 or 422."""
         type_ = version.type
         managed = metadata(body).get("managedFields")
+        if version.check_new is not None:
+            wrong = version.check_new(body)
+            if wrong:
+                raise invalid(type_, text(metadata(body).get("name")), wrong)
         obj = self._take_in(version, body, write)
         metafields.fill_system_fields(obj, type_, namespace, write)
         meta = metadata(obj)
@@ -361,11 +365,23 @@ class Api:
         if meta is not None and not isinstance(meta, dict):
             raise bad_request("metadata must be an object")
         obj["metadata"] = {key: value for key, value in (meta or {}).items() if key != "managedFields"}
-        if version.schema is not None:
+        if not type_.custom:
+            self._require_shape(version, obj)
+        elif version.schema is not None:
             self._prune(version, obj, write)
         if version.from_view is not None:
             obj = version.from_view(obj)
         return obj
+
+    def _require_shape(self, version: Version, obj: Json) -> None:
+        """400 when a field of a built-in kind has another JSON type than it must."""
+        from phalanx.local.validation.decoding import malformed
+
+        kind = version.type.kind
+        wrong = malformed(version.type.group, kind, obj, version.name)
+        if wrong:
+            why = ", ".join(f"{error.field}: {error.message}" for error in wrong)
+            raise bad_request(f'{kind} in version "{version.name}" cannot be handled as a {kind}: {why}')
 
     def _prune(self, version: Version, obj: Json, write: Write) -> None:
         assert version.schema is not None
@@ -378,7 +394,8 @@ class Api:
         type_ = version.type
         causes: list[Cause] = list(metafields.require_name(metadata(obj)))
         if not causes:
-            causes += validate(type_.group, type_.kind, obj, old, subresource)
+            named = {"kind": type_.kind, "apiVersion": version.api_version, **obj}
+            causes += validate(type_.group, type_.kind, named, old, subresource)
             causes += type_.strategy.check(obj, old, subresource)
         if old is not None:
             causes += metafields.check_deleting(metadata(obj), metadata(old))

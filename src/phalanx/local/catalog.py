@@ -6,13 +6,18 @@ from typing import NamedTuple
 
 from phalanx.local.resources import VERBS, Registry, ResourceType, ScalePaths, Version
 from phalanx.local.strategies.base import SpecStrategy, Strategy
-from phalanx.local.strategies.events import EVENTS_V1_LABELS, EventStrategy, from_events_v1, to_events_v1
-from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateStrategy
+from phalanx.local.strategies.events import (
+    EVENTS_V1_LABELS,
+    EventStrategy,
+    check_new_event,
+    from_events_v1,
+    to_events_v1,
+)
+from phalanx.local.strategies.groups import PodGroupStrategy
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
     DisruptionBudgetStrategy,
-    ImmutableDataStrategy,
     LeaseStrategy,
     QuotaStrategy,
     SecretStrategy,
@@ -68,7 +73,7 @@ def _core() -> list[Row]:
             "po",
             "all",
         ),
-        Row("", "v1", "configmaps", "ConfigMap", ImmutableDataStrategy(), "", "cm"),
+        Row("", "v1", "configmaps", "ConfigMap", plain, "", "cm"),
         Row("", "v1", "secrets", "Secret", SecretStrategy()),
         Row("", "v1", "services", "Service", ServiceStrategy(), "status proxy", "svc", "all"),
         Row("", "v1", "endpoints", "Endpoints", plain, "", "ep"),
@@ -201,7 +206,7 @@ def build_registry(native_groups: str, *, protect_groups: bool) -> Registry:
     if native_groups != "none":
         group = "scheduling.k8s.io"
         groups = PodGroupStrategy(native_groups, protect=protect_groups)
-        rows.append(Row(group, native_groups, "workloads", "Workload", WorkloadTemplateStrategy()))
+        rows.append(Row(group, native_groups, "workloads", "Workload", SpecStrategy()))
         rows.append(Row(group, native_groups, "podgroups", "PodGroup", groups, "status"))
     for group, plural, kind in _REVIEWS:
         rows.append(Row(group, "v1", plural, kind, Strategy(), verbs=("create",)))
@@ -263,6 +268,7 @@ def _add_events_view(registry: Registry) -> None:
         view,
         to_view=to_events_v1,
         from_view=from_events_v1,
+        check_new=check_new_event,
         field_aliases=EVENTS_V1_LABELS,
     )
     registry.add(view)

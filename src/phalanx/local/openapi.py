@@ -11,6 +11,7 @@ import hashlib
 
 from phalanx.local.objects import Json, encode
 from phalanx.local.resources import Registry, Version
+from phalanx.local.shapes import Shapes
 
 _META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 
@@ -30,11 +31,12 @@ def document(registry: Registry, group: str, version: str) -> Json:
     """GET /openapi/v3/apis/GROUP/VERSION."""
     paths: Json = {}
     schemas: Json = {f"{_META}.ObjectMeta": _object_meta()}
+    shapes = Shapes(schemas)
     for item in registry.served(group, version):
         path = _path(item)
         paths[path] = {"patch": _operation(item, "patch")}
         paths[path.rsplit("/", 1)[0]] = {"post": _operation(item, "post")}
-        schemas[_schema_name(item)] = _schema(item, schemas)
+        schemas[_schema_name(item)] = _schema(item, shapes)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Phalanx embedded API server", "version": "v1"},
@@ -72,7 +74,7 @@ def _schema_name(item: Version) -> str:
     return ".".join([*reversed(group.split(".")), item.name, item.type.kind])
 
 
-def _schema(item: Version, schemas: Json) -> Json:
+def _schema(item: Version, shapes: Shapes) -> Json:
     meta = {"allOf": [{"$ref": f"#/components/schemas/{_META}.ObjectMeta"}], "default": {}}
     common: Json = {
         "apiVersion": {"type": "string", "description": "Version of the schema of this object."},
@@ -83,9 +85,7 @@ def _schema(item: Version, schemas: Json) -> Json:
         schema = dict(item.openapi)
         schema["properties"] = {**item.openapi.get("properties", {}), **common}
     else:
-        from phalanx.local.shapes import built_in_schema
-
-        schema = built_in_schema(item, schemas)
+        schema = shapes.of_kind(item, _schema_name(item))
         schema["properties"] = {**schema.get("properties", {}), **common}
     schema["type"] = "object"
     schema["x-kubernetes-group-version-kind"] = [_kind(item)]

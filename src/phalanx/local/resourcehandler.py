@@ -26,8 +26,9 @@ from phalanx.local.resources import Version
 from phalanx.local.routes import Target
 from phalanx.local.strategies.base import Write
 from phalanx.local.watching import Watch, parse_watch_query
+from phalanx.local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
 
-_BODY_TYPES: Final = ("application/json", "application/yaml")
+_BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -318,6 +319,11 @@ class ResourceHandler:
         media = call.headers.get("Content-Type", JSON).partition(";")[0].strip()
         if media not in _BODY_TYPES and media not in ("", "*/*"):
             raise unsupported_media_type(_BODY_TYPES)
+        if media == CONTENT_TYPE:
+            try:
+                return read_protobuf(call.body)
+            except ProtobufError as problem:
+                raise bad_request(str(problem)) from None
         read: Any = read_yaml(call.body) if media == "application/yaml" else read_json(call.body)
         if not isinstance(read, dict):
             raise bad_request("the body must be an object")

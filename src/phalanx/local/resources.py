@@ -65,6 +65,7 @@ class Version:
     columns: tuple[Column, ...] | None = None
     to_view: Callable[[Json], Json] | None = None
     from_view: Callable[[Json], Json] | None = None
+    check_new: Callable[[Json], list[FieldCause]] | None = None
     field_aliases: dict[str, str] | None = None
     warning: str = ""
     lists: Any = None
@@ -170,6 +171,3 @@ def version_priority(name: str) -> tuple[int, int, int, str]:
     major, stage, minor = match.groups()
     rank = {None: 0, "beta": 1, "alpha": 2}[stage]
     return (rank, -int(major), -int(minor or 0), "")
-
-
-Causes = list[FieldCause]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.local.objects import Json, mapping, text
+from phalanx.local.errors import FieldCause, required, wrong_value
+from phalanx.local.objects import Json, mapping, metadata, text
 from phalanx.local.strategies.base import Strategy, Write
 
 # core/v1 field -> events.k8s.io/v1 field; `source` is renamed as a whole
@@ -56,6 +57,24 @@ class EventStrategy(Strategy):
         obj.setdefault("source", {})
         obj.setdefault("reportingComponent", "")
         obj.setdefault("reportingInstance", "")
+
+    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
+        namespace = text(metadata(obj).get("namespace"))
+        involved = text(mapping(obj.get("involvedObject")).get("namespace"))
+        if old is None and (involved or "default") != namespace:
+            return [wrong_value("involvedObject.namespace", involved, "does not match event.namespace")]
+        return []
+
+
+def check_new_event(shown: Json) -> list[FieldCause]:
+    """What events.k8s.io/v1 asks of a new event beyond core/v1."""
+    fields = ("eventTime", "reportingController", "reportingInstance", "action", "reason")
+    causes = [required(field) for field in fields if not shown.get(field)]
+    if shown.get("type") not in ("Normal", "Warning"):
+        causes.append(wrong_value("type", shown.get("type"), "must be Normal or Warning"))
+    if len(text(shown.get("note")).encode()) > 1024:
+        causes.append(wrong_value("note", "", "can have at most 1024 bytes"))
+    return causes
 
 
 def to_events_v1(stored: Json) -> Json:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from phalanx.local.errors import FieldCause, forbidden, required, wrong_value
-from phalanx.local.objects import Json, clone, mapping, metadata, sequence, text
+from phalanx.local.errors import forbidden
+from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Write
 from phalanx.local.strategies.priority import admit_priority
 
@@ -19,30 +19,6 @@ class _PodGroups:
     group: Final = "scheduling.k8s.io"
     plural: Final = "podgroups"
     kind: Final = "PodGroup"
-
-
-class WorkloadTemplateStrategy(SpecStrategy):
-    """scheduling.k8s.io Workload: templates never change; controllerRef is set once."""
-
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        spec = mapping(obj.get("spec"))
-        templates = sequence(spec.get("podGroupTemplates"))
-        causes: list[FieldCause] = []
-        if not 1 <= len(templates) <= 8 and not spec.get("compositePodGroupTemplates"):
-            causes.append(required("spec.podGroupTemplates", "between 1 and 8 templates"))
-        for index, template in enumerate(templates):
-            path = f"spec.podGroupTemplates[{index}]"
-            if not text(mapping(template).get("name")):
-                causes.append(required(f"{path}.name"))
-            policy = mapping(mapping(template).get("schedulingPolicy"))
-            causes += _check_policy(policy, f"{path}.schedulingPolicy")
-        if old is not None:
-            before = mapping(old.get("spec"))
-            if before.get("podGroupTemplates") != spec.get("podGroupTemplates"):
-                causes.append(wrong_value("spec.podGroupTemplates", templates, "field is immutable"))
-            if before.get("controllerRef") and before["controllerRef"] != spec.get("controllerRef"):
-                causes.append(wrong_value("spec.controllerRef", spec.get("controllerRef"), "field is immutable"))
-        return causes
 
 
 class PodGroupStrategy(SpecStrategy):
@@ -87,33 +63,3 @@ class PodGroupStrategy(SpecStrategy):
         templates = sequence(mapping(workload.get("spec")).get("podGroupTemplates"))
         if template not in [mapping(item).get("name") for item in templates]:
             raise forbidden(_PodGroups(), name, f'workload "{wanted}" has no template "{template}"')
-
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        if subresource:
-            return []
-        spec = mapping(obj.get("spec"))
-        causes = _check_policy(mapping(spec.get("schedulingPolicy")), "spec.schedulingPolicy")
-        topology = sequence(mapping(spec.get("schedulingConstraints")).get("topology"))
-        if len(topology) > 1:
-            text_ = "Too many: must have at most 1 item"
-            causes.append(FieldCause("spec.schedulingConstraints.topology", "FieldValueTooMany", text_))
-        if old is not None and self._frozen(spec) != self._frozen(mapping(old.get("spec"))):
-            causes.append(wrong_value("spec", spec, "field is immutable"))
-        return causes
-
-    def _frozen(self, spec: Json) -> Json:
-        kept = clone(spec)
-        if not self._alpha:
-            mapping(mapping(kept.get("schedulingPolicy")).get("gang")).pop("minCount", None)
-        return kept
-
-
-def _check_policy(policy: Json, path: str) -> list[FieldCause]:
-    chosen = [key for key in ("basic", "gang") if policy.get(key) is not None]
-    if len(chosen) != 1:
-        return [wrong_value(path, policy, "must specify exactly one of: `basic`, `gang`")]
-    if chosen == ["gang"]:
-        count = mapping(policy["gang"]).get("minCount")
-        if not isinstance(count, int) or count < 1:
-            return [wrong_value(f"{path}.gang.minCount", count, "must be greater than or equal to 1")]
-    return []

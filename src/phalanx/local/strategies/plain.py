@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from phalanx.local.errors import FieldCause, forbidden_field
 from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Strategy, Write
 
@@ -17,28 +16,10 @@ class LeaseStrategy(Strategy):
         obj.setdefault("spec", {})
 
 
-class ImmutableDataStrategy(Strategy):
-    """ConfigMap and Secret: `immutable: true` freezes the data."""
+class SecretStrategy(Strategy):
+    """v1 Secret; stringData is written into data."""
 
-    data_fields: tuple[str, ...] = ("data", "binaryData")
-
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        if old is None or old.get("immutable") is not True:
-            return []
-        causes = []
-        if obj.get("immutable") is not True:
-            causes.append(forbidden_field("immutable", "field is immutable when `immutable` is set"))
-        causes += [
-            forbidden_field(field, "field is immutable when `immutable` is set")
-            for field in self.data_fields
-            if obj.get(field) != old.get(field)
-        ]
-        return causes
-
-
-class SecretStrategy(ImmutableDataStrategy):
     field_labels = frozenset(("type",))
-    data_fields = ("data",)
 
     def fields(self, obj: Json) -> dict[str, str]:
         return {"type": text(obj.get("type"))}

@@ -9,19 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.local.errors import FieldCause, forbidden_field
-from phalanx.local.objects import Json, clone, mapping, metadata, sequence, text
+from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.strategies.base import Strategy, Write
 from phalanx.local.strategies.priority import admit_priority
 from phalanx.local.strategies.serviceaccounts import admit_service_account
 
 TERMINAL = ("Succeeded", "Failed")
 _EVICTION_SECONDS = 300
-_IMMUTABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to "
-    "existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was "
-    "previously negative)"
-)
 
 
 class PodStrategy(Strategy):
@@ -96,13 +90,9 @@ class PodStrategy(Strategy):
         return status
 
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        if old is None:
+        if old is None or subresource != "status":
             return []
-        if subresource == "":
-            return _check_spec_update(mapping(obj.get("spec")), mapping(old.get("spec")))
-        if subresource == "status":
-            return _check_nomination(obj, old)
-        return []
+        return _check_nomination(obj, old)
 
     def grace_period(self, obj: Json, asked: int | None) -> int | None:
         spec = mapping(obj.get("spec"))
@@ -243,112 +233,6 @@ def qos_class(spec: Json) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _check_spec_update(spec: Json, old: Json) -> list[FieldCause]:
-    if spec == old:
-        return []
-    gated = bool(old.get("schedulingGates"))
-    causes = _check_gates(spec, old)
-    kept = clone(spec)
-    for group in ("containers", "initContainers"):
-        before = sequence(old.get(group))
-        after = sequence(kept.get(group))
-        if len(before) == len(after):
-            for mine, theirs in zip(after, before, strict=True):
-                if isinstance(mine, dict) and isinstance(theirs, dict):
-                    _keep(mine, theirs, "image")
-    _keep(kept, old, "activeDeadlineSeconds")
-    _keep(kept, old, "schedulingGates")
-    _keep(kept, old, "preemptionPolicy")
-    causes += _check_tolerations(spec, old)
-    _keep(kept, old, "tolerations")
-    causes += _check_deadline(spec, old)
-    if old.get("terminationGracePeriodSeconds", 30) < 0 and spec.get("terminationGracePeriodSeconds") == 1:
-        _keep(kept, old, "terminationGracePeriodSeconds")
-    if gated:
-        causes += _check_gated_placement(spec, old)
-        _keep(kept, old, "nodeSelector")
-        _keep(kept, old, "affinity")
-    if kept != old:
-        causes.append(forbidden_field("spec", _IMMUTABLE))
-    return causes
-
-
-def _keep(mine: Json, theirs: Json, field: str) -> None:
-    if field in theirs:
-        mine[field] = theirs[field]
-    else:
-        mine.pop(field, None)
-
-
-def _check_gates(spec: Json, old: Json) -> list[FieldCause]:
-    names = [mapping(gate).get("name") for gate in sequence(old.get("schedulingGates"))]
-    added = [gate for gate in sequence(spec.get("schedulingGates")) if mapping(gate).get("name") not in names]
-    if added:
-        listed = ", ".join(text(mapping(gate).get("name")) for gate in added)
-        text_ = f"only deletion is allowed, but found new scheduling gate '{listed}'"
-        return [forbidden_field("spec.schedulingGates", text_)]
-    return []
-
-
-def _check_tolerations(spec: Json, old: Json) -> list[FieldCause]:
-    after = [_without_seconds(item) for item in sequence(spec.get("tolerations"))]
-    for item in sequence(old.get("tolerations")):
-        if _without_seconds(item) not in after:
-            return [
-                forbidden_field(
-                    "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
-                )
-            ]
-    return []
-
-
-def _without_seconds(toleration: object) -> Json:
-    return {key: value for key, value in mapping(toleration).items() if key != "tolerationSeconds"}
-
-
-def _check_deadline(spec: Json, old: Json) -> list[FieldCause]:
-    before, after = old.get("activeDeadlineSeconds"), spec.get("activeDeadlineSeconds")
-    if before is not None and (after is None or after > before):
-        why = "must not update from a positive integer to a larger value or nil"
-        return [forbidden_field("spec.activeDeadlineSeconds", why)]
-    return []
-
-
-def _check_gated_placement(spec: Json, old: Json) -> list[FieldCause]:
-    """While a pod is gated its placement may only be narrowed."""
-    selector, before = mapping(spec.get("nodeSelector")), mapping(old.get("nodeSelector"))
-    causes = []
-    if any(selector.get(key) != value for key, value in before.items()):
-        why = "only additions are allowed (no mutations or deletions)"
-        causes.append(forbidden_field("spec.nodeSelector", why))
-    affinity, old_affinity = mapping(spec.get("affinity")), mapping(old.get("affinity"))
-    if any(affinity.get(key) != old_affinity.get(key) for key in ("podAffinity", "podAntiAffinity")):
-        causes.append(forbidden_field("spec.affinity", "only node affinity may change while a pod is gated"))
-    terms = _required_terms(affinity)
-    old_terms = _required_terms(old_affinity)
-    if old_terms and not _narrows(terms, old_terms):
-        why = "no additions/deletions to non-empty NodeSelectorTerms list are allowed; only additions within terms"
-        field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-        causes.append(forbidden_field(field, why))
-    return causes
-
-
-def _required_terms(affinity: Json) -> list[Json]:
-    required = mapping(affinity.get("nodeAffinity")).get("requiredDuringSchedulingIgnoredDuringExecution")
-    return [mapping(term) for term in sequence(mapping(required).get("nodeSelectorTerms"))]
-
-
-def _narrows(terms: list[Json], old_terms: list[Json]) -> bool:
-    if len(terms) != len(old_terms):
-        return False
-    for term, old_term in zip(terms, old_terms, strict=True):
-        for part in ("matchExpressions", "matchFields"):
-            after = sequence(term.get(part))
-            if any(expression not in after for expression in sequence(old_term.get(part))):
-                return False
-    return True
-
-
 def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:
     after = mapping(obj.get("status")).get("nominatedNodeName")
     before = mapping(old.get("status")).get("nominatedNodeName")
@@ -356,7 +240,3 @@ def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:
         why = "nominatedNodeName cannot be set on a pod that is already bound to a node"
         return [forbidden_field("status.nominatedNodeName", why)]
     return []
-
-
-def pod_name(obj: Json) -> str:
-    return text(metadata(obj).get("name"))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from phalanx.local.errors import FieldCause, Qualified, forbidden, forbidden_field
+from phalanx.local.errors import Qualified, forbidden
 from phalanx.local.objects import Json, mapping, metadata, text
 from phalanx.local.strategies.base import Strategy, Write
 
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-HIGHEST_USER_PRIORITY: Final = 1_000_000_000
 
 
 class PriorityClassStrategy(Strategy):
@@ -30,24 +29,6 @@ class PriorityClassStrategy(Strategy):
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         obj.setdefault("preemptionPolicy", "PreemptLowerPriority")
-
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        name = text(metadata(obj).get("name"))
-        value = obj.get("value")
-        if old is None:
-            if isinstance(value, int) and value > HIGHEST_USER_PRIORITY and name not in SYSTEM_CLASSES:
-                why = f"maximum allowed value of a user defined priority is {HIGHEST_USER_PRIORITY}"
-                return [forbidden_field("value", why)]
-            if name.startswith("system-") and name not in SYSTEM_CLASSES:
-                why = "priority class names with 'system-' prefix are reserved for system use only"
-                return [forbidden_field("metadata.name", why)]
-            return []
-        causes = []
-        if value != old.get("value"):
-            causes.append(forbidden_field("value", "may not be changed in an update."))
-        if obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            causes.append(forbidden_field("preemptionPolicy", "may not be changed in an update."))
-        return causes
 
 
 class _Named:

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.local.errors import FieldCause, wrong_value
-from phalanx.local.objects import Json, clone, encode, mapping, metadata, sequence, text
+from phalanx.local.objects import Json, mapping, metadata, text
 from phalanx.local.strategies.base import SpecStrategy, Write
 from phalanx.local.strategies.pods import default_pod_spec
 
 
 class WorkloadStrategy(SpecStrategy):
-    """A kind with spec.template; `selector_fixed` where the selector cannot change after creation."""
-
-    selector_fixed = True
+    """A kind with spec.template."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
@@ -27,14 +24,6 @@ class WorkloadStrategy(SpecStrategy):
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("replicas", 1)
 
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        if old is None or subresource or not self.selector_fixed:
-            return []
-        selector, before = mapping(obj.get("spec")).get("selector"), mapping(old.get("spec")).get("selector")
-        if selector != before:
-            return [wrong_value("spec.selector", selector, "field is immutable")]
-        return []
-
 
 class ReplicaSetStrategy(WorkloadStrategy):
     field_labels = frozenset(("status.replicas",))
@@ -48,7 +37,6 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
     orphans_by_default = True
     returns_deleted = True
-    selector_fixed = False
 
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("replicas", 1)
@@ -91,15 +79,6 @@ class JobStrategy(SpecStrategy):
 
     orphans_by_default = True
     field_labels = frozenset(("status.successful",))
-    _mutable = (
-        "parallelism",
-        "completions",
-        "suspend",
-        "ttlSecondsAfterFinished",
-        "activeDeadlineSeconds",
-        "backoffLimit",
-        "template",
-    )
 
     def fields(self, obj: Json) -> dict[str, str]:
         return {"status.successful": str(mapping(obj.get("status")).get("succeeded") or 0)}
@@ -127,19 +106,6 @@ class JobStrategy(SpecStrategy):
         if template:
             default_pod_spec(template)
 
-    def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
-        if old is None or subresource:
-            return []
-        spec, before = mapping(obj.get("spec")), mapping(old.get("spec"))
-        causes = [
-            wrong_value(f"spec.{field}", spec.get(field), "field is immutable")
-            for field in sorted({*spec, *before} - set(self._mutable))
-            if spec.get(field) != before.get(field)
-        ]
-        if spec.get("template") != before.get("template") and not _may_change_template(spec, before):
-            causes.append(wrong_value("spec.template", encode(spec.get("template")).decode(), "field is immutable"))
-        return causes
-
 
 def _generate_selector(meta: Json, spec: Json, template: Json) -> None:
     uid = text(meta.get("uid"))
@@ -149,23 +115,6 @@ def _generate_selector(meta: Json, spec: Json, template: Json) -> None:
     labels.setdefault("batch.kubernetes.io/job-name", text(meta.get("name")))
     labels.setdefault("job-name", text(meta.get("name")))
     spec.setdefault("selector", {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}})
-
-
-def _may_change_template(spec: Json, before: Json) -> bool:
-    """A suspended job's scheduling directives may still change."""
-    if before.get("suspend") is not True:
-        return False
-    after, old = clone(mapping(spec.get("template"))), clone(mapping(before.get("template")))
-    for template in (after, old):
-        pod = mapping(template.get("spec"))
-        for field in ("nodeSelector", "affinity", "tolerations", "schedulingGates"):
-            pod.pop(field, None)
-        for container in sequence(pod.get("containers")) + sequence(pod.get("initContainers")):
-            if isinstance(container, dict):
-                container.pop("resources", None)
-        mapping(template.get("metadata")).pop("labels", None)
-        mapping(template.get("metadata")).pop("annotations", None)
-    return after == old
 
 
 class CronJobStrategy(SpecStrategy):
