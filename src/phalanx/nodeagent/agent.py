@@ -148,13 +148,12 @@ class NodeAgent:
             self.pods.synced(self._clock())
         elif isinstance(change, Malformed):
             log.warning("pod %s/%s cannot be read and is not run: %s", *change.key, change.error)
-        self._arm()
 
     def _recount(self, node: str) -> None:
         self._inquiries.mark(f"recount {node}")
 
-    def _arm(self) -> None:
-        """Have the core called when something of it is due."""
+    def wake(self) -> None:
+        """Have the core called when the next thing is due."""
         due = self.pods.next_due()
         if due == self._timer_due:
             return
@@ -169,7 +168,7 @@ class NodeAgent:
     def _advance(self) -> None:
         self._timer, self._timer_due = None, None
         self.pods.advance(self._clock())
-        self._arm()
+        self.wake()
 
     # What the core asks for
 
@@ -199,15 +198,12 @@ class NodeAgent:
 
     def started(self, uid: str, container: str) -> None:
         self.pods.started(uid, container, self._clock())
-        self._arm()
 
     def refused(self, uid: str, container: str, reason: str, message: str) -> None:
         self.pods.refused(uid, container, reason, message, self._clock())
-        self._arm()
 
     def exited(self, uid: str, container: str, exit_code: int, reason: str = "", message: str = "") -> None:
         self.pods.exited(uid, container, exit_code, self._clock(), reason, message)
-        self._arm()
 
     # The API
 
@@ -256,8 +252,6 @@ class NodeAgent:
         except (ApiError, ConnectionLost) as error:
             log.warning("reading the pods of node %s: %s", node, error)
             return 1.0
-        finally:
-            self._arm()
         return None
 
     async def _read_pods(self, node: str) -> None:

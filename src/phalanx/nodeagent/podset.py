@@ -58,6 +58,9 @@ class Outside(Protocol):
     def write(self, uid: str) -> None:
         """There is something to write about this pod (see `PodSet.next_write`)."""
 
+    def wake(self) -> None:
+        """`next_due` may be another moment than before."""
+
     def command(self, life: PodLifecycle, command: Command) -> None:
         """A container has to be started or stopped."""
 
@@ -342,10 +345,11 @@ class PodSet:
             member.over = True
             self._release(life)
             self._outside.ended(life)
-        wake = life.wake_at()
-        if wake is not None and wake != member.wake:
-            heapq.heappush(self._timers, (wake, next(self._serial), life.uid))
+        wake, before = life.wake_at(), member.wake
         member.wake = wake
+        if wake is not None and wake != before:
+            heapq.heappush(self._timers, (wake, next(self._serial), life.uid))
+            self._outside.wake()
         if self._pending(member) is not None:
             self._outside.write(life.uid)
 
