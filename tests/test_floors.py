@@ -1,0 +1,99 @@
+"""The picture in docs/architecture.md: an import never goes up a floor."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import phalanx
+
+SOURCE = Path(phalanx.__file__).parent
+FLOORS = {
+    "model": 0,
+    "dialects": 1,
+    "cluster": 1,
+    "scheduling": 2,
+    "kube": 2,
+    "execution": 3,
+    "local": 3,
+    "nodeagent": 3,
+    "daemon": 4,
+    "demo": 5,
+    "cli": 6,
+}
+# Rooms that must not know each other although their floors would allow it.
+STRANGERS = {
+    "dialects": {"cluster"},
+    "cluster": {"dialects"},
+    "scheduling": {"kube", "dialects"},
+    "kube": {"scheduling", "dialects", "cluster"},
+    "execution": {"scheduling", "cluster", "local", "nodeagent"},
+    "local": {"kube", "dialects", "cluster", "scheduling", "execution", "nodeagent"},
+    "nodeagent": {"scheduling", "execution", "local"},
+}
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """The rooms that a module imports, at any depth of its code."""
+    rooms: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            names = [node.module]
+        rooms.update(parts[1] for name in names if (parts := name.split("."))[0] == "phalanx" and len(parts) > 1)
+    return rooms
+
+
+@pytest.mark.parametrize("room", sorted(FLOORS))
+def test_no_import_goes_up(room: str) -> None:
+    for path in sorted((SOURCE / room).rglob("*.py")):
+        for other in imported_rooms(path) - {room}:
+            assert FLOORS[other] < FLOORS[room], f"{path.relative_to(SOURCE)} imports {other}"
+            assert other not in STRANGERS.get(room, set()), f"{path.relative_to(SOURCE)} imports {other}"
+
+
+def test_every_room_has_its_floor() -> None:
+    rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
+    assert rooms == set(FLOORS)
+
+
+def test_the_core_does_no_io() -> None:
+    forbidden = {"asyncio", "socket", "threading", "time", "datetime", "random", "aiohttp", "os", "subprocess"}
+    for room in ("model", "cluster", "scheduling"):
+        for path in (SOURCE / room).rglob("*.py"):
+            tree = ast.parse(path.read_text("utf-8"))
+            names = {
+                alias.name.split(".")[0]
+                for node in ast.walk(tree)
+                if isinstance(node, ast.Import)
+                for alias in node.names
+            } | {
+                node.module.split(".")[0]
+                for node in ast.walk(tree)
+                if isinstance(node, ast.ImportFrom) and node.module and node.level == 0
+            }
+            assert not names & forbidden, f"{path.relative_to(SOURCE)} imports {names & forbidden}"
+
+
+def test_help_is_quick_because_it_imports_no_machinery() -> None:
+    code = (
+        "import sys, click.testing\n"
+        "from phalanx.cli.main import cli\n"
+        "result = click.testing.CliRunner().invoke(cli, ['--help'])\n"
+        "assert result.exit_code == 0, result.output\n"
+        "print(*sorted({'numpy', 'aiohttp', 'asyncio', 'yaml', 'rich', 'prometheus_client'} & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_no_file_grows_beyond_what_one_reads_in_a_sitting() -> None:
+    for path in SOURCE.rglob("*.py"):
+        lines = len(path.read_text("utf-8").splitlines())
+        assert lines <= 520, f"{path.relative_to(SOURCE)} has {lines} lines"
