@@ -75,8 +75,8 @@ async def exchange(pieces: list[bytes], *, end: bool = False, head_only: bool = 
         (answer(b""), Answer(200, b""), True),
         (answer(b"x", "retry-AFTER: 7", status="429 Too Many"), Answer(429, b"x", "7"), True),
         (
-            answer(b"x", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT"),
-            Answer(200, b"x", "Thu, 01 Jan 1970 00:00:00 GMT"),
+            answer(b"x", "Retry-After: Thu, 01 Jan 1970 00:00:00 GMT", status="503 No"),
+            Answer(503, b"x", "Thu, 01 Jan 1970 00:00:00 GMT"),
             True,
         ),
         (answer(b"x", "Connection: Close"), Answer(200, b"x"), False),

@@ -175,7 +175,8 @@ class Http1Connection(asyncio.Protocol):
         length = _field(fields, b"\r\ncontent-length:")
         self._chunked = _field(fields, b"\r\ntransfer-encoding:") == "chunked"
         self._encoding = _field(fields, b"\r\ncontent-encoding:")
-        self._retry_after = _field(head, b"\r\nRetry-After:") or _field(fields, b"\r\nretry-after:") or None
+        if status >= 300:
+            self._retry_after = _field(head, b"\r\nRetry-After:") or _field(fields, b"\r\nretry-after:") or None
         if self._head_only or status in _NO_BODY:
             self._length, self._chunked = 0, False
         elif not self._chunked:

