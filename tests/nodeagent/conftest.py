@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from nodeagent.world import World
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.local.options import ServerOptions
 from phalanx.local.server import ApiServer
+
+from .world import World
 
 
 @pytest.fixture

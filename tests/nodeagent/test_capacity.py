@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nodeagent.pods import container, manifest
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.capacity import Charge, Ledger, charge_of, read_amounts
+
+from .pods import container, manifest
 
 GPU = "nvidia.com/gpu"
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import container, manifest
-from nodeagent.world import NODES, PODS, World, condition
 from phalanx.kube.client import PatchType
 from phalanx.nodeagent.nodefile import NodeFileError
 from phalanx.nodeagent.nodekeeper import Adoption
+
+from .pods import container, manifest
+from .world import NODES, PODS, World, condition
 
 pytestmark = pytest.mark.e2e
 

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from nodeagent.pods import container, deleted, edited, pod, with_status
 from phalanx.nodeagent.capacity import Rejection
 from phalanx.nodeagent.containers import Backoff
 from phalanx.nodeagent.lifecycle import PodLifecycle, StartContainer, StopContainer
 from phalanx.nodeagent.script import ScriptDefaults, ScriptError
 from phalanx.nodeagent.status import status_patch
 from phalanx.nodeagent.wire import Pod
+
+from .pods import container, deleted, edited, pod, with_status
 
 T0 = 1_900_000_000.0
 BACKOFF = Backoff(initial=1.0, limit=30.0)

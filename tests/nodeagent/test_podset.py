@@ -6,13 +6,14 @@ from typing import Any
 
 import msgspec
 
-from nodeagent.pods import container, manifest
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.containers import Backoff
 from phalanx.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx.nodeagent.podset import DeleteWrite, PodSet, StatusWrite
 from phalanx.nodeagent.script import ScriptDefaults
 from phalanx.nodeagent.wire import Pod
+
+from .pods import container, manifest
 
 T0 = 1_900_000_000.0
 OFFER = {"cpu": 4000, "memory": 2**30, "pods": 5, "nvidia.com/gpu": 4}
