@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import click
 
+from phalanx.cli.connection import output_option
+
 
 @click.command()
 @click.argument("name", required=False)
 @click.option("--list", "list_only", is_flag=True, help="Name the scenarios.")
+@output_option
 @click.option("--policy", default="", metavar="POLICY", help="A policy file for the scheduler.")
-def demo(name: str | None, list_only: bool, policy: str) -> None:
+def demo(name: str | None, list_only: bool, output: str, policy: str) -> None:
     """Run a worked scenario on an embedded cluster and show what happens.
 
     NAME is one of those that --list shows; without it the main job runs: a TensorFlow gang that waits as one and
@@ -18,6 +21,11 @@ def demo(name: str | None, list_only: bool, policy: str) -> None:
     from phalanx.demo.scenarios import SCENARIOS
 
     known = {scenario.name: scenario for scenario in SCENARIOS}
+    if list_only and output != "table":
+        from phalanx.cli.connection import print_structured
+
+        print_structured([{"name": entry.name, "summary": entry.summary} for entry in SCENARIOS], output)
+        return
     if list_only:
         width = max(map(len, known)) + 2
         for scenario in SCENARIOS:

@@ -1,0 +1,78 @@
+"""What a person types before anything runs: help, mistakes, policies."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click.testing
+import pytest
+
+from phalanx.cli.main import cli
+
+
+def run(*arguments: str) -> click.testing.Result:
+    return click.testing.CliRunner().invoke(cli, arguments)
+
+
+def test_help_names_every_command_with_a_line_of_its_own() -> None:
+    shown = run("--help")
+    assert shown.exit_code == 0
+    for command in ("up", "demo", "apiserver", "node-agent", "install", "scheduler", "why", "policy"):
+        assert any(line.split()[:1] == [command] for line in shown.output.splitlines()), command
+
+
+@pytest.mark.parametrize(
+    "command", ["up", "demo", "apiserver", "node-agent", "install", "scheduler", "why", "policy show"]
+)
+def test_every_command_explains_itself(command: str) -> None:
+    shown = run(*command.split(), "--help")
+    assert shown.exit_code == 0, shown.output
+    assert len(shown.output.splitlines()) > 5
+
+
+def test_demo_list_names_the_scenarios() -> None:
+    listed = json.loads(run("demo", "--list", "-o", "json").output)
+    names = [entry["name"] for entry in listed]
+    assert names == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
+    table = run("demo", "--list").output
+    assert [line.split()[0] for line in table.splitlines()] == names
+
+
+def test_an_unknown_scenario_is_a_usage_error_that_names_the_known_ones() -> None:
+    refused = run("demo", "tensorflaw")
+    assert refused.exit_code == 2
+    assert "tensorflow" in refused.output
+
+
+@pytest.mark.parametrize("target", [["worker-0"], ["pod/"], ["deployment/web"], ["pod", "a", "b"]])
+def test_why_refuses_targets_that_are_none(target: list[str]) -> None:
+    refused = run("why", *target)
+    assert refused.exit_code == 2
+    assert "pod" in refused.output
+
+
+def test_a_missing_kubeconfig_is_one_plain_line(tmp_path: Path) -> None:
+    refused = run("why", "pod/x", "--kubeconfig", str(tmp_path / "nowhere"))
+    assert refused.exit_code == 1
+    assert "nowhere" in refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_policy_show_prints_the_pipeline_and_what_is_not_active() -> None:
+    shown = json.loads(run("policy", "show", "-o", "json").output)
+    assert shown["actions"] == ["enqueue", "allocate", "backfill"]
+    assert shown["pipeline"]["gang_order"] == ["priority", "gang"]
+    assert any("preempt" in sentence for sentence in shown["inactive"])
+
+
+def test_policy_show_lists_every_mistake_at_once(tmp_path: Path) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        'actions: "alocate"\ntiers:\n- plugins:\n  - name: binpak\n  - name: nodeorder\n    arguments: {x: 1}\n'
+    )
+    refused = run("policy", "show", "--config", str(file))
+    assert refused.exit_code == 1
+    assert "'alocate'; did you mean 'allocate'?" in refused.output
+    assert "'binpak'; did you mean 'binpack'?" in refused.output
+    assert "unknown argument 'x'" in refused.output
