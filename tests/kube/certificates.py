@@ -31,15 +31,18 @@ class Pair:
 
 
 class Authority:
-    def __init__(self, name: str = "authority") -> None:
+    """Signed by itself, or by ``parent``."""
+
+    def __init__(self, name: str = "authority", parent: Authority | None = None) -> None:
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = _name(name)
+        signer = parent or self
         self._certificate = (
-            self._builder(self._name, self._key)
+            signer._builder(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(self._key.public_key()), critical=False)
             .add_extension(_usage(signs=True), critical=True)
-            .sign(self._key, hashes.SHA256())
+            .sign(signer._key, hashes.SHA256())
         )
 
     @property

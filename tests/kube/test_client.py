@@ -342,6 +342,12 @@ class TestTls:
                     await self.ask(server.url, stranger)
             assert await self.ask(server.url, TlsSettings(insecure=True)) == OK.body
 
+    async def test_an_authority_need_not_be_a_root(self, tmp_path: Path, authority: Authority) -> None:
+        middle = Authority("middle", parent=authority)
+        async with StubServer(middle.server_context(tmp_path, "127.0.0.1")) as server:
+            server.on("GET", POD, OK)
+            assert await self.ask(server.url, TlsSettings(authority=middle.pem)) == OK.body
+
     async def test_tls_server_name_replaces_the_host(self, tmp_path: Path, authority: Authority) -> None:
         async with StubServer(authority.server_context(tmp_path, "inner.example")) as server:
             server.on("GET", POD, OK)

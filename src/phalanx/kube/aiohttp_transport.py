@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import aiohttp
 from yarl import URL
 
-from .credentials import Identity
-from .errors import ConnectionLost, Unreachable
-from .transport import Answer, Call
+from phalanx.kube.credentials import Identity
+from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.transport import Answer, Call
 
 __all__ = ["AiohttpTransport", "keep_alive"]
 

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from .config import ClusterConfig
-from .connections import Connections, Transports
-from .errors import ApiError, ConnectionLost, api_error
-from .transport import Answer, Call
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.connections import Connections, Transports
+from phalanx.kube.errors import ApiError, ConnectionLost, api_error
+from phalanx.kube.transport import Answer, Call
 
 __all__ = ["KubeClient", "Params", "PatchType"]
 

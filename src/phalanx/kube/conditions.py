@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from .timestamps import format_micro_time, format_time, parse_time
+from phalanx.kube.timestamps import format_micro_time, format_time, parse_time
 
 __all__ = ["PodCondition", "condition_patch", "format_micro_time", "format_time", "parse_time"]
 

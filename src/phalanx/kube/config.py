@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from .credentials import Credentials, StaticCredentials, TokenFileCredentials
-from .errors import ConfigError
-from .kubeconfig import Kubeconfig
-from .proxy import environment_proxy
-from .tls import TlsSettings
+from phalanx.kube.credentials import Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.kubeconfig import Kubeconfig
+from phalanx.kube.proxy import environment_proxy
+from phalanx.kube.tls import TlsSettings
 
 __all__ = ["ClusterConfig", "load_config"]
 

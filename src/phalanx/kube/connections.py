@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from .aiohttp_transport import AiohttpTransport
-from .config import ClusterConfig
-from .credentials import ClientCertificate, Identity
-from .errors import ConfigError
-from .http1_transport import Http1Transport
-from .transport import Transport
+from phalanx.kube.aiohttp_transport import AiohttpTransport
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.credentials import ClientCertificate, Identity
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.http1_transport import Http1Transport
+from phalanx.kube.transport import Transport
 
 __all__ = ["Connections", "Transports", "aiohttp_transport", "default_transport"]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from .errors import ConfigError
+from phalanx.kube.errors import ConfigError
 
 __all__ = ["ClientCertificate", "Credentials", "Identity", "StaticCredentials", "TokenFileCredentials"]
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from .client import KubeClient
-from .errors import ApiError, ConnectionLost
-from .paths import Resource
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.paths import Resource
 
 __all__ = ["Discovery", "ServedResource", "discover"]
 

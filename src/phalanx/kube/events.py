@@ -11,11 +11,11 @@ from typing import Any, Final
 
 import msgspec
 
-from .client import KubeClient, PatchType
-from .errors import ApiError, ConfigError, ConnectionLost
-from .paths import Resource
-from .retry import RetryPolicy
-from .timestamps import format_micro_time
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.timestamps import format_micro_time
 
 __all__ = ["EventRecorder", "ObjectReference"]
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import msgspec
 
-from .credentials import ClientCertificate, Identity, RenewableCredentials, bearer
-from .errors import ConfigError
-from .timestamps import parse_time
+from phalanx.kube.credentials import ClientCertificate, Identity, RenewableCredentials, bearer
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.timestamps import parse_time
 
 __all__ = ["ExecCredentials", "ExecPlugin"]
 

@@ -9,9 +9,9 @@ import asyncio
 import zlib
 from typing import cast
 
-from .aiohttp_transport import keep_alive
-from .errors import ConnectionLost
-from .transport import Answer
+from phalanx.kube.aiohttp_transport import keep_alive
+from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.transport import Answer
 
 __all__ = ["Http1Connection", "StaleConnection"]
 

@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
-from .aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
-from .credentials import Identity
-from .errors import ConnectionLost, Unreachable
-from .http1_connection import Http1Connection, StaleConnection
-from .transport import Answer, Call
+from phalanx.kube.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
+from phalanx.kube.credentials import Identity
+from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http1_connection import Http1Connection, StaleConnection
+from phalanx.kube.transport import Answer, Call
 
 __all__ = ["Http1Transport"]
 

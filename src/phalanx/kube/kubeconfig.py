@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from .credentials import ClientCertificate, Credentials, StaticCredentials, TokenFileCredentials
-from .errors import ConfigError
-from .exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
-from .tls import TlsSettings
+from phalanx.kube.credentials import ClientCertificate, Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.errors import ConfigError
+from phalanx.kube.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
+from phalanx.kube.tls import TlsSettings
 
 __all__ = ["Kubeconfig"]
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-from .client import KubeClient
-from .errors import ApiError, ConfigError, ConnectionLost
-from .paths import Resource
-from .timestamps import format_micro_time
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.kube.timestamps import format_micro_time
 
 __all__ = ["LeaderElector", "LeadershipLost"]
 

@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from .client import KubeClient
-from .config import ClusterConfig
-from .lease import LeaderElector
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.lease import LeaderElector
 
 __all__ = ["LeaderThread"]
 

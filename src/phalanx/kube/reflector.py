@@ -11,12 +11,12 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from .changes import Delete, Key, Malformed, Sink, Synced, Upsert
-from .client import KubeClient
-from .errors import ApiError, ConfigError, ConnectionLost, status_error
-from .paths import Resource
-from .retry import Backoff
-from .wire import Head, head_of, read_event, read_head, read_page, read_status, version_number
+from phalanx.kube.changes import Delete, Key, Malformed, Sink, Synced, Upsert
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, status_error
+from phalanx.kube.paths import Resource
+from phalanx.kube.retry import Backoff
+from phalanx.kube.wire import Head, head_of, read_event, read_head, read_page, read_status, version_number
 
 __all__ = ["Reflector", "ReflectorState"]
 

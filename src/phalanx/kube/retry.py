@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from .errors import ApiError, ConnectionLost, Unreachable
+from phalanx.kube.errors import ApiError, ConnectionLost, Unreachable
 
 __all__ = ["Backoff", "RetryPolicy"]
 

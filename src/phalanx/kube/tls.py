@@ -8,8 +8,8 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 
-from .credentials import ClientCertificate
-from .errors import ConfigError
+from phalanx.kube.credentials import ClientCertificate
+from phalanx.kube.errors import ConfigError
 
 __all__ = ["TlsSettings"]
 
@@ -54,6 +54,10 @@ class TlsSettings:
             where = f"file {self.authority_file}" if not self.authority else "data"
             raise ConfigError(f"{self.origin}: cannot load the certificate authority {where}: {error}") from error
         context.minimum_version = ssl.TLSVersion.TLSv1_2
+        # Judge certificates as kubectl does: any certificate given as an authority is one, root or not; and
+        # authorities without the extensions that Python 3.13 began to insist on are in use everywhere.
+        context.verify_flags |= ssl.VerifyFlags.VERIFY_X509_PARTIAL_CHAIN
+        context.verify_flags &= ~ssl.VerifyFlags.VERIFY_X509_STRICT
         # No ALPN offer: one request at a time per connection is what both our transports speak.
         try:
             self._load_certificate(context, certificate or self.certificate)
@@ -85,7 +89,7 @@ class TlsSettings:
             context.verify_mode = ssl.CERT_NONE
             return context
         if self.authority:
-            return ssl.create_default_context(cadata=self.authority.decode("ascii"))
+            return ssl.create_default_context(cadata=self.authority.decode("ascii", "ignore"))
         return ssl.create_default_context(cafile=self.authority_file or None)
 
     def _load_certificate(self, context: ssl.SSLContext, inline: ClientCertificate | None) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from .credentials import Identity
+from phalanx.kube.credentials import Identity
 
 __all__ = ["Answer", "Call", "Transport"]
 

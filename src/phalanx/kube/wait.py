@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from .changes import Change, Delete, Key, Synced, Upsert
-from .client import KubeClient
-from .paths import Resource
-from .reflector import Reflector
+from phalanx.kube.changes import Change, Delete, Key, Synced, Upsert
+from phalanx.kube.client import KubeClient
+from phalanx.kube.paths import Resource
+from phalanx.kube.reflector import Reflector
 
 __all__ = ["wait_until"]
 

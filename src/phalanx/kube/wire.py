@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from .changes import Key
-from .errors import ConnectionLost
+from phalanx.kube.changes import Key
+from phalanx.kube.errors import ConnectionLost
 
 __all__ = [
     "Event",
