@@ -21,6 +21,7 @@ from phalanx.local.errors import (
     stale,
 )
 from phalanx.local.objects import Json, clone, mapping, metadata, sequence, text
+from phalanx.local.quantities import spell_quantities
 from phalanx.local.records import Record, view
 from phalanx.local.resources import Registry, ResourceType, Version
 from phalanx.local.store import Collection, Store, make_record
@@ -233,12 +234,25 @@ class Api:
             metadata(new)["managedFields"] = managed
         return self.save(type_, record, new, old, write)
 
-    def save(self, type_: ResourceType, record: Record, new: Json, old: Json, write: Write) -> Record:
-        """Stores a settled stored-form object over a record; removes it when its last finalizer went."""
+    def save(
+        self,
+        type_: ResourceType,
+        record: Record,
+        new: Json,
+        old: Json,
+        write: Write,
+        *,
+        counts: bool = True,
+    ) -> Record:
+        """Stores a settled stored-form object over a record; removes it when its last finalizer went.
+
+        `counts` is False for the writes that upstream does around the strategies, such as binding.
+        """
         collection = self.collection(type_)
         if new == old:
             return record
-        self._count_generation(type_, new, old)
+        if counts:
+            self._count_generation(type_, new, old)
         if write.dry_run:
             return self._unsaved(collection, new, str(record.revision))
         if "deletionTimestamp" in metadata(new) and is_released(type_, new):
@@ -374,7 +388,7 @@ class Api:
         return obj
 
     def _require_shape(self, version: Version, obj: Json) -> None:
-        """400 when a field of a built-in kind has another JSON type than it must."""
+        """400 when a field of a built-in kind has another JSON type than it must; spells quantities anew."""
         from phalanx.local.validation.decoding import malformed
 
         kind = version.type.kind
@@ -382,6 +396,7 @@ class Api:
         if wrong:
             why = ", ".join(f"{error.field}: {error.message}" for error in wrong)
             raise bad_request(f'{kind} in version "{version.name}" cannot be handled as a {kind}: {why}')
+        spell_quantities(version.type.group, kind, version.name, obj)
 
     def _prune(self, version: Version, obj: Json, write: Write) -> None:
         assert version.schema is not None

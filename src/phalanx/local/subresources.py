@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from typing import Final
 
 from phalanx.local.api import Api, DeleteOptions, uid_mismatch
 from phalanx.local.errors import (
@@ -24,13 +25,24 @@ from phalanx.local.selectors import selector_from_object
 from phalanx.local.strategies.base import Write
 from phalanx.local.strategies.pods import TERMINAL
 
-SUCCESS: Json = {
+SUCCESS: Final[Json] = {
     "kind": "Status",
     "apiVersion": "v1",
     "metadata": {},
     "status": "Success",
     "code": 201,
 }
+
+
+class _PodBinding:
+    """How upstream names the resource when a pod refuses to be bound."""
+
+    group: Final = ""
+    plural: Final = "pods/binding"
+    kind: Final = "Binding"
+
+
+_POD_BINDING: Final = _PodBinding()
 
 
 def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, write: Write) -> Json:
@@ -59,11 +71,11 @@ def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, w
     old = record.load()
     spec = mapping(old.get("spec"))
     if record.terminating:
-        raise conflict(type_, name, f"pod {name} is being deleted, cannot be assigned to a host")
+        raise conflict(_POD_BINDING, name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):
-        raise conflict(type_, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
+        raise conflict(_POD_BINDING, name, f'pod {name} is already assigned to node "{spec["nodeName"]}"')
     if spec.get("schedulingGates"):
-        raise conflict(type_, name, f"pod {name} has non-empty .spec.schedulingGates")
+        raise conflict(_POD_BINDING, name, f"pod {name} has non-empty .spec.schedulingGates")
     new = record.load()
     new["spec"]["nodeName"] = node
     for part in ("annotations", "labels"):
@@ -74,7 +86,7 @@ def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, w
     status.pop("nominatedNodeName", None)
     set_condition(status, {"type": "PodScheduled", "status": "True"}, write.now, probe=True)
     new = tracked(old, new, version, write, "binding")
-    api.save(type_, record, new, old, write)
+    api.save(type_, record, new, old, write, counts=False)
     return SUCCESS
 
 

@@ -15,6 +15,9 @@ class Cluster(Protocol):
     def find(self, group: str, plural: str, namespace: str, name: str) -> Json | None:
         """The stored object, or None."""
 
+    def exists(self, group: str, plural: str, namespace: str, name: str) -> bool:
+        """Whether an object exists, without decoding it."""
+
     def all(self, group: str, plural: str, namespace: str = "") -> list[Json]:
         """Every stored object of a resource, in key order."""
 

@@ -13,6 +13,7 @@ from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.strategies.base import Strategy, Write
 from phalanx.local.strategies.priority import admit_priority
 from phalanx.local.strategies.serviceaccounts import admit_service_account
+from phalanx.local.validation import parse_quantity
 
 TERMINAL = ("Succeeded", "Failed")
 _EVICTION_SECONDS = 300
@@ -221,13 +222,13 @@ def qos_class(spec: Json) -> str:
     """Guaranteed, Burstable or BestEffort by cpu and memory of the pod or of all its containers."""
     pod_level = mapping(spec.get("resources"))
     holders = [pod_level] if pod_level else [mapping(item.get("resources")) for item in containers(spec)]
-    guaranteed, anything = bool(holders), False
+    guaranteed, anything, zero = bool(holders), False, parse_quantity(0)
     for resources in holders:
         requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
         for name in ("cpu", "memory"):
-            request, limit = str(requests.get(name, "0")), str(limits.get(name, "0"))
-            anything = anything or request != "0" or limit != "0"
-            guaranteed = guaranteed and limit != "0" and request == limit
+            request, limit = parse_quantity(requests.get(name, 0)), parse_quantity(limits.get(name, 0))
+            anything = anything or request != zero or limit != zero
+            guaranteed = guaranteed and limit != zero and request == limit
     if not anything:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"

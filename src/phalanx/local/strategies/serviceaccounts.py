@@ -26,7 +26,7 @@ def admit_service_account(obj: Json, write: Write) -> None:
     spec, meta = mapping(obj.get("spec")), mapping(obj.get("metadata"))
     name = text(spec.get("serviceAccountName")) or "default"
     namespace = text(meta.get("namespace"))
-    if write.cluster.find("", "serviceaccounts", namespace, name) is None:
+    if not write.cluster.exists("", "serviceaccounts", namespace, name):
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise forbidden(_Pods(), text(meta.get("name")), why)
     spec["serviceAccountName"] = spec["serviceAccount"] = name
