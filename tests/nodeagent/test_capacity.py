@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
 from phalanx.nodeagent.addresses import AddressPool
-from phalanx.nodeagent.capacity import Charge, Ledger, charge_of, read_amounts
+from phalanx.nodeagent.capacity import Charge, Ledger, demand_from, read_amounts
 
 from .pods import container, manifest
 
@@ -100,13 +100,13 @@ def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
         resources={"requests": {"cpu": "1500m", GPU: "1"}}, ports=[{"containerPort": 1, "hostPort": 10}]
     )
     setup = container("init", resources={"requests": {"cpu": "2"}})
-    charge = charge_of(msgspec.json.encode(manifest(containers=[busy], inits=[setup])))
+    charge = demand_from(msgspec.json.encode(manifest(containers=[busy], inits=[setup]))).charge
     assert charge == Charge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
 
 
 def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
     broken = container(resources={"requests": {"cpu": "much"}})
-    rejection = node().check("a", charge_of(msgspec.json.encode(manifest(containers=[broken]))))
+    rejection = node().check("a", demand_from(msgspec.json.encode(manifest(containers=[broken]))).charge)
     assert rejection is not None
     assert rejection.reason == "OutOfcpu"
 

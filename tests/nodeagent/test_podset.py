@@ -11,6 +11,7 @@ from phalanx.nodeagent.containers import Backoff
 from phalanx.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx.nodeagent.podset import DeleteWrite, PodSet, StatusWrite
 from phalanx.nodeagent.script import ScriptDefaults
+from phalanx.nodeagent.site import Offer
 from phalanx.nodeagent.wire import Pod
 
 from .pods import container, manifest
@@ -29,6 +30,7 @@ class Cluster:
         self.objects: dict[str, dict[str, Any]] = {}
         self.history: list[tuple[str, str]] = []
         self.offer = offer
+        self.labels: dict[str, str] = {}
         self.forgotten: list[str] = []
         self.set = PodSet(
             self,
@@ -38,7 +40,7 @@ class Cluster:
             host_ip="127.0.0.1",
         )
         for node in nodes:
-            self.set.tend(node, offer)
+            self.set.tend(node, Offer(offer), self.now)
         if synced:
             self.set.synced(self.now)
 
@@ -114,7 +116,7 @@ class Cluster:
             del self.doubts[node]
             inquiry = self.set.inquire(node)
             present = [uid for uid, body in self.objects.items() if body["spec"]["nodeName"] == node]
-            self.set.judge(inquiry, self.offer, present, self.now)
+            self.set.judge(inquiry, Offer(self.offer, self.labels), present, self.now)
 
     def settle(self) -> Cluster:
         while self.queue or self.doubts:
@@ -305,7 +307,7 @@ def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> No
     inquiry = cluster.set.inquire("n0")
     meanwhile = cluster.create("b", containers=wants(gpu="4"))
     too_late = cluster.create("c", containers=wants(gpu="1"))
-    cluster.set.judge(inquiry, OFFER, [first], cluster.now)
+    cluster.set.judge(inquiry, Offer(OFFER), [first], cluster.now)
     cluster.settle()
     phases = [cluster.phase(uid) for uid in (first, meanwhile, too_late)]
     assert phases == ["Failed", "Running", "Failed"]
@@ -327,8 +329,8 @@ def test_pods_of_nodes_that_nobody_tends_are_left_alone_and_announced_when_the_n
     uid = cluster.create("a", node="late")
     cluster.settle()
     assert cluster.history == []
-    assert cluster.set.tend("late", OFFER)
-    assert not cluster.set.tend("late", OFFER)
+    assert cluster.set.tend("late", Offer(OFFER), cluster.now)
+    assert not cluster.set.tend("late", Offer(OFFER), cluster.now)
     cluster.show(uid)
     cluster.settle()
     assert cluster.phase(uid) == "Running"
@@ -358,3 +360,96 @@ def test_a_drained_node_ends_its_pods_and_takes_no_more() -> None:
     assert [cluster.phase(uid) for uid in (here, there, late)] == ["Failed", "Running", "Failed"]
     assert cluster.objects[late]["status"]["reason"] == "NodeShutdown"
     assert cluster.set.drained("n0")
+
+
+# Selectors and taints
+
+
+def test_a_pod_is_refused_where_its_selector_does_not_match() -> None:
+    cluster = Cluster("n0")
+    cluster.create("a", nodeSelector={"zone": "a"})
+    cluster.settle()
+    assert cluster.objects["uid-a"]["status"]["reason"] == "NodeAffinity"
+
+
+def test_labels_that_came_before_the_pod_but_were_seen_after_it_count() -> None:
+    cluster = Cluster("n0")
+    cluster.labels = {"zone": "a"}  # the watch of nodes lags behind that of pods
+    uid = cluster.create("a", nodeSelector={"zone": "a"})
+    cluster.settle()
+    assert cluster.phase(uid) == "Running"
+
+
+# In-place resize
+
+
+class Resizing(Cluster):
+    def __init__(self) -> None:
+        super().__init__("n0")
+        self.pod = self.create("a", policy="Always", containers=wants(cpu="2"))
+        self.settle()
+
+    def resize(self, cpu: str) -> None:
+        resources = self.objects[self.pod]["spec"]["containers"][0]["resources"]
+        resources["requests"] = {"cpu": cpu}
+        self.show(self.pod)
+        self.settle()
+
+    @property
+    def given(self) -> str:
+        return str(self.objects[self.pod]["status"]["containerStatuses"][0]["allocatedResources"]["cpu"])
+
+    @property
+    def pending(self) -> str:
+        conditions = self.objects[self.pod]["status"]["conditions"]
+        return next((c["reason"] for c in conditions if c["type"] == "PodResizePending" and "status" in c), "")
+
+
+def test_a_resize_that_fits_is_in_force_at_once() -> None:
+    cluster = Resizing()
+    cluster.resize("3")
+    assert (cluster.given, cluster.pending) == ("3", "")
+    assert cluster.set.ledger("n0").used("cpu") == 3000
+    cluster.resize("1")
+    assert (cluster.given, cluster.set.ledger("n0").used("cpu")) == ("1", 1000)
+
+
+def test_a_resize_above_the_node_is_infeasible() -> None:
+    cluster = Resizing()
+    cluster.resize("5")
+    assert (cluster.given, cluster.pending) == ("2", "Infeasible")
+    assert cluster.set.ledger("n0").used("cpu") == 2000
+
+
+def test_a_resize_without_room_waits_for_it() -> None:
+    cluster = Resizing()
+    cluster.create("b", containers=wants(cpu="2"), notes={"run-seconds": "5"})
+    cluster.settle()
+    cluster.resize("3")
+    assert (cluster.given, cluster.pending) == ("2", "Deferred")
+    cluster.run(10)
+    assert (cluster.given, cluster.pending) == ("3", "")
+
+
+def test_a_resize_that_is_taken_back_waits_no_longer() -> None:
+    cluster = Resizing()
+    cluster.create("b", containers=wants(cpu="2"), notes={"run-seconds": "5"})
+    cluster.settle()
+    cluster.resize("4")
+    cluster.resize("2")
+    assert (cluster.given, cluster.pending) == ("2", "")
+    cluster.run(10)
+    assert cluster.set.ledger("n0").used("cpu") == 2000
+
+
+def test_a_new_agent_keeps_what_was_given_and_carries_the_resize_out() -> None:
+    first = Resizing()
+    first.resize("5")
+    second = Cluster("n0", synced=False)
+    body = first.objects[first.pod]
+    body["spec"]["containers"][0]["resources"]["requests"] = {"cpu": "4"}
+    second.apply(body)
+    second.set.synced(second.now)
+    second.settle()
+    assert second.objects[first.pod]["status"]["containerStatuses"][0]["allocatedResources"] == {"cpu": "4"}
+    assert second.set.ledger("n0").used("cpu") == 4000

@@ -20,7 +20,6 @@ from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
 from phalanx.nodeagent import addresses
 from phalanx.nodeagent.addresses import AddressPool
-from phalanx.nodeagent.capacity import read_amounts
 from phalanx.nodeagent.containers import Backoff as RestartBackoff
 from phalanx.nodeagent.keyedqueue import KeyedQueue
 from phalanx.nodeagent.lifecycle import Command, PodLifecycle
@@ -30,6 +29,7 @@ from phalanx.nodeagent.nodeobjects import EVENTS, HOST_ADDRESS, NODES, PODS, Mac
 from phalanx.nodeagent.podset import DeleteWrite, PodSet, Write
 from phalanx.nodeagent.runtime import Runtime
 from phalanx.nodeagent.script import ScriptDefaults
+from phalanx.nodeagent.site import read_offer
 from phalanx.nodeagent.wire import Node, Pod
 
 log = logging.getLogger(__name__)
@@ -269,10 +269,9 @@ class NodeAgent:
             if error.status == 404:
                 return  # the watch will tell; pods of a node that vanished are not ours
             raise
-        status = _DECODE_NODE.decode(answer).status
-        amounts, _ = read_amounts(status.allocatable, f"node {node}: status.allocatable")
+        offer, _ = read_offer(_DECODE_NODE.decode(answer))
         present = {msgspec.json.decode(raw, type=_Named).metadata.uid for raw in await self._list_pods(node)}
-        self.pods.judge(inquiry, amounts, present, self._clock())
+        self.pods.judge(inquiry, offer, present, self._clock())
 
     async def _list_pods(self, node: str) -> list[bytes]:
         selector = _PODS_ON.format(node)

@@ -9,6 +9,7 @@ import msgspec
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.podclass import pod_class_of
 from phalanx.dialects.requests import UNREADABLE, demand_of, hides_amounts, usage_of
+from phalanx.model.pod import PodClass
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
@@ -138,13 +139,27 @@ def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[d
     return amounts, problems
 
 
-def charge_of(raw: bytes) -> Charge:
-    """What a bound pod (its JSON) takes from its node: kube-scheduler's arithmetic and nothing of our own.
+class Demand(msgspec.Struct, frozen=True):
+    """What the node has to know to admit a pod: what it takes now, what its spec wants, where it may be.
+
+    `charge` and `wanted` differ only while an in-place resize has not been carried out.
+    """
+
+    charge: Charge
+    wanted: Charge
+    pod_class: PodClass
+
+
+def demand_from(raw: bytes) -> Demand:
+    """Read a bound pod's JSON with kube-scheduler's arithmetic and nothing of our own.
 
     A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
     """
     pod = decode_pod(raw)
-    requests, _ = usage_of(pod.spec, pod.status)
+    demand = demand_of(pod.spec)
+    pod_class = pod_class_of(pod.spec, demand)
     if any(map(hides_amounts, pod.faults)):
-        requests = UNREADABLE
-    return Charge(requests, pod_class_of(pod.spec, demand_of(pod.spec)).host_ports)
+        unreadable = Charge(UNREADABLE, pod_class.host_ports)
+        return Demand(unreadable, unreadable, pod_class)
+    used, _ = usage_of(pod.spec, pod.status)
+    return Demand(Charge(used, pod_class.host_ports), Charge(demand.requests, pod_class.host_ports), pod_class)

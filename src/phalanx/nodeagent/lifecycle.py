@@ -17,7 +17,7 @@ from phalanx.kube.timestamps import parse_time
 from phalanx.nodeagent.capacity import Rejection
 from phalanx.nodeagent.containers import TERMINATED_BY_SIGTERM, Backoff, ContainerRun, Ended, Kind, policy_of
 from phalanx.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
-from phalanx.nodeagent.wire import Container, Pod
+from phalanx.nodeagent.wire import Container, Pod, ResourceRequirements
 
 # A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
 _VISIBLE_START = 1.0
@@ -76,6 +76,9 @@ class PodLifecycle:
         self.cause: Cause | None = None
         self.rejection: Rejection | None = None
         self.start_time = now
+        # What each container was given, once that has ever differed from its spec (in-place resize).
+        self.granted: dict[str, ResourceRequirements] | None = None
+        self.resize_pending: Rejection | None = None
         self.revision = 0  # counts what the API has to be told
         self.conditions: dict[str, tuple[str, float]] = {}  # type -> status, since
         self._defaults = defaults
@@ -151,20 +154,39 @@ class PodLifecycle:
     def never_ran(self) -> bool:
         return not any(run.ever_started for run in self.runs)
 
-    def observe(self, pod: Pod, now: float) -> None:
-        """The API's newest word on the pod. Only its wishes count; its status is ours."""
+    def observe(self, pod: Pod, now: float) -> bool:
+        """The API's newest word on the pod. Only its wishes count; its status is ours.
+
+        True: it wants other resources than before, and `resize` should follow.
+        """
         old, self.pod = self.pod, pod
+        resized = [spec.resources for spec in _specs(pod)] != [spec.resources for spec in _specs(old)]
+        if resized and self.granted is None:
+            self.granted = _resources_of(old)
         if pod.metadata.annotations != old.metadata.annotations:
             with contextlib.suppress(ScriptError):  # an edit that cannot be followed changes nothing
                 self._script = self._read_script(pod)
         if self.stage is Stage.DONE:
-            return
+            return False
         if pod.spec.readiness_gates and pod.status.conditions != old.status.conditions:
             self.revision += 1
         if pod.finished and self.cause is None:
             self._stop(Cause.FOREIGN, _grace(pod), now)
         elif self.stage is Stage.STOPPING and pod.terminating:
             self._shorten(_grace(pod), now)
+        return resized
+
+    @property
+    def stated_resources(self) -> dict[str, ResourceRequirements]:
+        """What the spec wants for each container."""
+        return _resources_of(self.pod)
+
+    def resize(self, refusal: Rejection | None) -> None:
+        """The node has judged the spec's new resources: in force now, or not (Deferred, Infeasible)."""
+        if refusal is None:
+            self.granted = self.stated_resources
+        self.resize_pending = refusal
+        self.revision += 1
 
     def drain(self, now: float) -> None:
         """The node goes away: stop, and say that it was not the pod's fault."""
@@ -349,6 +371,11 @@ class PodLifecycle:
         self.start_time = _moment(status.start_time, now)
         self._ready_at = self.start_time + (self._script.start if self._script else 0.0)
         known = {s.name: s for s in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]}
+        if any(each.resources is not None for each in known.values()):
+            stated = self.stated_resources
+            self.granted = {
+                name: (known[name].resources if name in known else None) or stated[name] for name in stated
+            }
         for run in self.runs:
             if run.name in known:
                 run.resume(known[run.name], self._backoff)
@@ -373,6 +400,14 @@ def _grace(pod: Pod) -> float:
         if grace is not None:
             return float(max(0, grace))
     return float(_DEFAULT_GRACE)
+
+
+def _resources_of(pod: Pod) -> dict[str, ResourceRequirements]:
+    return {spec.name: spec.resources or ResourceRequirements() for spec in _specs(pod)}
+
+
+def _specs(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.containers, *(pod.spec.init_containers or ()))
 
 
 def _moment(text: str | None, default: float) -> float:

@@ -21,11 +21,11 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
 from phalanx.nodeagent import nodeobjects
-from phalanx.nodeagent.capacity import read_amounts
 from phalanx.nodeagent.keyedqueue import KeyedQueue
 from phalanx.nodeagent.nodefile import NodeSpec
 from phalanx.nodeagent.nodeobjects import LEASE_NAMESPACE, LEASES, NODES, Machine
 from phalanx.nodeagent.podset import PodSet
+from phalanx.nodeagent.site import read_offer
 from phalanx.nodeagent.wire import Node
 
 log = logging.getLogger(__name__)
@@ -181,10 +181,10 @@ class NodeKeeper:
         return self._adoption is Adoption.MARKED and nodeobjects.is_marked(node)
 
     def _tend(self, node: Node) -> None:
-        amounts, problems = read_amounts(node.status.allocatable, f"node {node.metadata.name}: status.allocatable")
+        offer, problems = read_offer(node)
         for problem in problems:
             log.warning("%s", problem)
-        if self._pods.tend(node.metadata.name, amounts):
+        if self._pods.tend(node.metadata.name, offer, self._clock()):
             self._recount(node.metadata.name)
 
     def _in_order(self, tended: _Tended, node: Node) -> bool:

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import heapq
 import itertools
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Set
 from typing import Any, Protocol
 
 import msgspec
 
 from phalanx.nodeagent.addresses import AddressPool
-from phalanx.nodeagent.capacity import Ledger, Rejection, charge_of
+from phalanx.nodeagent.capacity import Demand, Ledger, Rejection, demand_from
 from phalanx.nodeagent.containers import Backoff
 from phalanx.nodeagent.lifecycle import Cause, Command, PodLifecycle
 from phalanx.nodeagent.script import ScriptDefaults, ScriptError
+from phalanx.nodeagent.site import Offer, Site
 from phalanx.nodeagent.status import status_patch
 from phalanx.nodeagent.wire import Pod
-
-_SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")
 
 
 class StatusWrite(msgspec.Struct, frozen=True):
@@ -107,11 +106,9 @@ class PodSet:
         self._backoff = backoff
         self._addresses = addresses
         self._host_ip = host_ip
-        self._ledgers: dict[str, Ledger] = {}
+        self._sites: dict[str, Site] = {}
         self._members: dict[str, _Member] = {}
         self._uids: dict[tuple[str, str], str] = {}
-        self._draining: set[str] = set()
-        self._doubts: dict[str, dict[str, tuple[Pod, bytes]]] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
         self._strangers: dict[str, set[str]] = {}
         self._arrivals: list[tuple[Pod, bytes]] | None = []
@@ -120,22 +117,23 @@ class PodSet:
 
     # Nodes
 
-    def tend(self, node: str, allocatable: Mapping[str, int]) -> bool:
+    def tend(self, node: str, offer: Offer, now: float) -> bool:
         """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
-        ledger = self._ledgers.get(node)
-        if ledger is not None:
-            ledger.resize(allocatable)
-            return False
-        self._ledgers[node] = Ledger(allocatable)
-        return bool(self._strangers.pop(node, None))
+        site = self._sites.get(node)
+        if site is None:
+            self._sites[node] = Site(node, offer)
+            return bool(self._strangers.pop(node, None))
+        site.update(offer)
+        self._retry_resizes(site, now)
+        return False
 
     def neglect(self, node: str) -> None:
         """The node is gone or somebody else's: its pods end here at once, and nothing is written about them."""
-        self._draining.discard(node)
-        if self._ledgers.pop(node, None) is None:
+        site = self._sites.pop(node, None)
+        if site is None:
             return
-        strangers = set(self._doubts.pop(node, ()))
-        for uid in [uid for uid, member in self._members.items() if member.life.pod.node == node]:
+        strangers = set(site.doubts)
+        for uid in [member.life.uid for member in self._on(node)]:
             strangers.add(uid)
             self._forget(uid)
         if strangers:
@@ -143,14 +141,16 @@ class PodSet:
 
     def drain(self, node: str, now: float) -> None:
         """Stop all pods of the node and admit no more; `drained` says when the last one has ended."""
-        self._draining.add(node)
+        if site := self._sites.get(node):
+            site.draining = True
         for member in self._on(node):
             member.life.drain(now)
             self._step(member, now)
 
     def undrain(self, node: str) -> None:
         """The node stays after all, and admits again."""
-        self._draining.discard(node)
+        if site := self._sites.get(node):
+            site.draining = False
 
     def drained(self, node: str) -> bool:
         return all(member.life.finished and self._pending(member) is None for member in self._on(node))
@@ -160,34 +160,35 @@ class PodSet:
 
     @property
     def nodes(self) -> Set[str]:
-        return self._ledgers.keys()
+        return self._sites.keys()
 
     def ledger(self, node: str) -> Ledger:
-        return self._ledgers[node]
+        return self._sites[node].ledger
 
     # Pods
 
     def upsert(self, pod: Pod, raw: bytes, now: float) -> None:
         """The API's newest word on a bound pod."""
         uid = pod.metadata.uid
-        member = self._members.get(uid)
+        member, site = self._members.get(uid), self._sites.get(pod.node)
         if member is not None:
-            member.life.observe(pod, now)
+            if member.life.observe(pod, now) and site is not None:
+                self._resize(site, member, demand_from(raw))
             self._step(member, now)
             self._drop_if_over(member)
-        elif pod.node not in self._ledgers:
+        elif site is None:
             self._strangers.setdefault(pod.node, set()).add(uid)
-        elif pod.node in self._doubts and uid in self._doubts[pod.node]:
-            self._doubts[pod.node][uid] = (pod, raw)
+        elif uid in site.doubts:
+            site.doubts[uid] = (pod, demand_from(raw))
         elif self._arrivals is not None:
             self._arrivals.append((pod, raw))
         else:
-            self._arrive(pod, raw, now)
+            self._arrive(site, pod, demand_from(raw), now)
 
     def remove(self, uid: str, node: str = "") -> None:
-        """The pod object is gone."""
-        for name in [node] if node else list(self._doubts):
-            self._doubts.get(name, {}).pop(uid, None)
+        """The pod object is gone. `node` is where it was, if that is known."""
+        for site in [self._sites[node]] if node in self._sites else self._sites.values():
+            site.doubts.pop(uid, None)
         for name in [node] if node else list(self._strangers):
             strangers = self._strangers.get(name)
             if strangers is not None:
@@ -206,7 +207,8 @@ class PodSet:
         arrivals, self._arrivals = self._arrivals, None
         arrivals.sort(key=lambda seen: (not seen[0].status.start_time, seen[0].metadata.creation_timestamp or ""))
         for pod, raw in arrivals:
-            self._arrive(pod, raw, now)
+            if site := self._sites.get(pod.node):
+                self._arrive(site, pod, demand_from(raw), now)
 
     def get(self, namespace: str, name: str) -> PodLifecycle | None:
         member = self._members.get(self._uids.get((namespace, name), ""))
@@ -220,31 +222,32 @@ class PodSet:
     def lives(self) -> list[PodLifecycle]:
         return [member.life for member in self._members.values()]
 
-    def _arrive(self, pod: Pod, raw: bytes, now: float) -> None:
+    def _arrive(self, site: Site, pod: Pod, demand: Demand, now: float) -> None:
         if pod.finished and not pod.terminating:
             return
         if pod.status.start_time or pod.terminating or pod.finished:
-            self._take_over(pod, raw, now)
-            return
-        rejection = _SHUTDOWN if pod.node in self._draining else None
-        if rejection is None and self._ledgers[pod.node].admit(pod.metadata.uid, charge_of(raw)) is not None:
-            self._doubts.setdefault(pod.node, {})[pod.metadata.uid] = (pod, raw)
-            self._outside.doubt(pod.node)
-            return
-        self._begin(pod, rejection, now)
+            self._take_over(site, pod, demand, now)
+        elif site.admit(pod.metadata.uid, demand) is None:
+            self._begin(site, pod, None, now)
+        else:
+            site.doubts[pod.metadata.uid] = (pod, demand)
+            self._outside.doubt(site.name)
 
-    def _take_over(self, pod: Pod, raw: bytes, now: float) -> None:
+    def _take_over(self, site: Site, pod: Pod, demand: Demand, now: float) -> None:
         address = pod.status.pod_ip or ""
         if address and not pod.spec.host_network:
             self._addresses.claim(pod.metadata.uid, address)
         elif not address and not pod.finished:
             address = self._address(pod)
         life = PodLifecycle.resumed(pod, now, defaults=self._defaults, backoff=self._backoff, pod_ip=address)
+        member = self._enroll(life)
         if not life.finished:
-            self._ledgers[pod.node].occupy(pod.metadata.uid, charge_of(raw))
-        self._join(life, now)
+            site.ledger.occupy(pod.metadata.uid, demand.charge)
+            if life.granted is not None and life.granted != life.stated_resources:
+                self._resize(site, member, demand)
+        self._enter(site, member, now)
 
-    def _begin(self, pod: Pod, rejection: Rejection | None, now: float) -> None:
+    def _begin(self, site: Site, pod: Pod, rejection: Rejection | None, now: float) -> None:
         """Start a pod that its node has admitted, or refuse it."""
         if rejection is None:
             try:
@@ -255,49 +258,67 @@ class PodSet:
             except LookupError as error:
                 rejection = Rejection("OutOfPodAddresses", f"Pod was rejected: {error}")
         if rejection is not None:
-            self._ledgers[pod.node].release(pod.metadata.uid)
+            site.release(pod.metadata.uid)
             life = PodLifecycle.rejected(pod, now, rejection)
             self._outside.rejected(life)
-        self._join(life, now)
+        self._enter(site, self._enroll(life), now)
 
     def _address(self, pod: Pod) -> str:
         return self._host_ip if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
 
-    def _join(self, life: PodLifecycle, now: float) -> None:
-        member = _Member(life)
-        self._members[life.uid] = member
+    def _enroll(self, life: PodLifecycle) -> _Member:
+        member = self._members[life.uid] = _Member(life)
         self._uids[life.pod.metadata.namespace, life.pod.metadata.name] = life.uid
-        if life.pod.node in self._draining:
-            life.drain(now)
+        return member
+
+    def _enter(self, site: Site, member: _Member, now: float) -> None:
+        if site.draining:
+            member.life.drain(now)
         self._step(member, now)
+
+    # In-place resize
+
+    def _resize(self, site: Site, member: _Member, demand: Demand) -> None:
+        """The spec wants other resources than the pod was given: give them, or say why not."""
+        if not member.life.finished:
+            member.life.resize(site.resize(member.life.uid, demand.wanted))
+
+    def _retry_resizes(self, site: Site, now: float) -> None:
+        for uid, wanted in list(site.deferred.items()):
+            member = self._members[uid]
+            if site.ledger.check(uid, wanted) is None:
+                member.life.resize(site.resize(uid, wanted))
+                self._step(member, now)
 
     # Doubts: a pod that does not fit by our possibly stale view
 
     def inquire(self, node: str) -> Inquiry:
         """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
-        ledger = self._ledgers.get(node)
-        return Inquiry(node, frozenset(self._doubts.get(node, ())), frozenset(ledger.holders if ledger else ()))
+        site = self._sites.get(node)
+        if site is None:
+            return Inquiry(node, frozenset(), frozenset())
+        return Inquiry(node, frozenset(site.doubts), frozenset(site.ledger.holders))
 
-    def judge(self, inquiry: Inquiry, allocatable: Mapping[str, int], existing: Iterable[str], now: float) -> None:
+    def judge(self, inquiry: Inquiry, offer: Offer, existing: Iterable[str], now: float) -> None:
         """The API's word: what the node offers and the uids of its pods. Admit or refuse those in doubt."""
-        node, ledger = inquiry.node, self._ledgers.get(inquiry.node)
-        if ledger is None:
+        site = self._sites.get(inquiry.node)
+        if site is None:
             return
-        ledger.resize(allocatable)
+        site.update(offer)
         present = set(existing)
         for uid in inquiry.holders - present:
             if uid in self._members:
                 self._forget(uid)
-        doubts = self._doubts.pop(node, {})
-        for uid, (pod, raw) in doubts.items():
-            if uid not in inquiry.doubts:
-                self._doubts.setdefault(node, {})[uid] = (pod, raw)
-            elif uid in present and (pod.terminating or pod.finished):
-                self._arrive(pod, raw, now)
-            elif uid in present:
-                self._begin(pod, ledger.admit(uid, charge_of(raw)), now)
-        if node in self._doubts:
-            self._outside.doubt(node)
+        for uid in inquiry.doubts & site.doubts.keys():
+            pod, demand = site.doubts.pop(uid)
+            if uid not in present:
+                continue
+            if pod.terminating or pod.finished:
+                self._arrive(site, pod, demand, now)
+            else:
+                self._begin(site, pod, site.admit(uid, demand), now)
+        if site.doubts:
+            self._outside.doubt(site.name)
 
     # What the runtime reports
 
@@ -345,6 +366,8 @@ class PodSet:
             member.over = True
             self._release(life)
             self._outside.ended(life)
+            if site := self._sites.get(life.pod.node):
+                self._retry_resizes(site, now)
         wake, before = life.wake_at(), member.wake
         member.wake = wake
         if wake is not None and wake != before:
@@ -390,8 +413,8 @@ class PodSet:
     # Ends
 
     def _release(self, life: PodLifecycle) -> None:
-        if ledger := self._ledgers.get(life.pod.node):
-            ledger.release(life.uid)
+        if site := self._sites.get(life.pod.node):
+            site.release(life.uid)
         self._addresses.release(life.uid, life.pod_ip)
 
     def _drop_if_over(self, member: _Member) -> None:

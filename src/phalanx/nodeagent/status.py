@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from phalanx.kube.timestamps import format_time
 from phalanx.nodeagent.containers import ContainerRun, Ended, Kind
 from phalanx.nodeagent.lifecycle import Cause, PodLifecycle, Stage
@@ -77,7 +79,14 @@ def _conditions(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
         facts.append(("Ready", not gates, "ReadinessGatesNotReady", "; ".join(gates)))
     if life.cause is Cause.DRAINED:
         facts.append(("DisruptionTarget", True, "TerminationByKubelet", _DRAIN_MESSAGE))
-    return [_condition(life, now, *fact) for fact in facts]
+    pending = life.resize_pending
+    if pending is not None and not done:
+        facts.append(("PodResizePending", True, pending.reason, pending.message))
+    conditions = [_condition(life, now, *fact) for fact in facts]
+    if pending is None and "PodResizePending" in life.conditions:
+        del life.conditions["PodResizePending"]
+        conditions.append({"type": "PodResizePending", "$patch": "delete"})
+    return conditions
 
 
 def _condition(life: PodLifecycle, now: float, kind: str, holds: bool, reason: str, message: str) -> dict[str, Any]:
@@ -86,7 +95,7 @@ def _condition(life: PodLifecycle, now: float, kind: str, holds: bool, reason: s
     since = before[1] if before is not None and before[0] == status else now
     life.conditions[kind] = (status, since)
     # An empty text also erases the one of an earlier status under strategic merge; null would do the same.
-    explained = kind == "DisruptionTarget" or not holds
+    explained = not holds or kind in ("DisruptionTarget", "PodResizePending")
     condition: dict[str, Any] = {
         "type": kind,
         "status": status,
@@ -125,6 +134,10 @@ def _container_status(life: PodLifecycle, run: ContainerRun) -> dict[str, Any]:
         status["lastState"] = {"terminated": _terminated(run.last, earlier)}
     if run.ever_started:
         status["containerID"] = identity
+    if life.granted is not None:
+        given = msgspec.to_builtins(life.granted[run.name])
+        status["resources"] = {kind: amounts for kind, amounts in given.items() if amounts}
+        status["allocatedResources"] = given["requests"] or {}
     return status
 
 

@@ -123,6 +123,8 @@ class ContainerState(_Wire):
 class ContainerStatus(_Wire):
     name: str
     restart_count: int = 0
+    resources: ResourceRequirements | None = None
+    allocated_resources: dict[str, str | int | float] | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
