@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dialects.objects import container, decode, pod, pod_document
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
 from phalanx.dialects.pods import PodNouns, node_noun
 from phalanx.model.pod import Pod, PodPhase
 from phalanx.model.resources import MAX_AMOUNT
 from phalanx.model.selectors import Taint
+from tests.dialects.objects import container, decode, pod, pod_document
 
 
 def noun(document: dict[str, object]) -> Pod:

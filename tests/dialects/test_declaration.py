@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dialects.objects import pod
 from phalanx.dialects.declaration import Declaration, declare, index_of, role_of
 from phalanx.dialects.koordinator import Stated
 from phalanx.model.gang import Dialect
+from tests.dialects.objects import pod
 
 
 def declaration(**details: Any) -> Declaration:

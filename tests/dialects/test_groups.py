@@ -7,7 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from dialects.objects import (
+from phalanx.dialects.groups import GROUP_RESOURCES, decode_group, preference, read_group, unreadable_group
+from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.model.gang import Dialect
+from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
@@ -20,9 +23,6 @@ from dialects.objects import (
     X_K8S,
     group,
 )
-from phalanx.dialects.groups import GROUP_RESOURCES, decode_group, preference, read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec
-from phalanx.model.gang import Dialect
 
 
 def read(resource: GroupResource, **details: Any) -> GroupSpec:

@@ -9,13 +9,13 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dialects.objects import EPOCH, KUBE_BATCH, SIGS, VOLCANO, X_K8S, group, pod
 from phalanx.dialects.core import decode_namespace, decode_priority_class
 from phalanx.dialects.groupspec import GroupResource
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod
+from tests.dialects.objects import EPOCH, KUBE_BATCH, SIGS, VOLCANO, X_K8S, group, pod
 
 Fact = Callable[[Intake], list[ClusterEvent]]
 Nouns = tuple[dict[str, Pod], dict[GangKey, Gang]]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from dialects.objects import container, pod, sidecar
 from phalanx.dialects.pods import PodNouns
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Toleration
+from tests.dialects.objects import container, pod, sidecar
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

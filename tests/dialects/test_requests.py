@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from dialects.objects import container, pod, resource, sidecar
 from phalanx.dialects.requests import DEFAULT_CPU, DEFAULT_MEMORY, demand_of, is_counted, resource_list, usage_of
 from phalanx.model.resources import MAX_AMOUNT
+from tests.dialects.objects import container, pod, resource, sidecar
 
 GI = 2**30
 

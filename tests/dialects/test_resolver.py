@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from dialects.objects import (
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.declaration import declare
+from phalanx.dialects.groups import read_group
+from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.resolver import Member, Surroundings, Voice, resolve
+from phalanx.dialects.times import parse_time
+from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
@@ -19,14 +27,6 @@ from dialects.objects import (
     group,
     pod,
 )
-from phalanx.dialects.core import PodObject
-from phalanx.dialects.declaration import declare
-from phalanx.dialects.groups import read_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec
-from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.resolver import Member, Surroundings, Voice, resolve
-from phalanx.dialects.times import parse_time
-from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
 
 D1 = "scheduling.k8s.io/group-name"
 D2, D2_MIN = "pod-group/name", "pod-group/min-available"

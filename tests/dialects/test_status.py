@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from dialects.objects import (
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.status import StatusChange, desired_status
+from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.verdict import Verdict
+from tests.dialects.objects import (
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
     KUBE_BATCH_LAST,
@@ -17,11 +22,6 @@ from dialects.objects import (
     WORKLOAD,
     X_K8S,
 )
-from phalanx.dialects.groupspec import GroupResource
-from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.status import StatusChange, admission_status, desired_status, once_satisfied_mark
-from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
-from phalanx.model.verdict import Verdict
 
 NOW = 1_900_000_000
 NOW_TEXT = "2030-03-17T17:46:40Z"
@@ -40,6 +40,8 @@ def change(
     minimum: int = 3,
     policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING,
     roles: dict[str, int] | None = None,
+    once_satisfied: bool = False,
+    admitted: bool = False,
     role_counts: dict[str, GangCounts] | None = None,
     problem: Problem | None = None,
     occupied_by: str = "",
@@ -57,17 +59,19 @@ def change(
         match_policy=policy,
         roles=tuple(sorted((roles or {}).items())),
         problem=problem,
+        once_satisfied=once_satisfied,
     )
     return desired_status(
         ref(resource),
         current or {},
         gang,
         GangCounts(**counts),
-        occupied_by,
-        verdict,
-        ever_scheduled,
-        now,
-        role_counts=role_counts,
+        roles=role_counts,
+        occupied_by=occupied_by,
+        verdict=verdict,
+        ever_scheduled=ever_scheduled,
+        admitted=admitted,
+        now=now,
         generation=generation,
         options=DialectOptions(fail_on_any_member=fail_on_any_member),
     )
@@ -76,7 +80,7 @@ def change(
 def written(resource: GroupResource, current: dict[str, Any] | None = None, **details: Any) -> dict[str, Any]:
     """The status after the change, as the API server merges it."""
     found = change(resource, current, **details)
-    return {**(current or {}), **(found.body["status"] if found else {})}
+    return {**(current or {}), **(found.patch["status"] if found else {})}
 
 
 def phase(resource: GroupResource, current: str = "", **details: Any) -> str:
@@ -119,8 +123,7 @@ def test_any_situation_settles_after_one_write(resource: GroupResource, before: 
 def test_a_change_carries_the_uid_and_only_what_differs() -> None:
     found = change(X_K8S, {"phase": "Scheduling", "running": 1}, running=2, pending=1)
     assert found is not None
-    assert (found.patch, found.subresource, found.replaces_lists) == ("merge", "status", False)
-    assert found.body == {"metadata": {"uid": "u1"}, "status": {"running": 2}}
+    assert found == StatusChange(ref(X_K8S), {"metadata": {"uid": "u1"}, "status": {"running": 2}})
 
 
 @pytest.mark.parametrize(
@@ -316,21 +319,16 @@ def test_volcano_the_time_changes_only_when_the_status_flips() -> None:
     assert condition(ready, "Unschedulable")["lastTransitionTime"] == "2030-03-17T17:48:40Z"
 
 
-def test_volcano_conditions_of_others_stay_and_the_list_is_guarded() -> None:
+def test_volcano_conditions_of_others_stay() -> None:
     theirs = {"type": "Custom", "status": "True", "reason": "x"}
-    found = change(VOLCANO, {"conditions": [theirs]}, pending=3, verdict=FULL)
-    assert found is not None
-    assert found.replaces_lists
-    assert found.body["status"]["conditions"][0] == theirs
+    assert written(VOLCANO, {"conditions": [theirs]}, pending=3, verdict=FULL)["conditions"][0] == theirs
 
 
 def test_volcano_admission_is_one_step_from_pending() -> None:
-    for current in ({}, {"phase": ""}, {"phase": "Pending"}):
-        found = admission_status(ref(VOLCANO), current)
-        assert found is not None
-        assert found.body == {"metadata": {"uid": "u1"}, "status": {"phase": "Inqueue"}}
-    for beyond in ("Inqueue", "Running", "Unknown", "Completed"):
-        assert admission_status(ref(VOLCANO), {"phase": beyond}) is None
+    for current in ("", "Pending", "Inqueue"):
+        assert phase(VOLCANO, current, admitted=True) == "Inqueue"
+    assert phase(VOLCANO, "Pending", admitted=True, bound=3) == "Running"
+    assert phase(VOLCANO, "Running", admitted=True) == "Pending"
 
 
 # kube-batch
@@ -376,8 +374,8 @@ def native(current: dict[str, Any] | None = None, resource: GroupResource = NATI
     found = change(resource, current, **details)
     if found is None:
         return None
-    assert found.patch == "strategic"
-    (told,) = found.body["status"]["conditions"]
+    assert found.strategic
+    (told,) = found.patch["status"]["conditions"]
     return told
 
 
@@ -437,14 +435,32 @@ def test_native_a_workload_has_no_status() -> None:
 # The flag of once-satisfied
 
 
-def test_the_flag_is_written_once_and_not_where_the_status_says_it() -> None:
-    gang = Gang(GangKey("default", "g"), source=ref(SIGS))
-    found = once_satisfied_mark(gang)
+@pytest.mark.parametrize(
+    ("resource", "situation", "expected"),
+    [
+        (
+            SIGS,
+            {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True},
+            {"phalanx.dev/once-satisfied": "true"},
+        ),
+        (SIGS, {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True, "once_satisfied": True}, {}),
+        (SIGS, {"policy": MatchPolicy.ONCE_SATISFIED}, {}),
+        (SIGS, {"policy": MatchPolicy.WAITING_AND_RUNNING, "ever_scheduled": True}, {}),
+        (NATIVE, {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True}, {}),
+    ],
+)
+def test_a_satisfied_gang_is_remembered_where_its_policy_asks_for_it(
+    resource: GroupResource, situation: dict[str, Any], expected: dict[str, str]
+) -> None:
+    found = change(resource, pending=1, **situation)
     assert found is not None
-    assert (found.subresource, found.body) == (
-        "",
-        {"metadata": {"annotations": {"phalanx.dev/once-satisfied": "true"}, "uid": "u1"}},
-    )
-    assert once_satisfied_mark(Gang(gang.key, source=ref(SIGS), once_satisfied=True)) is None
-    assert once_satisfied_mark(Gang(gang.key)) is None
-    assert once_satisfied_mark(Gang(gang.key, source=ref(NATIVE))) is None
+    assert found.annotations == expected
+
+
+def test_the_memory_alone_is_a_change_too() -> None:
+    situation: dict[str, Any] = {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True, "running": 3}
+    status = written(SIGS, **situation)
+    found = change(SIGS, status, **situation)
+    assert found is not None
+    assert found.patch == {}
+    assert change(SIGS, status, **situation, once_satisfied=True) is None

@@ -31,6 +31,7 @@ class Metadata(Wire):
     name: str
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
     labels: dict[str, str] = {}

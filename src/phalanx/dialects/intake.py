@@ -33,7 +33,7 @@ _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 class GroupRecord(msgspec.Struct, frozen=True):
     """What the status of a gang's own object is computed from, beside the gang and its counts.
 
-    `status`, `generation` and `resource_version` are the object's as last seen. `occupied_by` names the owners of
+    `status` and `generation` are the object's as last seen. `occupied_by` names the owners of
     the oldest member. `ours` is False where every active member is another scheduler's: then the status is not
     ours to write.
     """
@@ -41,7 +41,6 @@ class GroupRecord(msgspec.Struct, frozen=True):
     ref: GroupRef
     status: Mapping[str, Any]
     generation: int
-    resource_version: str
     occupied_by: str
     ours: bool
 
@@ -51,7 +50,6 @@ class _Seen(msgspec.Struct, frozen=True):
 
     status: Mapping[str, Any] = {}
     generation: int = 0
-    resource_version: str = ""
 
 
 _UNSEEN = _Seen()
@@ -213,7 +211,6 @@ class Intake:
         self._seen[address] = _Seen(
             status=status if isinstance(status, Mapping) else {},
             generation=generation if is_whole(generation) else 0,
-            resource_version=str(metadata.get("resourceVersion") or ""),
         )
         return self._declare(address, specs)
 
@@ -258,7 +255,6 @@ class Intake:
             ref=ref,
             status=seen.status,
             generation=seen.generation,
-            resource_version=seen.resource_version,
             occupied_by=self._occupied_by(key),
             ours=not schedulers or not schedulers.isdisjoint(self._scheduler_names),
         )

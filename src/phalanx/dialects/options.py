@@ -23,7 +23,7 @@ DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
 }
 
 
-class DialectOptions(msgspec.Struct, frozen=True, rename="camel"):
+class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
     `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.

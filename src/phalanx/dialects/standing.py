@@ -25,6 +25,7 @@ class Standing(msgspec.Struct, frozen=True):
     occupied_by: str = ""
     verdict: Verdict | None = None
     ever_scheduled: bool = False
+    admitted: bool = False
     now: int = 0
     generation: int = 0
     fail_on_any_member: bool = False

@@ -6,7 +6,7 @@ A change is computed only where something differs, so a steady state writes noth
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -14,24 +14,25 @@ from phalanx.dialects import kube_batch, native, scheduler_plugins, volcano
 from phalanx.dialects.groupspec import ONCE_SATISFIED_ANNOTATION
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.standing import Standing
-from phalanx.model.gang import Gang, GangCounts, GroupRef
+from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy
 from phalanx.model.verdict import Verdict
 
 _OPTIONS = DialectOptions()
 
 
 class StatusChange(msgspec.Struct, frozen=True):
-    """A patch of one group object. `body` carries the uid, so that a namesake created meanwhile is left alone.
+    """What to write to one group object.
 
-    `replaces_lists` is True where the patch writes a whole list (custom resources know no strategic merge): then
-    the writer should add the resourceVersion that the change was computed from.
+    `patch` is the body for the status subresource ({} where only annotations change), to be sent as a strategic
+    merge patch where `strategic` is set and as a merge patch otherwise: custom resources know no strategic one, so
+    there a list of conditions is written whole. It carries the uid, so that a namesake created meanwhile is left
+    alone. `annotations` are for the object itself.
     """
 
     ref: GroupRef
-    patch: Literal["merge", "strategic"]
-    body: dict[str, Any]
-    subresource: Literal["status", ""] = "status"
-    replaces_lists: bool = False
+    patch: dict[str, Any] = {}
+    strategic: bool = False
+    annotations: Mapping[str, str] = {}
 
 
 def desired_status(
@@ -39,54 +40,54 @@ def desired_status(
     current_status: Mapping[str, Any],
     gang: Gang,
     counts: GangCounts,
+    *,
+    roles: Mapping[str, GangCounts] | None = None,
     occupied_by: str = "",
     verdict: Verdict | None = None,
     ever_scheduled: bool = False,
+    admitted: bool = False,
     now: int = 0,
-    *,
-    role_counts: Mapping[str, GangCounts] | None = None,
     generation: int = 0,
     options: DialectOptions = _OPTIONS,
 ) -> StatusChange | None:
-    """The change that makes the object's status true, None where it is true already or not ours to write.
+    """The change that makes the object's status true, None where it is true already.
 
-    `role_counts` are the counts per role of a gang with per-role minima; `generation` is that of the object.
+    `roles` are the counts per role. `verdict` is the last word about pending members. `ever_scheduled` is True once
+    the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
+    since the epoch, `generation` that of the object.
     """
     standing = Standing(
         ref=ref,
         current=current_status,
         gang=gang,
         counts=counts,
-        roles=role_counts or {},
+        roles=roles or {},
         occupied_by=occupied_by,
         verdict=verdict,
         ever_scheduled=ever_scheduled,
+        admitted=admitted,
         now=now,
         generation=generation,
         fail_on_any_member=options.fail_on_any_member,
     )
     if ref.group == native.GROUP:
         condition = native.condition_of(standing) if ref.plural == "podgroups" else None
-        return _change(ref, {"conditions": [condition]}, "strategic") if condition is not None else None
+        if condition is None:
+            return None
+        return StatusChange(ref, _patch(ref, {"conditions": [condition]}), strategic=True)
     desired = _STATUS[ref.group](standing) or {}
     changed = {name: value for name, value in desired.items() if (current_status.get(name) or _ZERO[name]) != value}
-    return _change(ref, changed, "merge") if changed else None
-
-
-def admission_status(ref: GroupRef, current_status: Mapping[str, Any]) -> StatusChange | None:
-    """Lets the controller of a Volcano group make its pods; None where it may already."""
-    if current_status.get("phase") not in (None, "", "Pending"):
+    annotations = _annotations(standing)
+    if not changed and not annotations:
         return None
-    return _change(ref, {"phase": "Inqueue"}, "merge")
+    return StatusChange(ref, _patch(ref, changed) if changed else {}, annotations=annotations)
 
 
-def once_satisfied_mark(gang: Gang) -> StatusChange | None:
-    """Writes down that a gang has had its quorum; None where that is known, or said by the status itself."""
-    ref = gang.source
-    if ref is None or gang.once_satisfied or ref.group == native.GROUP:
-        return None
-    metadata = {"annotations": {ONCE_SATISFIED_ANNOTATION: "true"}, **_identity(ref)}
-    return StatusChange(ref, "merge", {"metadata": metadata}, subresource="")
+def _annotations(standing: Standing) -> dict[str, str]:
+    """The memory of a once-satisfied gang; a native object remembers by its condition."""
+    gang = standing.gang
+    once = gang.match_policy is MatchPolicy.ONCE_SATISFIED and standing.ever_scheduled and not gang.once_satisfied
+    return {ONCE_SATISFIED_ANNOTATION: "true"} if once else {}
 
 
 _STATUS: Mapping[str, Callable[[Standing], dict[str, Any] | None]] = {
@@ -112,12 +113,5 @@ _ZERO: Mapping[str, object] = {
 }
 
 
-def _change(ref: GroupRef, status: dict[str, Any], patch: Literal["merge", "strategic"]) -> StatusChange:
-    body: dict[str, Any] = {"status": status}
-    if identity := _identity(ref):
-        body["metadata"] = identity
-    return StatusChange(ref, patch, body, replaces_lists=patch == "merge" and "conditions" in status)
-
-
-def _identity(ref: GroupRef) -> dict[str, str]:
-    return {"uid": ref.uid} if ref.uid else {}
+def _patch(ref: GroupRef, status: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {"uid": ref.uid}, "status": status} if ref.uid else {"status": status}

@@ -142,7 +142,8 @@ def _phase(standing: Standing) -> str:
     scheduled = complete + counts.bound + counts.running + counts.terminating
     if scheduled >= standing.gang.min_member:
         return "Completed" if scheduled == complete else "Running"
-    return "Inqueue" if standing.phase == "Inqueue" else "Pending"
+    waiting = standing.phase in ("", "Pending")
+    return "Inqueue" if standing.phase == "Inqueue" or (waiting and standing.admitted) else "Pending"
 
 
 def _reason(standing: Standing) -> str:
