@@ -220,6 +220,23 @@ async def test_a_node_that_somebody_calls_unready_is_ready_again(world: World) -
     await world.until(f"{NODES}/n0", lambda node: condition(node, "Ready") == "True")
 
 
+async def test_a_resize_is_carried_out_or_explained(world: World) -> None:
+    await world.start(ONE)
+    cpu = [container(resources={"requests": {"cpu": "2"}})]
+    await world.create(manifest("a", policy="Always", containers=cpu))
+    await world.until_phase("a", "Running")
+
+    def to(amount: str) -> dict[str, Any]:
+        return {"spec": {"containers": [{"name": "main", "resources": {"requests": {"cpu": amount}}}]}}
+
+    await world.patch(f"{PODS}/a/resize", to("9"), PatchType.STRATEGIC)
+    await world.until(f"{PODS}/a", lambda pod: condition(pod, "PodResizePending") == "True")
+    await world.patch(f"{PODS}/a/resize", to("8"), PatchType.STRATEGIC)
+    grown = await world.until(f"{PODS}/a", lambda pod: condition(pod, "PodResizePending") == "")
+    assert grown["status"]["containerStatuses"][0]["allocatedResources"] == {"cpu": "8"}
+    assert condition(grown, "PodScheduled") == "True"
+
+
 @needs_kubectl
 async def test_kubectl_shows_the_pod_and_its_log(world: World) -> None:
     await world.start(ONE)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import socket
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
+import aiohttp
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.nodeagent.fakelog import FakeLogs
-from phalanx.nodeagent.logserver import LogError, file_tail_offset, tail_offset
+from phalanx.nodeagent.logserver import LogError, LogServer, file_tail_offset, tail_offset
 from phalanx.nodeagent.wire import Pod
 
 from .pods import manifest
@@ -59,3 +61,63 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
         fake_log({"waiting": {"reason": "ContainerCreating"}})
     with pytest.raises(LogError, match="previous terminated container"):
         fake_log({"running": {"startedAt": STARTED}}, previous=True)
+
+
+class OneLog:
+    """A source with one text for all."""
+
+    def log(self, pod: Pod, container: str, *, previous: bool) -> bytes:
+        if previous:
+            raise LogError("there was none before")
+        return b"one\ntwo\n"
+
+    def growing(self, pod: Pod, container: str) -> bool:
+        return False
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[LogServer]:
+    async def find(namespace: str, name: str) -> Pod | None:
+        return msgspec.convert(manifest(name), Pod) if name == "a" else None
+
+    server = LogServer()
+    await server.start()
+    server.connect(OneLog(), find)
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_logs_are_served_in_the_clear_and_over_tls_on_one_port(server: LogServer, scheme: str) -> None:
+    async with aiohttp.ClientSession() as session:
+        url = f"{scheme}://127.0.0.1:{server.port}/containerLogs/default/a/main?tailLines=1"
+        async with session.get(url, ssl=False) as answer:
+            assert (answer.status, await answer.text()) == (200, "two\n")
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("default/b/main", 404, 'pod "default/b" is not on this node'),
+        ("default/a/other", 404, 'container "other" is not in pod "a"'),
+        ("default/a/main?previous=true", 400, "there was none before"),
+        ("default/a/main?tailLines=x", 400, "tailLines: 'x' is not a number"),
+        ("default/a/main?timestamps=true", 400, "timestamps: "),
+    ],
+)
+async def test_what_cannot_be_served_is_explained(server: LogServer, path: str, status: int, says: str) -> None:
+    url = f"http://127.0.0.1:{server.port}/containerLogs/{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as answer:
+        assert answer.status == status
+        assert says in await answer.text()
+
+
+async def test_a_caller_who_says_nothing_disturbs_nobody(server: LogServer) -> None:
+    with socket.create_connection(("127.0.0.1", server.port)):
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{server.port}/healthz") as answer,
+        ):
+            assert await answer.text() == "ok"

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from phalanx.nodeagent.dualport import DualPort
 from phalanx.nodeagent.wire import Pod
 
 _HOST = "127.0.0.1"
@@ -43,6 +44,7 @@ class LogServer:
         self._source: LogSource | None = None
         self._find: Callable[[str, str], Awaitable[Pod | None]] | None = None
         self._runner: web.AppRunner | None = None
+        self._door: DualPort | None = None
         self.port = 0
 
     def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[Pod | None]]) -> None:
@@ -55,10 +57,14 @@ class LogServer:
         app.router.add_get("/healthz", self._healthz)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.5)
         await self._runner.setup()
-        await web.TCPSite(self._runner, _HOST, 0).start()
-        self.port = int(self._runner.addresses[0][1])
+        assert self._runner.server is not None
+        self._door = DualPort(self._runner.server, _HOST)
+        self._door.start()
+        self.port = self._door.port
 
     async def close(self) -> None:
+        if self._door is not None:
+            await self._door.close()
         if self._runner is not None:
             await self._runner.cleanup()
 

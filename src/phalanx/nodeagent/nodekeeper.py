@@ -281,7 +281,7 @@ class NodeKeeper:
     async def _heartbeat(self, name: str, tended: _Tended, now: float) -> None:
         node = _known(tended)
         if tended.status_due <= now or not nodeobjects.is_healthy(node):
-            status = {"status": nodeobjects.node_status(name, node, self._machine, now)}
+            status = {"status": nodeobjects.node_status(node, self._machine, now)}
             path = NODES.path(None, name, "status")
             self._note(tended, await self._call("PATCH", path, status, PatchType.STRATEGIC))
             # The first beat is followed by a pause that differs from node to node.

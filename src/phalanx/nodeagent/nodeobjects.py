@@ -64,7 +64,7 @@ def node_object(spec: NodeSpec, machine: Machine, now: float) -> dict[str, Any]:
         "kind": "Node",
         "metadata": {"name": spec.name, **metadata_of(spec, machine)},
         "spec": {"taints": list(spec.taints), "unschedulable": spec.unschedulable},
-        "status": {**resources_status(spec), **node_status(spec.name, None, machine, now)},
+        "status": {**resources_status(spec), **node_status(None, machine, now)},
     }
 
 
@@ -98,7 +98,7 @@ def resources_patch(spec: NodeSpec, old: Node | None) -> dict[str, Any]:
     return status
 
 
-def node_status(name: str, old: Node | None, machine: Machine, now: float) -> dict[str, Any]:
+def node_status(old: Node | None, machine: Machine, now: float) -> dict[str, Any]:
     """Conditions, addresses and the rest of a heartbeat. A condition keeps the time of its last change."""
     before = {c.type: c for c in (old.status.conditions if old else None) or ()}
     conditions = []
@@ -117,7 +117,8 @@ def node_status(name: str, old: Node | None, machine: Machine, now: float) -> di
         )
     status_body: dict[str, Any] = {
         "conditions": conditions,
-        "addresses": [{"type": "InternalIP", "address": HOST_ADDRESS}, {"type": "Hostname", "address": name}],
+        # No Hostname: an API server would prefer it for reading logs, and it is not the name of any machine.
+        "addresses": [{"type": "InternalIP", "address": HOST_ADDRESS}],
         "nodeInfo": {
             "machineID": "",
             "systemUUID": "",

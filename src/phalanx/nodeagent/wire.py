@@ -8,8 +8,8 @@ from __future__ import annotations
 import msgspec
 
 
-class _Wire(msgspec.Struct, rename="camel"):
-    """Kubernetes spells its fields in camel case."""
+class _Wire(msgspec.Struct, rename="camel", gc=False):
+    """Camel case on the wire. None of them can be part of a reference cycle, so the collector skips them."""
 
 
 class ObjectMeta(_Wire):
