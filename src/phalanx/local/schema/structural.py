@@ -6,9 +6,23 @@ from typing import Any, Final
 
 from phalanx.local.patches.json_patch import clone
 from phalanx.local.schema.nodes import Node, read_node
-from phalanx.local.schema.values import NOTHING, check_lists, check_value
-from phalanx.local.validation.errors import FieldError
+from phalanx.local.schema.rules import check_rules, compile_rules
+from phalanx.local.schema.values import NOTHING, WHOLE, check_lists, check_value
+from phalanx.local.validation.errors import (
+    NOT_SUPPORTED,
+    REQUIRED,
+    TOO_LONG,
+    TOO_MANY,
+    TYPE_INVALID,
+    FieldError,
+)
 
+#: Complaints after which the rules, which rely on the shape of the object, are not run.
+_BLOCKING: Final = frozenset((NOT_SUPPORTED, REQUIRED, TOO_LONG, TOO_MANY, TYPE_INVALID))
+_NOT_CHECKED: Final = (
+    "some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation"
+)
 _META: Final = frozenset(("apiVersion", "kind", "metadata"))
 
 
@@ -21,6 +35,7 @@ class StructuralSchema:
 
     def __init__(self, openapi_v3_schema: dict[str, Any]) -> None:
         self.root = read_node(openapi_v3_schema)
+        self.rules = compile_rules(self.root, root=True)
 
     def default(self, obj: dict[str, Any]) -> None:
         """Fills in the defaults in place, at any depth of what exists.
@@ -38,11 +53,28 @@ class StructuralSchema:
         return sorted(dropped)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None = None) -> list[FieldError]:
-        """Everything that the schema holds against an object; ``old`` is the stored one for an update."""
+        """Everything that the schema holds against an object; ``old`` is the stored one for an update.
+
+        Rules are run only on objects of the right shape. What an update leaves as it was is not held against it.
+        Field paths carry no leading dot; ``<nil>`` stands for the object as a whole.
+        """
         errors: list[FieldError] = []
-        check_value(errors, self.root, obj, "", NOTHING if old is None else old)
+        former = NOTHING if old is None else old
+        check_value(errors, self.root, obj, "", former)
         check_lists(errors, self.root, obj, "")
+        if self.rules is not None:
+            if any(error.reason in _BLOCKING for error in errors):
+                errors.append(FieldError(WHOLE, "FieldValueInvalid", f"Invalid value: null: {_NOT_CHECKED}"))
+            else:
+                check_rules(errors, self.rules, obj, "", former)
         return errors
+
+
+def unknown_in(value: Any, node: Node) -> list[str]:
+    """The paths within a value that the schema does not know; the value is left as it is."""
+    dropped: list[str] = []
+    _prune(clone(value), node, "", dropped)
+    return sorted(dropped)
 
 
 def _drop_nulls(value: Any, node: Node | None) -> None:

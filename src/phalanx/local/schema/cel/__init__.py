@@ -1,0 +1,27 @@
+"""The Common Expression Language as Kubernetes uses it in validation rules.
+
+An own implementation: the published Python one checks no types, knows no optionals and takes about a millisecond
+for a rule; this one compiles an expression once into Python closures. Everything about the language is in here; the
+rest of the house sees `compile_text`, `declared` and the errors.
+"""
+
+from phalanx.local.schema.cel.compiler import Program, compile_text, converter
+from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError
+from phalanx.local.schema.cel.macros import STEPS
+from phalanx.local.schema.cel.types import Type, declared, optional_of
+from phalanx.local.schema.cel.values import NONE, Option
+
+__all__ = [
+    "NONE",
+    "STEPS",
+    "BudgetError",
+    "CompileError",
+    "EvalError",
+    "Option",
+    "Program",
+    "Type",
+    "compile_text",
+    "converter",
+    "declared",
+    "optional_of",
+]

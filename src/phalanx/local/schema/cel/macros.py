@@ -1,0 +1,271 @@
+"""The macros: has, the comprehensions over lists and maps, optional chaining and cel.bind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError
+from phalanx.local.schema.cel.syntax import Call, Ident, Index, Node, Select
+from phalanx.local.schema.cel.types import BOOL, DYN, INT, STRING, Type, list_of, optional_of
+from phalanx.local.schema.cel.values import NONE, Option, equal
+
+Env = dict[str, Any]
+Run = Callable[[Env], Any]
+Scope = dict[str, Type]
+Compile = Callable[[Node, Scope, set[str]], tuple[Run, Type]]
+
+#: Where the environment counts the steps that are left.
+STEPS: Final = "@steps"
+
+
+def expand(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type] | None:
+    """The compiled macro, or None when the call is an ordinary one."""
+    if node.target is None:
+        if node.name == "has":
+            return _has(node, scope, names, compile_node)
+        return None
+    count = len(node.args)
+    if isinstance(node.target, Ident) and node.target.name == "cel" and node.name == "bind" and count == 3:
+        return _bind(node, scope, names, compile_node)
+    if node.name in ("optMap", "optFlatMap") and count == 2:
+        return _opt_map(node, scope, names, compile_node)
+    if (node.name, count) in _COMPREHENSIONS:
+        return _comprehension(node, scope, names, compile_node)
+    return None
+
+
+_COMPREHENSIONS: Final = {
+    ("all", 2): 1,
+    ("exists", 2): 1,
+    ("exists_one", 2): 1,
+    ("existsOne", 2): 1,
+    ("filter", 2): 1,
+    ("map", 2): 1,
+    ("map", 3): 1,
+    ("all", 3): 2,
+    ("exists", 3): 2,
+    ("existsOne", 3): 2,
+    ("exists_one", 3): 2,
+    ("transformList", 3): 2,
+    ("transformList", 4): 2,
+    ("transformMap", 3): 2,
+    ("transformMap", 4): 2,
+    ("transformMapEntry", 3): 2,
+    ("transformMapEntry", 4): 2,
+}
+
+
+def _has(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+    from phalanx.local.schema.cel.compiler import field_of
+
+    arg = node.args[0] if len(node.args) == 1 else None
+    if isinstance(arg, Index) and not arg.optional:
+        raise CompileError("invalid argument to has() macro", node.position)
+    if not isinstance(arg, Select):
+        raise CompileError("invalid argument to has() macro", node.position)
+    operand, kind = compile_node(arg.operand, scope, names)
+    inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
+    key, _ = field_of(inner, arg.field, arg.position)
+
+    def present(env: Env) -> bool:
+        holder = operand(env)
+        if isinstance(holder, Option):
+            if not holder.present:
+                return False
+            holder = holder.value
+        if not isinstance(holder, dict):
+            raise EvalError("no such overload")
+        # A null field is not set.
+        return holder.get(key) is not None
+
+    return present, BOOL
+
+
+def _variable(node: Node) -> str:
+    if not isinstance(node, Ident):
+        raise CompileError("argument must be a simple name", node.position)
+    return node.name
+
+
+def _bind(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+    name = _variable(node.args[0])
+    value, kind = compile_node(node.args[1], scope, names)
+    body, result = compile_node(node.args[2], {**scope, name: kind}, names)
+    return (lambda env: body({**env, name: value(env)})), result
+
+
+def _opt_map(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+    assert node.target is not None
+    operand, kind = compile_node(node.target, scope, names)
+    if kind.kind not in ("optional_type", "dyn"):
+        text = f"found no matching overload for '{node.name}' applied to '{kind}.()'"
+        raise CompileError(text, node.position)
+    name = _variable(node.args[0])
+    body, result = compile_node(node.args[1], {**scope, name: kind.item or DYN}, names)
+    flat = node.name == "optFlatMap"
+
+    def chain(env: Env) -> Option:
+        holder = operand(env)
+        if not isinstance(holder, Option):
+            raise EvalError("no such overload")
+        if not holder.present:
+            return NONE
+        value = body({**env, name: holder.value})
+        if flat:
+            if not isinstance(value, Option):
+                raise EvalError("no such overload")
+            return value
+        return Option(True, value)
+
+    return chain, result if flat else optional_of(result)
+
+
+def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+    from phalanx.local.schema.cel.compiler import converter
+
+    assert node.target is not None
+    holder, kind = compile_node(node.target, scope, names)
+    if kind.kind not in ("list", "map", "dyn"):
+        text = f"expression of type '{kind}' cannot be range of a comprehension (must be list, map, or dynamic)"
+        raise CompileError(text, node.target.position)
+    variables = [_variable(arg) for arg in node.args[: _COMPREHENSIONS[(node.name, len(node.args))]]]
+    element = kind.item or DYN
+    key_kind = {"list": INT, "map": STRING if kind.item is not DYN else DYN}.get(kind.kind, DYN)
+    inner = dict(scope)
+    if len(variables) == 2:
+        inner[variables[0]], inner[variables[1]] = key_kind, element
+    else:
+        inner[variables[0]] = element if kind.kind == "list" else key_kind
+    bodies = [compile_node(arg, inner, names) for arg in node.args[len(variables) :]]
+    convert = converter(element) if kind.kind != "dyn" else None
+
+    def rounds(env: Env) -> Iterator[Env]:
+        """The environment of each round, in order (maps: in the order of their keys)."""
+        items = holder(env)
+        steps = env.get(STEPS)
+        if isinstance(items, list):
+            pairs: Any = enumerate(items)
+        elif isinstance(items, dict):
+            pairs = items.items()
+        else:
+            raise EvalError("no such overload")
+        local = dict(env)
+        two, on_keys = len(variables) == 2, isinstance(items, dict)
+        for key, item in pairs:
+            if steps is not None:
+                steps[0] -= 1
+                if steps[0] < 0:
+                    raise BudgetError
+            if two:
+                local[variables[0]] = key
+                local[variables[1]] = convert(item) if convert else item
+            elif on_keys:
+                local[variables[0]] = key
+            else:
+                local[variables[0]] = convert(item) if convert else item
+            yield local
+
+    return _BUILDERS[node.name](node, rounds, bodies, (kind, element, key_kind))
+
+
+Rounds = Callable[[Env], Iterator[Env]]
+Bodies = list[tuple[Run, Type]]
+Kinds = tuple[Type, Type, Type]
+
+
+def _predicate(node: Call, body: tuple[Run, Type]) -> Run:
+    run, kind = body
+    if kind.kind not in ("bool", "dyn"):
+        raise CompileError(f"expected type 'bool' but found '{kind}'", node.args[-1].position)
+    return run
+
+
+def _quantifier(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    """all and exists: an element that decides outweighs elements without a value."""
+    test = _predicate(node, bodies[0])
+    decisive = node.name == "exists"
+
+    def decide(env: Env) -> bool:
+        failure: EvalError | None = None
+        for local in rounds(env):
+            try:
+                value: object = test(local)
+            except EvalError as error:
+                failure = error
+                continue
+            if value is not True and value is not False:
+                failure = EvalError("no such overload")
+            elif value is decisive:
+                return decisive
+        if failure is not None:
+            raise failure
+        return not decisive
+
+    return decide, BOOL
+
+
+def _exactly_one(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    test = _predicate(node, bodies[0])
+    return (lambda env: sum(test(local) is True for local in rounds(env)) == 1), BOOL
+
+
+def _filter(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    test = _predicate(node, bodies[0])
+    name = _variable(node.args[0])
+    kind, element, key_kind = kinds
+    result = list_of(element if kind.kind != "map" else key_kind)
+    return (lambda env: [local[name] for local in rounds(env) if test(local) is True]), result
+
+
+def _map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    run, kind = bodies[-1]
+    if len(bodies) == 2:
+        test = bodies[0][0]
+        return (lambda env: [run(local) for local in rounds(env) if test(local) is True]), list_of(kind)
+    return (lambda env: [run(local) for local in rounds(env)]), list_of(kind)
+
+
+def _transform_map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    run, kind = bodies[-1]
+    test = bodies[0][0] if len(bodies) == 2 else None
+    name = _variable(node.args[0])
+
+    def build(env: Env) -> dict[Any, Any]:
+        return {local[name]: run(local) for local in rounds(env) if test is None or test(local) is True}
+
+    return build, Type("map", kind)
+
+
+def _transform_entry(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+    run, kind = bodies[-1]
+    test = bodies[0][0] if len(bodies) == 2 else None
+
+    def build(env: Env) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        for local in rounds(env):
+            if test is not None and test(local) is not True:
+                continue
+            entry = run(local)
+            if not isinstance(entry, dict):
+                raise EvalError("no such overload")
+            for key, value in entry.items():
+                if any(equal(key, known) for known in result):
+                    raise EvalError(f"insert failed: key {key} already exists")
+                result[key] = value
+        return result
+
+    return build, kind if kind.kind == "map" else Type("map", DYN)
+
+
+_BUILDERS: Final = {
+    "all": _quantifier,
+    "exists": _quantifier,
+    "exists_one": _exactly_one,
+    "existsOne": _exactly_one,
+    "filter": _filter,
+    "map": _map,
+    "transformList": _map,
+    "transformMap": _transform_map,
+    "transformMapEntry": _transform_entry,
+}
