@@ -1,0 +1,183 @@
+"""`phalanx install`: what the scheduler and its users need in a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from phalanx.cli.connection import kubeconfig_option
+
+if TYPE_CHECKING:
+    from phalanx.cli.manifests import Manifest
+    from phalanx.kube.client import KubeClient
+
+FIELD_MANAGER = "phalanx"
+
+# Kind -> plural, for the kinds that are installed.
+_PLURALS = {
+    "Namespace": "namespaces",
+    "ServiceAccount": "serviceaccounts",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "FlowSchema": "flowschemas",
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "Queue": "queues",
+}
+
+
+@click.command()
+@kubeconfig_option
+@click.option("--print", "print_only", is_flag=True, help="Write the manifests to stdout and touch no cluster.")
+@click.option("--crds-only", is_flag=True, help="Only the custom resource definitions and their default queues.")
+@click.option(
+    "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
+)
+@click.option(
+    "--scheduler-name",
+    default="phalanx",
+    show_default=True,
+    metavar="NAME",
+    help="Its service account, roles and lease are called NAME-scheduler.",
+)
+@click.option(
+    "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
+)
+def install(
+    kubeconfig: str | None,
+    print_only: bool,
+    crds_only: bool,
+    namespace: str,
+    scheduler_name: str,
+    timeout: float,
+) -> None:
+    """Install CRDs, RBAC and the default queue into a cluster.
+
+    May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
+    definitions that somebody else has installed are left as they are.
+    """
+    from phalanx.cli import manifests
+
+    account = f"{scheduler_name}-scheduler"
+    rights = (
+        [] if crds_only else [*manifests.access(account, namespace), *manifests.flow_schemas(account, namespace)]
+    )
+    definitions, queues = manifests.definitions(), manifests.volcano_queues()
+    if print_only:
+        import yaml
+
+        documents = [*definitions, *rights, *queues]
+        click.echo(
+            yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
+        )
+        return
+
+    from phalanx.cli.connection import run_connected
+
+    async def work(client: KubeClient) -> None:
+        await _install(client, definitions, rights, queues, timeout)
+
+    run_connected(work, kubeconfig)
+
+
+async def _install(
+    client: KubeClient,
+    definitions: list[Manifest],
+    rights: list[Manifest],
+    queues: list[Manifest],
+    timeout: float,  # noqa: ASYNC109 - seconds, checked against the clock between looks
+) -> None:
+    from phalanx.cli.manifests import QUEUES_DEFINITION
+
+    ours = [entry for entry in definitions if await _apply(client, entry, respect_others=True)]
+    for manifest in rights:
+        await _apply(client, manifest)
+    await _wait_until_served(client, ours, timeout)
+    if any(entry["metadata"]["name"] == QUEUES_DEFINITION for entry in ours):
+        for manifest in queues:
+            await _create(client, manifest)
+
+
+async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
+    """Applies one object and says what became of it; False where the object is somebody else's."""
+    from phalanx.kube.client import PatchType
+
+    path = _path(manifest)
+    before = await _read(client, path)
+    if respect_others and before is not None and not _is_ours(before):
+        _say(manifest, "unchanged (installed by somebody else)")
+        return False
+    after = await client.patch(path, manifest, PatchType.APPLY, field_manager=FIELD_MANAGER, force=True)
+    if before is None:
+        _say(manifest, "created")
+    else:
+        same = before["metadata"].get("resourceVersion") == after["metadata"].get("resourceVersion")
+        _say(manifest, "unchanged" if same else "configured")
+    return True
+
+
+async def _create(client: KubeClient, manifest: Manifest) -> None:
+    """Makes an object that is its users' to change from then on."""
+    path = _path(manifest)
+    if await _read(client, path) is not None:
+        _say(manifest, "unchanged")
+        return
+    await client.create(path.rpartition("/")[0], manifest)
+    _say(manifest, "created")
+
+
+async def _wait_until_served(client: KubeClient, definitions: list[Manifest], timeout: float) -> None:  # noqa: ASYNC109
+    deadline = time.monotonic() + timeout
+    for manifest in definitions:
+        name = manifest["metadata"]["name"]
+        while True:
+            definition = await _read(client, _path(manifest)) or {}
+            conditions = definition.get("status", {}).get("conditions") or []
+            if any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions):
+                break
+            refused = [
+                entry for entry in conditions if entry["type"] == "NamesAccepted" and entry["status"] == "False"
+            ]
+            if refused:
+                raise click.ClickException(f"definition {name}: {refused[0].get('message', 'its names are taken')}")
+            if time.monotonic() >= deadline:
+                raise click.ClickException(f"definition {name} is not served after {timeout:g} s")
+            await asyncio.sleep(0.1)
+
+
+async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:
+    from phalanx.kube.errors import ApiError
+
+    try:
+        found: dict[str, Any] = await client.get(path)
+    except ApiError as error:
+        if error.status == 404:
+            return None
+        raise
+    return found
+
+
+def _is_ours(existing: dict[str, Any]) -> bool:
+    labels = existing["metadata"].get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/managed-by") == "phalanx")
+
+
+def _path(manifest: Manifest) -> str:
+    from phalanx.kube.paths import Resource
+
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    metadata = manifest["metadata"]
+    namespace = metadata.get("namespace")
+    resource = Resource(group, version, _PLURALS[manifest["kind"]], namespaced=namespace is not None)
+    return resource.path(namespace, metadata["name"])
+
+
+def _say(manifest: Manifest, outcome: str) -> None:
+    """As kubectl says it: `role.rbac.authorization.k8s.io/phalanx-scheduler created`."""
+    group = manifest["apiVersion"].rpartition("/")[0]
+    kind = manifest["kind"].lower()
+    click.echo(f"{f'{kind}.{group}' if group else kind}/{manifest['metadata']['name']} {outcome}")

@@ -1,0 +1,140 @@
+"""What `phalanx install` brings into a cluster: custom resource definitions, rights, flow schemas, queues."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from importlib import resources
+from typing import Any
+
+import yaml
+
+Manifest = dict[str, Any]
+
+LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
+# Where `phalanx scheduler --leader-elect` keeps its lease by default; it is named like the account.
+LEASE_NAMESPACE = "kube-system"
+
+QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
+
+_READ = ["get", "list", "watch"]
+_CUSTOM_GROUPS = [
+    "scheduling.x-k8s.io",
+    "scheduling.sigs.k8s.io",
+    "scheduling.volcano.sh",
+    "scheduling.incubator.k8s.io",
+    "incubator.scheduling.k8s.io",
+    "scheduling.sigs.dev",
+]
+
+
+def definitions() -> list[Manifest]:
+    """The custom resource definitions, in order of their names."""
+    directory = resources.files("phalanx.dialects").joinpath("crds")
+    files = sorted((entry for entry in directory.iterdir() if entry.name.endswith(".yaml")), key=lambda f: f.name)
+    return [yaml.safe_load(entry.read_text(encoding="utf-8")) for entry in files]
+
+
+def access(account: str, namespace: str) -> list[Manifest]:
+    """A service account for the scheduler with the rights that it uses, and no other."""
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
+    return [
+        _object("v1", "Namespace", namespace),
+        _object("v1", "ServiceAccount", account, namespace),
+        _object(f"{_RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
+        _binding("ClusterRole", account, subject),
+        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=_lease_rules(account)),
+        _binding("Role", account, subject, LEASE_NAMESPACE),
+    ]
+
+
+def flow_schemas(account: str, namespace: str) -> list[Manifest]:
+    """Without them the API server queues a scheduler behind every other service account's requests."""
+    leases = _resource_rule(["get", "create", "update"], ["coordination.k8s.io"], ["leases"], [LEASE_NAMESPACE])
+    everything = _resource_rule(["*"], ["*"], ["*"], ["*"], clusterScope=True)
+    urls = {"verbs": ["get"], "nonResourceURLs": ["*"]}
+    return [
+        _flow_schema(f"{account}-leases", "leader-election", 150, account, namespace, [leases], []),
+        _flow_schema(account, "workload-high", 850, account, namespace, [everything], [urls]),
+    ]
+
+
+def volcano_queues() -> list[Manifest]:
+    """The queues that Volcano makes when it starts: groups without a queue wait in `default`."""
+    api_version = "scheduling.volcano.sh/v1beta1"
+    return [
+        _object(api_version, "Queue", "root", spec={"weight": 1, "reclaimable": False}),
+        _object(api_version, "Queue", "default", spec={"weight": 1, "reclaimable": True}),
+    ]
+
+
+_RBAC = "rbac.authorization.k8s.io"
+
+
+def _cluster_rules() -> Iterator[Manifest]:
+    yield _rule([""], ["pods"], [*_READ, "delete"])
+    yield _rule([""], ["pods/binding"], ["create"])
+    yield _rule([""], ["pods/status"], ["patch"])
+    yield _rule([""], ["nodes", "namespaces"], _READ)
+    yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
+    yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)
+    yield _rule(["scheduling.k8s.io"], ["podgroups/status"], ["patch"])
+    # The object itself is patched to remember a gang that has been satisfied once.
+    yield _rule(_CUSTOM_GROUPS, ["podgroups"], [*_READ, "patch"])
+    yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])
+    yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas"], _READ)
+    yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)
+
+
+def _lease_rules(name: str) -> list[Manifest]:
+    # A right to create cannot be limited to one name.
+    group, leases = ["coordination.k8s.io"], ["leases"]
+    return [
+        _rule(group, leases, ["create"]),
+        {**_rule(group, leases, ["get", "update"]), "resourceNames": [name]},
+    ]
+
+
+def _rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:
+    return {"apiGroups": list(groups), "resources": list(names), "verbs": list(verbs)}
+
+
+def _binding(role: str, account: str, subject: Manifest, namespace: str = "") -> Manifest:
+    reference = {"apiGroup": _RBAC, "kind": role, "name": account}
+    return _object(f"{_RBAC}/v1", f"{role}Binding", account, namespace, roleRef=reference, subjects=[subject])
+
+
+def _resource_rule(
+    verbs: list[str], groups: list[str], names: list[str], namespaces: list[str], **extra: bool
+) -> Manifest:
+    return {"verbs": verbs, "apiGroups": groups, "resources": names, "namespaces": namespaces, **extra}
+
+
+def _flow_schema(
+    name: str,
+    level: str,
+    precedence: int,
+    account: str,
+    namespace: str,
+    resource_rules: list[Manifest],
+    url_rules: list[Manifest],
+) -> Manifest:
+    rule: Manifest = {
+        "subjects": [{"kind": "ServiceAccount", "serviceAccount": {"name": account, "namespace": namespace}}],
+        "resourceRules": resource_rules,
+    }
+    if url_rules:
+        rule["nonResourceRules"] = url_rules
+    spec = {
+        "priorityLevelConfiguration": {"name": level},
+        "matchingPrecedence": precedence,
+        "distinguisherMethod": {"type": "ByUser"},
+        "rules": [rule],
+    }
+    return _object("flowcontrol.apiserver.k8s.io/v1", "FlowSchema", name, spec=spec)
+
+
+def _object(api_version: str, kind: str, name: str, namespace: str = "", **content: Any) -> Manifest:
+    metadata: Manifest = {"name": name, "labels": dict(LABELS)}
+    if namespace:
+        metadata["namespace"] = namespace
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, **content}
