@@ -90,9 +90,7 @@ class Client:
         sent = dict(headers or {})
         if data is not None:
             sent["Content-Type"] = content_type
-        async with self.session.request(
-            method, self.url + path, data=data, headers=sent, params=query
-        ) as response:
+        async with self.session.request(method, self.url + path, data=data, headers=sent, params=query) as response:
             raw = await response.read()
             is_json = response.headers.get("Content-Type", "").startswith("application/json")
             parsed = json.loads(raw) if is_json else raw.decode()

@@ -179,9 +179,7 @@ async def test_finalizers_hold_an_object_until_the_last_is_removed(client: Clien
     assert again["metadata"]["resourceVersion"] == dying["metadata"]["resourceVersion"]
 
     more = {"metadata": {"finalizers": ["example.com/hold", "example.com/late"]}}
-    reply = await client.call(
-        "PATCH", f"{CONFIG_MAPS}/a", more, content_type="application/merge-patch+json"
-    )
+    reply = await client.call("PATCH", f"{CONFIG_MAPS}/a", more, content_type="application/merge-patch+json")
     assert ("metadata.finalizers", "FieldValueForbidden") in reply.causes
     await client.merge(f"{CONFIG_MAPS}/a", {"metadata": {"finalizers": None}})
     assert (await client.call("GET", f"{CONFIG_MAPS}/a")).status == 404

@@ -26,9 +26,7 @@ async def test_defaults_that_schedulers_and_kubelets_rely_on(client: Client) -> 
 
 async def test_limits_become_requests_where_none_are_stated(client: Client) -> None:
     resources = {"limits": {"cpu": "2", "example.com/gpu": "1"}, "requests": {"cpu": "1"}}
-    made = await client.create(
-        PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": resources}])
-    )
+    made = await client.create(PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": resources}]))
     requests = made["spec"]["containers"][0]["resources"]["requests"]
     assert requests == {"cpu": "1", "example.com/gpu": "1"}
     assert made["status"]["qosClass"] == "Burstable"
@@ -36,18 +34,14 @@ async def test_limits_become_requests_where_none_are_stated(client: Client) -> N
 
 async def test_equal_cpu_and_memory_make_a_guaranteed_pod(client: Client) -> None:
     resources = {"limits": {"cpu": "2", "memory": "1Gi"}, "requests": {"cpu": "2000m", "memory": "1Gi"}}
-    made = await client.create(
-        PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": resources}])
-    )
+    made = await client.create(PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": resources}]))
     assert made["status"]["qosClass"] == "Guaranteed"
 
 
 async def test_host_network_gives_host_ports(client: Client) -> None:
     container = {"name": "a", "image": "b", "ports": [{"containerPort": 80}]}
     made = await client.create(PODS, pod("p", hostNetwork=True, containers=[container]))
-    assert made["spec"]["containers"][0]["ports"] == [
-        {"containerPort": 80, "hostPort": 80, "protocol": "TCP"}
-    ]
+    assert made["spec"]["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80, "protocol": "TCP"}]
 
 
 async def test_pods_tolerate_lost_nodes_for_five_minutes(client: Client) -> None:
@@ -62,9 +56,7 @@ async def test_pods_tolerate_lost_nodes_for_five_minutes(client: Client) -> None
 
 
 async def test_priority_classes_become_numbers(client: Client) -> None:
-    await client.create(
-        CLASSES, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"}
-    )
+    await client.create(CLASSES, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
     made = await client.create(PODS, pod("p", priorityClassName="high"))
     assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (1000, "Never")
     critical = await client.create(PODS, pod("c", priorityClassName="system-node-critical"))
@@ -81,9 +73,7 @@ async def test_the_default_priority_class_is_for_pods_without_one(client: Client
     await client.create(CLASSES, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
     made = await client.create(PODS, pod("p"))
     assert (made["spec"]["priorityClassName"], made["spec"]["priority"]) == ("usual", 7)
-    reply = await client.call(
-        "POST", CLASSES, {"metadata": {"name": "other"}, "value": 8, "globalDefault": True}
-    )
+    reply = await client.call("POST", CLASSES, {"metadata": {"name": "other"}, "value": 8, "globalDefault": True})
     assert reply.status == 403
 
 
@@ -133,9 +123,7 @@ async def test_gates_are_removed_and_never_added(client: Client) -> None:
 )
 async def test_most_of_a_pod_s_spec_is_fixed(client: Client, change: dict[str, object]) -> None:
     await client.create(PODS, pod("p"))
-    reply = await client.call(
-        "PATCH", f"{PODS}/p", {"spec": change}, content_type="application/merge-patch+json"
-    )
+    reply = await client.call("PATCH", f"{PODS}/p", {"spec": change}, content_type="application/merge-patch+json")
     assert reply.status == 422
     assert "pod updates may not change fields other than" in reply.body["message"]
 
@@ -209,9 +197,7 @@ async def test_bindings_that_are_refused(client: Client) -> None:
     assert await status("p", binding("q", "n")) == 400
     assert await status("p", binding("p", "")) == 422
     assert await status("p", {"target": {"kind": "Pod", "name": "x"}}) == 422
-    assert (await client.get(f"{PODS}/p"))["metadata"]["resourceVersion"] == (
-        made["metadata"]["resourceVersion"]
-    )
+    assert (await client.get(f"{PODS}/p"))["metadata"]["resourceVersion"] == (made["metadata"]["resourceVersion"])
 
 
 async def test_a_pod_that_no_kubelet_runs_goes_at_once(client: Client) -> None:
@@ -295,9 +281,9 @@ async def test_logs_of_pods_that_do_not_run_are_not_there(client: Client, server
 
 
 async def test_quantities_are_kept_in_their_canonical_spelling(client: Client) -> None:
-    requests = {"cpu": "2000m", "memory": "1024Mi", "example.com/gpu": 1}
+    limits = {"cpu": "2000m", "memory": "1024Mi", "example.com/gpu": 1}
     made = await client.create(
-        PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": {"requests": requests}}])
+        PODS, pod("p", containers=[{"name": "a", "image": "b", "resources": {"limits": limits}}])
     )
     assert made["spec"]["containers"][0]["resources"]["requests"] == {
         "cpu": "2",

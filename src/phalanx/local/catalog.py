@@ -58,7 +58,7 @@ _REPLICAS = ScalePaths()
 _NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
-def _core() -> list[Row]:
+def _core(*, native_groups: bool) -> list[Row]:
     plain = Strategy()
     return [
         Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
@@ -68,7 +68,7 @@ def _core() -> list[Row]:
             "v1",
             "pods",
             "Pod",
-            PodStrategy(),
+            PodStrategy(native_groups=native_groups),
             "status binding eviction log ephemeralcontainers resize attach exec portforward proxy",
             "po",
             "all",
@@ -202,7 +202,7 @@ _REVIEWS = (
 
 def build_registry(native_groups: str, *, protect_groups: bool) -> Registry:
     """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
-    rows = _core() + _named_groups()
+    rows = _core(native_groups=native_groups != "none") + _named_groups()
     if native_groups != "none":
         group = "scheduling.k8s.io"
         groups = PodGroupStrategy(native_groups, protect=protect_groups)

@@ -126,14 +126,10 @@ class DefinitionStrategy(SpecStrategy):
                 causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
                 continue
             causes += [
-                FieldCause(f"{path}.schema.openAPIV3Schema{_dotted(error.field)}", error.reason, error.message)
+                FieldCause(f"{path}.schema.{error.field}", error.reason, error.message)
                 for error in check_schema(schema)
             ]
         return causes
-
-
-def _dotted(path: str) -> str:
-    return f".{path}" if path and not path.startswith("[") else path
 
 
 def _storage_version(spec: Json) -> str:

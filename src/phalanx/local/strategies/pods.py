@@ -20,7 +20,7 @@ _EVICTION_SECONDS = 300
 
 
 class PodStrategy(Strategy):
-    """v1 Pod."""
+    """v1 Pod. `native_groups` tells whether spec.schedulingGroup is known, as a feature gate upstream."""
 
     returns_deleted = True
     counts_generation = True
@@ -37,6 +37,9 @@ class PodStrategy(Strategy):
             "status.nominatedNodeName",
         )
     )
+
+    def __init__(self, *, native_groups: bool) -> None:
+        self._native_groups = native_groups
 
     def fields(self, obj: Json) -> dict[str, str]:
         spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
@@ -55,6 +58,9 @@ class PodStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         if not isinstance(spec, dict):
             return  # validation says so
+        if not self._native_groups:
+            # With the feature gate off the real server drops the field and says nothing.
+            spec.pop("schedulingGroup", None)
         default_pod_spec(spec)
         admit_priority(obj, write)
         admit_service_account(obj, write)
