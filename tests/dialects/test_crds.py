@@ -1,0 +1,228 @@
+"""The custom resource definitions that `phalanx install` brings.
+
+They were read by the code of kube-apiserver 1.36 when they were written; what is specified here is what users and
+the dialects rely on, and that our own server's schemas accept and refuse the right objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+
+from phalanx.cli.manifests import definitions
+from phalanx.dialects import native
+from phalanx.dialects.groups import GROUP_RESOURCES
+from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.status import desired_status
+from phalanx.local.schema.structural import StructuralSchema
+from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
+from phalanx.model.verdict import Verdict
+
+CRDS = {entry["metadata"]["name"]: entry for entry in definitions()}
+
+
+def version(name: str) -> dict[str, Any]:
+    (only,) = CRDS[name]["spec"]["versions"]
+    assert isinstance(only, dict)
+    return only
+
+
+def schema(name: str) -> dict[str, Any]:
+    found = version(name)["schema"]["openAPIV3Schema"]
+    assert isinstance(found, dict)
+    return found
+
+
+def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    yield path, node
+    for name, sub in node.get("properties", {}).items():
+        yield from nodes(sub, f"{path}.{name}")
+    for word in ("items", "additionalProperties"):
+        if isinstance(node.get(word), dict):
+            yield from nodes(node[word], f"{path}.{word}")
+
+
+def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version() -> None:
+    for kind in GROUP_RESOURCES:
+        if kind.group != native.GROUP:
+            assert version(f"{kind.plural}.{kind.group}")["name"] == kind.versions[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "columns"),
+    [
+        ("podgroups.scheduling.x-k8s.io", ["pg", "pgs"], "Phase MinMember Running Succeeded Failed Age"),
+        ("podgroups.scheduling.sigs.k8s.io", ["pg", "pgs"], "Phase MinMember Running Succeeded Failed Age"),
+        (
+            "podgroups.scheduling.volcano.sh",
+            ["pg", "podgroup-v1beta1"],
+            "STATUS minMember RUNNINGS AGE QUEUE",
+        ),
+        ("podgroups.scheduling.incubator.k8s.io", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("podgroups.incubator.scheduling.k8s.io", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("podgroups.scheduling.sigs.dev", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("elasticquotas.scheduling.x-k8s.io", ["eq", "eqs"], "Used Min Max Age"),
+        ("queues.scheduling.volcano.sh", ["q", "queue-v1beta1"], "PARENT WEIGHT STATE Age"),
+        ("queues.scheduling.incubator.k8s.io", ["q"], "Weight Age"),
+        ("queues.incubator.scheduling.k8s.io", ["q"], "Weight Age"),
+        ("queues.scheduling.sigs.dev", ["q"], "Weight Age"),
+    ],
+)
+def test_names_and_columns(name: str, short: list[str], columns: str) -> None:
+    assert CRDS[name]["spec"]["names"]["shortNames"] == short
+    assert [column["name"] for column in version(name)["additionalPrinterColumns"]] == columns.split()
+
+
+def test_nothing_else_is_defined() -> None:
+    assert len(CRDS) == 11
+
+
+@pytest.mark.parametrize("name", CRDS)
+def test_the_form_that_the_api_server_asks_for(name: str) -> None:
+    crd = CRDS[name]
+    spec, names = crd["spec"], crd["spec"]["names"]
+    assert name == f"{names['plural']}.{spec['group']}"
+    assert names["singular"] == names["kind"].lower()
+    assert names["listKind"] == f"{names['kind']}List"
+    assert spec["scope"] == ("Cluster" if names["kind"] == "Queue" else "Namespaced")
+    only = version(name)
+    assert (only["served"], only["storage"], only["subresources"]) == (True, True, {"status": {}})
+    approval = crd["metadata"].get("annotations", {}).get("api-approved.kubernetes.io", "")
+    assert approval.startswith("unapproved, ") is spec["group"].endswith(".k8s.io")
+
+
+@pytest.mark.parametrize("name", CRDS)
+def test_every_field_has_a_type_and_every_list_says_how_it_merges(name: str) -> None:
+    for path, node in nodes(schema(name)):
+        if "x-kubernetes-int-or-string" in node:
+            assert "type" not in node, path
+        else:
+            assert node["type"] in ("object", "array", "string", "integer", "boolean"), path
+        if node.get("type") == "array":
+            assert node["x-kubernetes-list-type"] in ("map", "set", "atomic"), path
+        assert not ("properties" in node and "additionalProperties" in node), path
+
+
+def test_conditions_are_a_map_by_type() -> None:
+    for name in CRDS:
+        conditions = schema(name)["properties"]["status"]["properties"].get("conditions")
+        if conditions:
+            assert conditions["x-kubernetes-list-map-keys"] == ["type"]
+            assert "type" in conditions["items"]["required"]
+
+
+def test_the_groups_of_kube_batch_differ_only_in_the_spellings_of_its_design() -> None:
+    served, last = schema("podgroups.scheduling.incubator.k8s.io"), schema("podgroups.scheduling.sigs.dev")
+    assert served == last
+    design = yaml.safe_load(yaml.safe_dump(schema("podgroups.incubator.scheduling.k8s.io")))
+    spec, status = (design["properties"][part]["properties"] for part in ("spec", "status"))
+    for own in ("minMembers", "totalResources", "policy"):
+        del spec[own]
+    del status["admitted"], design["properties"]["spec"]["x-kubernetes-validations"]
+    assert design == served
+
+
+def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None) -> list[str]:
+    """What our own API server holds against an object, as `path: message` words; [] if it takes it whole."""
+    structural = StructuralSchema(schema(name))
+    crd = CRDS[name]
+    document: dict[str, Any] = {
+        "apiVersion": f"{crd['spec']['group']}/{version(name)['name']}",
+        "kind": crd["spec"]["names"]["kind"],
+        "metadata": {"name": "g"},
+        "spec": spec,
+        "status": status or {},
+    }
+    pruned = structural.prune(document)
+    structural.default(document)
+    return pruned + [str(error) for error in structural.validate(document)]
+
+
+@pytest.mark.parametrize(
+    ("name", "spec"),
+    [
+        ("podgroups.scheduling.x-k8s.io", {}),
+        ("podgroups.scheduling.x-k8s.io", {"minMember": 0}),
+        (
+            "podgroups.scheduling.x-k8s.io",
+            {"minMember": 3, "minResources": {"cpu": 4, "memory": "8Gi"}, "scheduleTimeoutSeconds": 10},
+        ),
+        (
+            "podgroups.scheduling.volcano.sh",
+            {
+                "minMember": 5,
+                "minTaskMember": {"ps": 1, "worker": 4},
+                "queue": "research",
+                "priorityClassName": "high",
+                "minResources": {"nvidia.com/gpu": "8"},
+                "networkTopology": {"mode": "hard", "highestTierAllowed": 2},
+                "subGroupPolicy": [{"name": "a", "subGroupSize": 2, "matchLabelKeys": ["rank"]}],
+            },
+        ),
+        ("podgroups.incubator.scheduling.k8s.io", {"minMembers": 3, "policy": {"restart": ["any", 1]}}),
+        ("podgroups.scheduling.incubator.k8s.io", {"minMember": 3, "queue": "", "priorityClassName": ""}),
+        ("queues.scheduling.volcano.sh", {"weight": 1, "reclaimable": False, "capability": {"cpu": "10"}}),
+        ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": 4, "memory": "1Gi"}, "max": {"cpu": "4"}}),
+        ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": "500m"}}),
+    ],
+    ids=str,
+)
+def test_good_objects_are_taken_whole(name: str, spec: dict[str, Any]) -> None:
+    assert faults(name, spec) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "complaint"),
+    [
+        ("podgroups.scheduling.x-k8s.io", {"minMember": -1}, "spec.minMember"),
+        ("podgroups.scheduling.x-k8s.io", {"minMember": "three"}, "spec.minMember"),
+        ("podgroups.scheduling.x-k8s.io", {"minResources": {"cpu": "many"}}, "spec.minResources"),
+        ("podgroups.scheduling.volcano.sh", {"queue": "Bad_Name"}, "spec.queue"),
+        ("podgroups.scheduling.volcano.sh", {"minTaskMember": {"": 1}}, "a task needs a name"),
+        (
+            "podgroups.scheduling.volcano.sh",
+            {"networkTopology": {"highestTierAllowed": 1, "highestTierName": "rack"}},
+            "not both",
+        ),
+        ("podgroups.incubator.scheduling.k8s.io", {"minMember": 2, "minMembers": 3}, "two spellings"),
+        ("queues.scheduling.volcano.sh", {"weight": 0}, "spec.weight"),
+        ("queues.scheduling.volcano.sh", {"parent": "g"}, "its own parent"),
+        ("queues.scheduling.volcano.sh", {"dequeueStrategy": "lifo"}, "spec.dequeueStrategy"),
+        ("elasticquotas.scheduling.x-k8s.io", {"min": {"cpu": 5}, "max": {"cpu": "4500m"}}, "min.cpu must not"),
+        ("elasticquotas.scheduling.x-k8s.io", {"min": {"memory": "3Gi"}, "max": {"memory": "2Gi"}}, "min.memory"),
+        (
+            "elasticquotas.scheduling.x-k8s.io",
+            {"min": {"nvidia.com/gpu": 2}, "max": {"nvidia.com/gpu": 1}},
+            "min.nvidia.com/gpu",
+        ),
+    ],
+    ids=str,
+)
+def test_bad_objects_are_refused_by_name(name: str, spec: dict[str, Any], complaint: str) -> None:
+    assert any(complaint in fault for fault in faults(name, spec)), faults(name, spec)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in GROUP_RESOURCES if kind.group != native.GROUP], ids=str)
+def test_every_status_that_is_written_back_fits_its_schema(kind: Any) -> None:
+    resource: GroupResource = kind.served_as(kind.versions[0])
+    ref = GroupRef(resource.group, resource.version, "PodGroup", resource.plural, "default", "g", "u")
+    gang = Gang(GangKey("default", "g"), source=ref, min_member=2)
+    for counts in (
+        GangCounts(),
+        GangCounts(pending=2),
+        GangCounts(bound=2),
+        GangCounts(running=1, pending=1),
+        GangCounts(running=2, failed=1),
+        GangCounts(failed=2),
+        GangCounts(succeeded=2),
+    ):
+        for verdict in (None, Verdict("NotEnoughResources", "0/4 nodes are available")):
+            for admitted in (False, True):
+                change = desired_status(
+                    ref, {}, gang, counts, verdict=verdict, occupied_by="default/job", admitted=admitted, now=1
+                )
+                status = change.patch["status"] if change else {}
+                assert faults(f"{kind.plural}.{kind.group}", {"minMember": 2}, status) == []
