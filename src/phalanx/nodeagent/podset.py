@@ -108,7 +108,6 @@ class PodSet:
         self._host_ip = host_ip
         self._sites: dict[str, Site] = {}
         self._members: dict[str, _Member] = {}
-        self._uids: dict[tuple[str, str], str] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
         self._strangers: dict[str, set[str]] = {}
         self._arrivals: list[tuple[Pod, bytes]] | None = []
@@ -210,17 +209,9 @@ class PodSet:
             if site := self._sites.get(pod.node):
                 self._arrive(site, pod, demand_from(raw), now)
 
-    def get(self, namespace: str, name: str) -> PodLifecycle | None:
-        member = self._members.get(self._uids.get((namespace, name), ""))
-        return member.life if member else None
-
     def life(self, uid: str) -> PodLifecycle | None:
         member = self._members.get(uid)
         return member.life if member else None
-
-    @property
-    def lives(self) -> list[PodLifecycle]:
-        return [member.life for member in self._members.values()]
 
     def _arrive(self, site: Site, pod: Pod, demand: Demand, now: float) -> None:
         if pod.finished and not pod.terminating:
@@ -268,7 +259,6 @@ class PodSet:
 
     def _enroll(self, life: PodLifecycle) -> _Member:
         member = self._members[life.uid] = _Member(life)
-        self._uids[life.pod.metadata.namespace, life.pod.metadata.name] = life.uid
         return member
 
     def _enter(self, site: Site, member: _Member, now: float) -> None:
@@ -426,9 +416,6 @@ class PodSet:
     def _drop(self, uid: str) -> None:
         member = self._members.pop(uid)
         self._release(member.life)
-        metadata = member.life.pod.metadata
-        if self._uids.get((metadata.namespace, metadata.name)) == uid:
-            del self._uids[metadata.namespace, metadata.name]
 
     def _forget(self, uid: str) -> None:
         self._outside.forget(self._members[uid].life)
