@@ -55,25 +55,30 @@ def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version
     ("name", "short", "columns"),
     [
         ("podgroups.scheduling.x-k8s.io", ["pg", "pgs"], "Phase MinMember Running Succeeded Failed Age"),
-        ("podgroups.scheduling.sigs.k8s.io", ["pg", "pgs"], "Phase MinMember Running Succeeded Failed Age"),
+        ("podgroups.scheduling.sigs.k8s.io", [], "Phase MinMember Running Succeeded Failed Age"),
         (
             "podgroups.scheduling.volcano.sh",
             ["pg", "podgroup-v1beta1"],
             "STATUS minMember RUNNINGS AGE QUEUE",
         ),
-        ("podgroups.scheduling.incubator.k8s.io", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
-        ("podgroups.incubator.scheduling.k8s.io", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
-        ("podgroups.scheduling.sigs.dev", ["pg"], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("podgroups.scheduling.incubator.k8s.io", [], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("podgroups.incubator.scheduling.k8s.io", [], "Phase MinMember Running Succeeded Failed Queue Age"),
+        ("podgroups.scheduling.sigs.dev", [], "Phase MinMember Running Succeeded Failed Queue Age"),
         ("elasticquotas.scheduling.x-k8s.io", ["eq", "eqs"], "Used Min Max Age"),
         ("queues.scheduling.volcano.sh", ["q", "queue-v1beta1"], "PARENT WEIGHT STATE Age"),
-        ("queues.scheduling.incubator.k8s.io", ["q"], "Weight Age"),
-        ("queues.incubator.scheduling.k8s.io", ["q"], "Weight Age"),
-        ("queues.scheduling.sigs.dev", ["q"], "Weight Age"),
+        ("queues.scheduling.incubator.k8s.io", [], "Weight Age"),
+        ("queues.incubator.scheduling.k8s.io", [], "Weight Age"),
+        ("queues.scheduling.sigs.dev", [], "Weight Age"),
     ],
 )
 def test_names_and_columns(name: str, short: list[str], columns: str) -> None:
-    assert CRDS[name]["spec"]["names"]["shortNames"] == short
+    assert CRDS[name]["spec"]["names"].get("shortNames", []) == short
     assert [column["name"] for column in version(name)["additionalPrinterColumns"]] == columns.split()
+
+
+def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
+    words = [word for crd in CRDS.values() for word in crd["spec"]["names"].get("shortNames", [])]
+    assert {word for word in words if words.count(word) > 1} == {"pg"}
 
 
 def test_nothing_else_is_defined() -> None:

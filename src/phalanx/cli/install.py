@@ -79,18 +79,22 @@ def install(
     from phalanx.cli.connection import run_connected
 
     async def work(client: KubeClient) -> None:
-        await _install(client, definitions, rights, queues, timeout)
+        await install_into(client, definitions, rights, queues, timeout)
 
     run_connected(work, kubeconfig)
 
 
-async def _install(
+async def install_into(
     client: KubeClient,
     definitions: list[Manifest],
     rights: list[Manifest],
     queues: list[Manifest],
     timeout: float,  # noqa: ASYNC109 - seconds, checked against the clock between looks
 ) -> None:
+    """Applies everything, waits `timeout` seconds for the definitions, then makes the queues, where they are ours.
+
+    Raises ApiError, ConnectionLost, and ClickException where a definition is not accepted.
+    """
     from phalanx.cli.manifests import QUEUES_DEFINITION
 
     ours = [entry for entry in definitions if await _apply(client, entry, respect_others=True)]

@@ -1,0 +1,165 @@
+"""`phalanx install` against the embedded API server, and on paper."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from click.testing import CliRunner
+
+from phalanx.cli import manifests
+from phalanx.cli.install import install, install_into
+from phalanx.daemon.service import ServiceOptions
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.config import ClusterConfig
+from phalanx.local.server import ApiServer, ServerOptions
+
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"
+RIGHTS = [
+    "namespace/phalanx-system",
+    "serviceaccount/phalanx-scheduler",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-scheduler",
+    "clusterrolebinding.rbac.authorization.k8s.io/phalanx-scheduler",
+    "role.rbac.authorization.k8s.io/phalanx-scheduler",
+    "rolebinding.rbac.authorization.k8s.io/phalanx-scheduler",
+    "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler-leases",
+    "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler",
+]
+
+
+@pytest_asyncio.fixture
+async def client() -> AsyncIterator[KubeClient]:
+    server = ApiServer(ServerOptions(insecure=True))
+    await server.start()
+    async with KubeClient(ClusterConfig(server.url)) as connected:
+        yield connected
+    await server.stop()
+
+
+async def run(client: KubeClient, capsys: pytest.CaptureFixture[str], rights: bool = True) -> dict[str, str]:
+    """What became of each object."""
+    account = "phalanx-scheduler"
+    wanted = [*manifests.access(account, "phalanx-system"), *manifests.flow_schemas(account, "phalanx-system")]
+    await install_into(
+        client, manifests.definitions(), wanted if rights else [], manifests.volcano_queues(), timeout=10
+    )
+    lines = capsys.readouterr().out.splitlines()
+    return {name: outcome for name, _, outcome in (line.partition(" ") for line in lines)}
+
+
+async def test_everything_is_created_once_and_unchanged_after_that(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = await run(client, capsys)
+    assert set(RIGHTS) <= set(first)
+    assert len(first) == 11 + len(RIGHTS) + 2
+    assert set(first.values()) == {"created"}
+    second = await run(client, capsys)
+    assert set(second) == set(first)
+    assert set(second.values()) == {"unchanged"}
+
+
+async def test_what_was_changed_is_put_right_and_said(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await run(client, capsys)
+    path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/phalanx-scheduler"
+    await client.patch(path, {"rules": []}, PatchType.MERGE)
+    outcomes = await run(client, capsys)
+    changed = {name for name, outcome in outcomes.items() if outcome != "unchanged"}
+    assert changed == {"clusterrole.rbac.authorization.k8s.io/phalanx-scheduler"}
+    assert outcomes["clusterrole.rbac.authorization.k8s.io/phalanx-scheduler"] == "configured"
+    assert (await client.get(path))["rules"] == manifests.access("phalanx-scheduler", "phalanx-system")[2]["rules"]
+
+
+async def test_the_definitions_are_served_when_the_command_returns(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await run(client, capsys, rights=False)
+    for definition in manifests.definitions():
+        spec = definition["spec"]
+        path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
+        assert (await client.get(path))["kind"] == spec["names"]["listKind"]
+
+
+async def test_a_queue_is_its_users_to_change(client: KubeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    await run(client, capsys, rights=False)
+    await client.patch(f"{QUEUES}/default", {"spec": {"weight": 7}}, PatchType.MERGE)
+    assert (await run(client, capsys, rights=False))["queue.scheduling.volcano.sh/default"] == "unchanged"
+    assert (await client.get(f"{QUEUES}/default"))["spec"]["weight"] == 7
+
+
+def without_our_mark(name: str) -> dict[str, Any]:
+    (definition,) = [entry for entry in manifests.definitions() if entry["metadata"]["name"] == name]
+    del definition["metadata"]["labels"]
+    return definition
+
+
+async def test_definitions_of_others_are_left_alone_and_so_are_their_queues(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = without_our_mark("queues.scheduling.volcano.sh")
+    await client.create(DEFINITIONS, theirs)
+    outcomes = await run(client, capsys, rights=False)
+    name = "customresourcedefinition.apiextensions.k8s.io/queues.scheduling.volcano.sh"
+    assert outcomes[name] == "unchanged (installed by somebody else)"
+    assert "labels" not in (await client.get(f"{DEFINITIONS}/queues.scheduling.volcano.sh"))["metadata"]
+    assert (await client.get(QUEUES))["items"] == []
+    assert not [told for told in outcomes if told.startswith("queue.scheduling")]
+
+
+# On paper
+
+
+def printed(*arguments: str) -> list[dict[str, Any]]:
+    result = CliRunner().invoke(install, ["--print", *arguments])
+    assert result.exit_code == 0, result.output
+    return list(yaml.safe_load_all(result.output))
+
+
+def test_print_writes_what_would_be_applied() -> None:
+    kinds = [document["kind"] for document in printed()]
+    assert kinds.count("CustomResourceDefinition") == 11
+    assert kinds[11:] == [
+        "Namespace",
+        "ServiceAccount",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "Role",
+        "RoleBinding",
+        "FlowSchema",
+        "FlowSchema",
+        "Queue",
+        "Queue",
+    ]
+    assert {document["kind"] for document in printed("--crds-only")} == {"CustomResourceDefinition", "Queue"}
+
+
+def test_names_follow_the_scheduler_and_the_namespace() -> None:
+    documents = printed("--scheduler-name", "gpu", "--namespace", "team")
+    account = next(document for document in documents if document["kind"] == "ServiceAccount")
+    assert (account["metadata"]["namespace"], account["metadata"]["name"]) == ("team", "gpu-scheduler")
+    subjects = [document["subjects"] for document in documents if document["kind"].endswith("Binding")]
+    assert subjects == [[{"kind": "ServiceAccount", "name": "gpu-scheduler", "namespace": "team"}]] * 2
+
+
+def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> None:
+    role = next(document for document in printed() if document["kind"] == "Role")
+    assert role["metadata"]["namespace"] == ServiceOptions().lease_namespace
+    assert [rule.get("resourceNames") for rule in role["rules"]] == [None, [ServiceOptions().lease_name]]
+
+
+def test_the_rights_name_no_wildcard_and_no_secret() -> None:
+    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    words = {word for rule in role["rules"] for part in rule.values() for word in part}
+    assert not words & {"*", "secrets", "configmaps", "escalate", "bind", "impersonate"}
+    pods = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"] if name.startswith("pods")}
+    assert pods == {
+        "pods": ["get", "list", "watch", "delete"],
+        "pods/binding": ["create"],
+        "pods/status": ["patch"],
+    }
