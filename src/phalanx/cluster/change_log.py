@@ -29,9 +29,12 @@ class ChangeLog:
         if len(self._rows) > 2 * _KEEP:
             self._forget()
 
-    def since(self, cursor: int) -> list[int] | None:
-        """The rows noted after `cursor`, repeats included; None if they are forgotten: look at all rows."""
-        if cursor < self._base:
+    def since(self, cursor: int, limit: int) -> list[int] | None:
+        """The rows noted after `cursor`, repeats included; None if they are forgotten or more than `limit`.
+
+        None means: look at all rows.
+        """
+        if cursor < self._base or self.end - cursor > limit:
             return None
         return self._rows[cursor - self._base :]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from weakref import WeakValueDictionary
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,10 +12,13 @@ from phalanx.model.pod import PodClass
 from phalanx.model.resources import Requests
 
 
+NOTHING = np.iinfo(np.int64).min
+
+
 class Footprint:
     """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores)."""
 
-    __slots__ = ("scored", "usage")
+    __slots__ = ("__weakref__", "scored", "usage")
 
     def __init__(self, usage: IntArray, scored: IntArray) -> None:
         self.usage = usage
@@ -24,30 +29,36 @@ class ClassRecord:
     """A pod class with its place in the arrays.
 
     `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only
-    these are compared with what is idle, as kube-scheduler's NodeResourcesFit does.
+    these are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `least` int64[R, 1] says the
+    same for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter.
     """
 
-    __slots__ = ("amounts", "columns", "footprint", "number", "pod_class")
+    __slots__ = ("__weakref__", "amounts", "columns", "footprint", "least", "number", "pod_class")
 
     def __init__(self, number: int, pod_class: PodClass, footprint: Footprint) -> None:
         self.number = number
         self.pod_class = pod_class
         self.footprint = footprint
-        self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage)
+        self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
         self.amounts: IntArray = footprint.usage[self.columns]
+        self.least: IntArray = _least(footprint.usage)
 
     def __repr__(self) -> str:
         return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
 
 
 class ClassTable:
-    """Interns classes and footprints over one resource space."""
+    """Interns classes and footprints over one resource space, for as long as anyone uses them.
+
+    Numbers are never given twice.
+    """
 
     def __init__(self, space: ResourceSpace) -> None:
         self._space = space
-        self._classes: dict[PodClass, ClassRecord] = {}
-        self._footprints: dict[tuple[Requests, int, int], Footprint] = {}
+        self._classes: WeakValueDictionary[PodClass, ClassRecord] = WeakValueDictionary()
+        self._footprints: WeakValueDictionary[tuple[Requests, int, int], Footprint] = WeakValueDictionary()
         self._width = len(space)
+        self._next = 0
 
     def __len__(self) -> int:
         return len(self._classes)
@@ -56,7 +67,8 @@ class ClassTable:
         found = self._classes.get(pod_class)
         if found is None:
             footprint = self.footprint(pod_class.requests, pod_class)
-            found = self._classes[pod_class] = ClassRecord(len(self._classes), pod_class, footprint)
+            found = self._classes[pod_class] = ClassRecord(self._next, pod_class, footprint)
+            self._next += 1
         return found
 
     def footprint(self, usage: Requests, pod_class: PodClass) -> Footprint:
@@ -79,4 +91,10 @@ class ClassTable:
             missing = width - len(footprint.usage)
             if missing:
                 footprint.usage = np.concatenate([footprint.usage, np.zeros(missing, dtype=np.int64)])
+        for record in self._classes.values():
+            record.least = _least(record.footprint.usage)
         self._width = width
+
+
+def _least(usage: IntArray) -> IntArray:
+    return np.where(usage > 0, usage, NOTHING)[:, None]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,11 @@ from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint
 Rows = slice | npt.NDArray[np.intp]
 
 ABSENT = 0
+
+# A column is a lookup table of a key that some selector asks for; beyond so many the one unused longest goes.
+_COLUMNS = 512
+# What `strconv.ParseInt(text, 10, 64)` takes: no spaces, no underscores, no other digits than ASCII.
+_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class LabelColumn:
@@ -28,12 +35,20 @@ class LabelColumn:
             return
         found = self._id_of.get(value)
         if found is None:
+            if len(self.values) > 2 * len(self.ids):
+                self._compact()
             found = self._id_of[value] = len(self.values)
             self.values.append(value)
         self.ids[row] = found
 
     def grow(self, capacity: int) -> None:
         self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
+
+    def _compact(self) -> None:
+        """Forgets the values that no row has any more (host names of nodes that are gone, say)."""
+        kept, self.ids = compacted(self.ids)
+        self.values = [self.values[number] for number in kept]
+        self._id_of = {value: number for number, value in enumerate(self.values) if number != ABSENT}
 
     def matching(self, requirement: Requirement) -> BoolArray:
         """bool[len(values)]: which value ids (ABSENT included) satisfy the requirement.
@@ -87,12 +102,15 @@ class LabelTable:
         self._capacity = capacity
 
     def column(self, key: str) -> LabelColumn:
-        column = self._columns.get(key)
+        column = self._columns.pop(key, None)
         if column is None:
-            column = self._columns[key] = LabelColumn(self._capacity)
+            column = LabelColumn(self._capacity)
             for row, labels in enumerate(self._rows):
                 if key in labels:
                     column.set(row, labels[key])
+            if len(self._columns) >= _COLUMNS:
+                del self._columns[next(iter(self._columns))]
+        self._columns[key] = column
         return column
 
     def satisfies(self, requirement: Requirement, rows: Rows) -> BoolArray:
@@ -112,12 +130,25 @@ class TaintTable:
     def set(self, row: int, taints: tuple[Taint, ...]) -> None:
         found = self._id_of.get(taints)
         if found is None:
+            if len(self.sets) > 2 * len(self.ids):
+                self._compact()
             found = self._id_of[taints] = len(self.sets)
             self.sets.append(taints)
         self.ids[row] = found
 
     def grow(self, capacity: int) -> None:
         self.ids = np.concatenate([self.ids, np.zeros(capacity - len(self.ids), dtype=np.int32)])
+
+    def _compact(self) -> None:
+        kept, self.ids = compacted(self.ids)
+        self.sets = [self.sets[number] for number in kept]
+        self._id_of = {taints: number for number, taints in enumerate(self.sets)}
+
+
+def compacted(ids: npt.NDArray[np.int32]) -> tuple[list[int], npt.NDArray[np.int32]]:
+    """(the ids in use, 0 always among them, ascending; `ids` with each replaced by its place in that list)."""
+    kept = np.union1d(ids, [0]).astype(np.int32)
+    return kept.tolist(), np.searchsorted(kept, ids).astype(np.int32)
 
 
 def term_matches(term: NodeSelectorTerm, labels: LabelTable, names: LabelColumn, rows: Rows) -> BoolArray:
@@ -129,12 +160,14 @@ def term_matches(term: NodeSelectorTerm, labels: LabelTable, names: LabelColumn,
     for requirement in term.expressions:
         result &= labels.satisfies(requirement, rows)
     for requirement in term.fields:
+        if requirement.key != "metadata.name":
+            return np.zeros(shape, dtype=np.bool_)
         result &= names.matching(requirement)[names.ids[rows]]
     return result
 
 
 def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
+    if len(text) > 64 or not _INTEGER.fullmatch(text):
         return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None

@@ -44,10 +44,23 @@ class GangRecord:
     """A gang's members and their counts by state, in all and per role.
 
     `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it:
-    this is what tells a half-bound plan from a gang that never started.
+    this is what tells a half-bound plan from a gang that never started. `arrivals` counts how often a member
+    became pending: what was said about the gang before the last arrival has not reached everyone.
+    `admitted` stands for an admission that we have decided and the group's phase does not show yet.
     """
 
-    __slots__ = ("_counts", "_roles", "failures", "key", "marks", "members", "noun", "pending")
+    __slots__ = (
+        "_counts",
+        "_roles",
+        "admitted",
+        "arrivals",
+        "failures",
+        "key",
+        "marks",
+        "members",
+        "noun",
+        "pending",
+    )
 
     def __init__(self, key: GangKey) -> None:
         self.key = key
@@ -56,6 +69,8 @@ class GangRecord:
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
         self.failures = 0
+        self.arrivals = 0
+        self.admitted = False
         self._counts = [0] * len(MemberState)
         self._roles: dict[str, list[int]] = {}
 
@@ -98,6 +113,7 @@ class GangRecord:
         role[state] += step
         if state is MemberState.PENDING:
             if step > 0:
+                self.arrivals += 1
                 self.pending[record.pod.uid] = record
             else:
                 del self.pending[record.pod.uid]

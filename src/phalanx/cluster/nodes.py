@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import heapq
 
 import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import LabelColumn, LabelTable, TaintTable
+from phalanx.cluster.ports import PortTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
 from phalanx.model.node import Node
 from phalanx.model.selectors import HostPort
@@ -26,9 +27,9 @@ class NodeTable:
     `inverse` = 1 / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with
     kube-scheduler's defaults for containers without requests) serve the scores.
 
-    `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints, ports or
-    liveness changed: readers keep a cursor and redo only those. Rows are reused lowest first, so equal histories
-    give equal tables.
+    `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints or liveness
+    changed, `ported` every row whose host ports changed: readers keep a cursor and redo only those. Rows are
+    reused lowest first, so equal histories give equal tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -48,11 +49,12 @@ class NodeTable:
         self.labels = LabelTable(capacity)
         self.name_column = LabelColumn(capacity)
         self.taints = TaintTable(capacity)
-        self.ports: dict[int, Counter[HostPort]] = {}
+        self.ports = PortTable()
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
+        self.ported = ChangeLog()
         self._row_of: dict[str, int] = {}
-        self._free: list[int] = list(range(capacity - 1, -1, -1))
+        self._free: list[int] = list(range(capacity))
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -116,11 +118,11 @@ class NodeTable:
         self.name_column.set(row, None)
         self.taints.set(row, ())
         self.unschedulable[row] = False
-        self.ports.pop(row, None)
-        self._free.append(row)
-        self._free.sort(reverse=True)
+        self.ports.drop(row)
+        heapq.heappush(self._free, row)
         self.changes.note(row)
         self.relabelled.note(row)
+        self.ported.note(row)
         return row
 
     def charge(self, row: int, usage: IntArray, scored: IntArray, sign: int) -> None:
@@ -156,20 +158,13 @@ class NodeTable:
         self.changes.note(row)
 
     def take_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
-        taken = self.ports.setdefault(row, Counter())
-        for port in ports:
-            taken[port] += sign
-            if taken[port] <= 0:
-                del taken[port]
-        if not taken:
-            del self.ports[row]
-        self.relabelled.note(row)
-        self.changes.note(row)
+        self.ports.take(row, ports, sign)
+        self.ported.note(row)
 
     def _take_row(self, name: str) -> int:
         if not self._free:
             self._grow()
-        row = self._free.pop()
+        row = heapq.heappop(self._free)
         self._row_of[name] = row
         self.names[row] = name
         self.name_column.set(row, name)
@@ -189,7 +184,7 @@ class NodeTable:
         self.labels.grow(new)
         self.name_column.grow(new)
         self.taints.grow(new)
-        self._free = list(range(new - 1, old - 1, -1))
+        self._free = list(range(old, new))
 
     def _refresh(self, row: int) -> None:
         self.idle[:, row] = self.allocatable[:, row] - self.used[:, row] - self.reserved[:, row]

@@ -18,6 +18,12 @@ CPU_COLUMN = 1
 MEMORY_COLUMN = 2
 
 
+def exact_sums(amounts: IntArray) -> list[int]:
+    """The sums of int64[R, N] over its rows; a thousand nodes may offer more (of nonsense) than int64 holds."""
+    high, low = amounts >> 32, amounts & 0xFFFFFFFF
+    return [(h << 32) + x for h, x in zip(high.sum(axis=1).tolist(), low.sum(axis=1).tolist(), strict=True)]
+
+
 class ResourceSpace:
     """Resource names in the order in which they were first seen; columns are never taken back.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from phalanx.cluster.classes import ClassTable
+from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
+from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.events import (
@@ -18,7 +19,7 @@ from phalanx.model.events import (
     PodRemoved,
     PodUpdated,
 )
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
 
@@ -28,9 +29,9 @@ _OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNI
 class ClusterState:
     """One cluster as a value: no globals, no IO, no clock.
 
-    Events change it one by one (`apply`); plans change it through `transaction`. `touched_gangs` and
-    `touched_pods` collect what changed since they were last taken (`take_touched`), `relief` counts the events
-    after which something that did not fit may fit.
+    Events change it one by one (`apply`); plans change it through `transaction`, `place` and `admit`. What
+    changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
+    changes to the node table, `relief` those after which something that did not fit may fit.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -41,7 +42,9 @@ class ClusterState:
         self.pods: dict[str, PodRecord] = {}
         self.gangs: dict[GangKey, GangRecord] = {}
         self.lone: dict[str, PodRecord] = {}
+        self.promises = Promises(self.gangs)
         self.relief = 0
+        self.version = 0
         self._tenants: dict[int, dict[str, PodRecord]] = {}
         self._homeless: dict[str, dict[str, PodRecord]] = {}
         self._touched_gangs: dict[GangKey, None] = {}
@@ -59,14 +62,9 @@ class ClusterState:
             case NodeRemoved(name):
                 self._node_removed(name)
             case GangUpdated(gang):
-                self._gang(gang.key).noun = gang
-                self._touched_gangs[gang.key] = None
+                self._gang_updated(gang)
             case GangRemoved(key):
-                record = self.gangs.get(key)
-                if record is not None:
-                    record.noun = None
-                    self._forget_gang_if_empty(record)
-                    self._touched_gangs[key] = None
+                self._gang_removed(key)
 
     def transaction(self) -> Transaction:
         return Transaction(self.nodes)
@@ -90,9 +88,25 @@ class ClusterState:
 
     def place(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
         """Counts a pod as placed on a row whose arrays a transaction has already charged."""
+        record.footprint = record.cls.footprint
         self._move_in(record, row)
         record.target = self.nodes.names[row]
         self._set_state(record, MemberState.PLACED, mark)
+        self.version += 1
+
+    def admit(self, key: GangKey) -> None:
+        """Counts a group as admitted from now on, until its own phase says so."""
+        record = self.gangs[key]
+        record.admitted = True
+        self.promises.changed(key)
+
+    def forget_admission(self, key: GangKey) -> None:
+        """The admission could not be written for good: the group waits again and its promise is free."""
+        record = self.gangs.get(key)
+        if record is not None and record.admitted:
+            record.admitted = False
+            self._touch_gang(key)
+            self.relief += 1
 
     def tenants(self, row: int) -> Collection[PodRecord]:
         """The pods that occupy a row, placed and terminating ones included."""
@@ -107,45 +121,39 @@ class ClusterState:
             return
         if record.pod == pod:
             return
-        state = self._state_of(pod)
-        if record.state is MemberState.PLACED:
-            if state is MemberState.PENDING:
+        state, old = self._state_of(pod), record.pod
+        placed, target, mark = record.state is MemberState.PLACED, record.target, record.mark
+        if (old.pod_class, old.usage, old.gang, old.role) == (pod.pod_class, pod.usage, pod.gang, pod.role):
+            if placed and state is MemberState.PENDING:
                 # An update from before our binding, or an unrelated one: the assumption stands.
                 self._renoun(record, pod)
                 return
-            if state in (MemberState.BOUND, MemberState.RUNNING) and pod.node == record.target:
-                footprint = self.classes.footprint(pod.usage, pod.pod_class)
-                if footprint is record.footprint and record.pod.pod_class == pod.pod_class:
-                    self._renoun(record, pod)
-                    self._set_state(record, state, pod.mark or record.mark)
-                    return
-        if self._same_place(record, pod, state):
-            self._renoun(record, pod)
-            if record.state is not state:
-                self._set_state(record, state, record.mark)
-            return
+            arrived = state in (MemberState.BOUND, MemberState.RUNNING) and pod.node == target
+            if placed and arrived and record.footprint is self._footprint(record.cls, pod):
+                record.target = ""
+                self._renoun(record, pod)
+                self._set_state(record, state, pod.mark or mark)
+                return
+            if not placed and old.mark == pod.mark and _claim(old, record.state) == _claim(pod, state):
+                self._renoun(record, pod)
+                if record.state is not state:
+                    self._set_state(record, state, mark)
+                return
         self._pod_removed(pod.uid)
         self._pod_added(pod)
+        if placed and state is MemberState.PENDING:
+            self._assume(self.pods[pod.uid], target, mark if old.gang == pod.gang else None)
 
-    def _same_place(self, record: PodRecord, pod: Pod, state: MemberState) -> bool:
-        """Whether an update leaves everything but the state as it was."""
-        old = record.pod
-        return (
-            record.state is not MemberState.PLACED
-            and old.node == pod.node
-            and old.usage == pod.usage
-            and (old.gang, old.role, old.mark) == (pod.gang, pod.role, pod.mark)
-            and old.nominated == pod.nominated
-            and old.pod_class == pod.pod_class
-            and (record.state in _OCCUPYING) == (state in _OCCUPYING)
-            and (record.state is MemberState.TERMINATING) == (state is MemberState.TERMINATING)
-        )
+    def _assume(self, record: PodRecord, node: str, mark: PlanMark | None) -> None:
+        """Keeps the assumption that a pod is on its way to a node although the pod itself has changed."""
+        record.target = node
+        self._set_state(record, MemberState.PLACED, mark)
+        self._settle(record, node)
 
     def _pod_added(self, pod: Pod) -> None:
         cls = self.classes.record(pod.pod_class)
-        footprint = self.classes.footprint(pod.usage, pod.pod_class) if pod.usage else cls.footprint
+        record = PodRecord(pod, cls, self._footprint(cls, pod), self._state_of(pod))
         self.nodes.widen()
-        record = PodRecord(pod, cls, footprint, self._state_of(pod))
         record.mark = pod.mark
         self.pods[pod.uid] = record
         if pod.gang:
@@ -166,6 +174,9 @@ class ClusterState:
             gang = record.gang
             gang.remove(record)
             self._forget_gang_if_empty(gang)
+
+    def _footprint(self, cls: ClassRecord, pod: Pod) -> Footprint:
+        return self.classes.footprint(pod.usage, pod.pod_class) if pod.usage else cls.footprint
 
     def _state_of(self, pod: Pod) -> MemberState:
         if pod.finished:
@@ -191,30 +202,28 @@ class ClusterState:
 
     def _renoun(self, record: PodRecord, pod: Pod) -> None:
         """Takes the newest noun of a pod whose place in the tables stays."""
-        if record.pod.priority != pod.priority or record.pod.index != pod.index:
+        old = record.pod
+        if (old.priority, old.index, old.problem) != (pod.priority, pod.index, pod.problem):
             self._touch(record)
-        if record.cls.pod_class != pod.pod_class:
-            record.cls = self.classes.record(pod.pod_class)
-            self.nodes.widen()
         record.pod = pod
 
     def _touch(self, record: PodRecord) -> None:
         if record.gang is not None:
-            self._touched_gangs[record.gang.key] = None
+            self._touch_gang(record.gang.key)
         else:
             self._touched_pods[record.pod.uid] = None
+
+    def _touch_gang(self, key: GangKey) -> None:
+        self._touched_gangs[key] = None
+        self.promises.changed(key)
 
     # occupation of nodes
 
     def _occupy(self, record: PodRecord) -> None:
         """Puts a pod's footprint on its node, or remembers that its node is not known yet."""
-        pod = record.pod
-        if record.state not in _OCCUPYING:
-            if record.state is MemberState.FOREIGN and pod.nominated:
-                self._settle(record, pod.nominated)
-            return
-        if pod.node:
-            self._settle(record, pod.node)
+        node, _ = _claim(record.pod, record.state)
+        if node:
+            self._settle(record, node)
 
     def _settle(self, record: PodRecord, node: str) -> None:
         row = self.nodes.row(node)
@@ -222,15 +231,20 @@ class ClusterState:
             self._homeless.setdefault(node, {})[record.pod.uid] = record
             return
         self._move_in(record, row)
-        footprint = record.footprint
+        self._charge(record, row, 1)
+
+    def _charge(self, record: PodRecord, row: int, sign: int) -> None:
+        """Puts a pod on a row's amounts, or takes it off, as its state says."""
+        footprint, ports = record.footprint, record.cls.pod_class.host_ports
+        self.version += 1
         if record.state is MemberState.FOREIGN:
-            self.nodes.reserve(row, footprint.usage, 1)
+            self.nodes.reserve(row, footprint.usage, sign)
             return
-        self.nodes.charge(row, footprint.usage, footprint.scored, 1)
-        if record.cls.pod_class.host_ports:
-            self.nodes.take_ports(row, record.cls.pod_class.host_ports, 1)
+        self.nodes.charge(row, footprint.usage, footprint.scored, sign)
+        if ports:
+            self.nodes.take_ports(row, ports, sign)
         if record.state is MemberState.TERMINATING:
-            self.nodes.release_later(row, footprint.usage, 1)
+            self.nodes.release_later(row, footprint.usage, sign)
 
     def _vacate(self, record: PodRecord) -> None:
         if record.row == NO_NODE:
@@ -240,21 +254,18 @@ class ClusterState:
                     if not self._homeless[node]:
                         del self._homeless[node]
             return
-        row, footprint = record.row, record.footprint
+        row = record.row
         self._move_out(record)
+        self._charge(record, row, -1)
         self.relief += 1
-        if record.state is MemberState.FOREIGN:
-            self.nodes.reserve(row, footprint.usage, -1)
-            return
-        self.nodes.charge(row, footprint.usage, footprint.scored, -1)
-        if record.cls.pod_class.host_ports:
-            self.nodes.take_ports(row, record.cls.pod_class.host_ports, -1)
-        if record.state is MemberState.TERMINATING:
-            self.nodes.release_later(row, footprint.usage, -1)
 
     # nodes
 
     def _node_updated(self, node: Node) -> None:
+        row = self.nodes.row(node.name)
+        if row != NO_ROW and self.nodes.nodes[row] == node:
+            return
+        self.version += 1
         _, more = self.nodes.upsert(node)
         self.classes.widen()
         if more:
@@ -271,6 +282,7 @@ class ClusterState:
             self._move_out(record)
             self._homeless.setdefault(name, {})[record.pod.uid] = record
         self.nodes.remove(name)
+        self.version += 1
 
     def _move_in(self, record: PodRecord, row: int) -> None:
         record.row = row
@@ -285,6 +297,27 @@ class ClusterState:
 
     # gangs
 
+    def _gang_updated(self, gang: Gang) -> None:
+        record = self._gang(gang.key)
+        old, record.noun = record.noun, gang
+        if old == gang:
+            return
+        if gang.admitted or old is None or old.uid != gang.uid:
+            record.admitted = False
+        self._touch_gang(gang.key)
+        if old is not None and old.admission:
+            self.relief += 1  # what it was promised may be free for others
+
+    def _gang_removed(self, key: GangKey) -> None:
+        record = self.gangs.get(key)
+        if record is None or record.noun is None:
+            return
+        self._touch_gang(key)
+        if record.noun.admission:
+            self.relief += 1
+        record.noun, record.admitted = None, False
+        self._forget_gang_if_empty(record)
+
     def _gang(self, key: GangKey) -> GangRecord:
         record = self.gangs.get(key)
         if record is None:
@@ -294,3 +327,12 @@ class ClusterState:
     def _forget_gang_if_empty(self, record: GangRecord) -> None:
         if record.noun is None and not record.members:
             self.gangs.pop(record.key, None)
+
+
+def _claim(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
+    """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
+    if state is MemberState.FOREIGN:
+        return pod.nominated, state
+    if state in _OCCUPYING:
+        return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND
+    return "", None

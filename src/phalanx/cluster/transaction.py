@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import numpy.typing as npt
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.resource_space import IntArray
 
 
 class Transaction:
@@ -21,7 +19,7 @@ class Transaction:
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
-        self._journal: list[tuple[ClassRecord, npt.NDArray[np.intp], IntArray]] = []
+        self._journal: list[tuple[ClassRecord, list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
         self._open = True
 
@@ -35,20 +33,15 @@ class Transaction:
         assert len(pods) == len(rows)
         if not rows:
             return
-        if len(rows) == 1:
-            distinct = np.array(rows, dtype=np.intp)
-            counts = np.ones(1, dtype=np.int64)
-        else:
-            distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
-        self._apply(cls, distinct, counts, 1)
-        self._journal.append((cls, distinct, counts))
+        self._apply(cls, rows, 1)
+        self._journal.append((cls, rows))
         self._placed.extend(zip(pods, rows, strict=True))
 
     def rollback(self) -> None:
         assert self._open
         self._open = False
-        for cls, rows, counts in reversed(self._journal):
-            self._apply(cls, rows, counts, -1)
+        for cls, rows in reversed(self._journal):
+            self._apply(cls, rows, -1)
 
     def commit(self) -> list[tuple[PodRecord, int]]:
         """(pod, row) in the order of placement."""
@@ -56,13 +49,13 @@ class Transaction:
         self._open = False
         return self._placed
 
-    def _apply(self, cls: ClassRecord, rows: npt.NDArray[np.intp], counts: IntArray, sign: int) -> None:
+    def _apply(self, cls: ClassRecord, rows: list[int], sign: int) -> None:
         footprint = cls.footprint
-        if len(rows) == 1 and counts[0] == 1:
-            self._nodes.charge(int(rows[0]), footprint.usage, footprint.scored, sign)
+        if len(rows) == 1:
+            self._nodes.charge(rows[0], footprint.usage, footprint.scored, sign)
         else:
-            self._nodes.charge_many(rows, counts, footprint.usage, footprint.scored, sign)
+            distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
+            self._nodes.charge_many(distinct, counts, footprint.usage, footprint.scored, sign)
         if cls.pod_class.host_ports:
-            for row, count in zip(rows.tolist(), counts.tolist(), strict=True):
-                for _ in range(count):
-                    self._nodes.take_ports(row, cls.pod_class.host_ports, sign)
+            for row in rows:
+                self._nodes.take_ports(row, cls.pod_class.host_ports, sign)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -12,6 +14,8 @@ from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, FloatArray
 
 _SCORED = slice(CPU_COLUMN, MEMORY_COLUMN + 1)
 
+Number = TypeVar("Number", np.int64, np.float64)
+
 
 class Load:
     """The rows' load with the pod placed.
@@ -21,56 +25,71 @@ class Load:
     of numpy therefore serves a whole cluster, a handful of changed nodes, and the look ahead over copies alike.
     """
 
-    __slots__ = ("_cls", "_copies", "_inverse", "_nodes", "rows")
+    __slots__ = ("_cls", "_copies", "_inverse", "_nodes", "_used", "rows")
 
     def __init__(self, cls: ClassRecord, nodes: NodeTable, rows: Rows, copies: IntArray | None = None) -> None:
         self._cls = cls
         self._nodes = nodes
         self.rows = rows
         self._copies = copies
+        self._used: IntArray | None = None
         self._inverse: FloatArray | None = None
 
     @property
     def allocatable(self) -> IntArray:
         """int64[R, rows(, 1)]."""
-        found: IntArray = self._nodes.allocatable[:, self.rows]
+        found = self._at_rows(self._nodes.allocatable)
         return found if self._copies is None else found[..., None]
 
-    def column(self, resource: str) -> int:
-        return self._nodes.space.column(resource)
+    def column(self, resource: str) -> int | None:
+        """The place of a resource in the arrays; None for one that no node offers and no pod asks for."""
+        return self._nodes.space.find(resource)
 
     def fraction(self, column: int) -> FloatArray:
         """The used part of one resource (1.0 = all of it; 0 where nothing is offered)."""
         nodes = self._nodes
-        return self._add(
-            nodes.used[column, self.rows], self._cls.footprint.usage[column], nodes.inverse[column, self.rows]
-        )
+        used, inverse = self._at_rows(nodes.used[column]), self._at_rows(nodes.inverse[column])
+        return self._with_pods(used, self._cls.footprint.usage[column], inverse)
 
     def processor_and_memory(self) -> FloatArray:
         """float[2, ...]: the used parts of CPU and memory."""
         usage = self._cls.footprint.usage[_SCORED, None]
-        return self._add(self._nodes.used[_SCORED, self.rows], usage, self._shared_inverse())
+        return self._with_pods(self._processor_and_memory_used(), usage, self._processor_and_memory_inverse())
 
     def processor_and_memory_before(self) -> FloatArray:
         """float[2, ...]: the same without the last of the copies."""
-        usage = self._cls.footprint.usage[_SCORED, None]
-        return self._add(self._nodes.used[_SCORED, self.rows], usage, self._shared_inverse(), less=1)
+        used, inverse = self._processor_and_memory_used(), self._processor_and_memory_inverse()
+        if self._copies is None:
+            result: FloatArray = used * inverse
+            return result
+        return self._with_pods(used, self._cls.footprint.usage[_SCORED, None], inverse, less=1)
 
     def scored(self) -> FloatArray:
         """float[2, ...]: CPU and memory with kube-scheduler's defaults for containers without requests."""
-        return self._add(
-            self._nodes.scored[:, self.rows], self._cls.footprint.scored[:, None], self._shared_inverse()
-        )
+        used = self._at_rows(self._nodes.scored)
+        return self._with_pods(used, self._cls.footprint.scored[:, None], self._processor_and_memory_inverse())
 
-    def _shared_inverse(self) -> FloatArray:
+    def _processor_and_memory_used(self) -> IntArray:
+        if self._used is None:
+            self._used = self._at_rows(self._nodes.used[_SCORED])
+        return self._used
+
+    def _processor_and_memory_inverse(self) -> FloatArray:
         if self._inverse is None:
-            self._inverse = self._nodes.inverse[_SCORED, self.rows]
+            self._inverse = self._at_rows(self._nodes.inverse[_SCORED])
         return self._inverse
 
-    def _add(
+    def _at_rows(self, array: npt.NDArray[Number]) -> npt.NDArray[Number]:
+        rows = self.rows
+        # `take` is several times as fast as indexing where only a few rows are asked for.
+        return array[..., rows] if isinstance(rows, slice) else array.take(rows, axis=-1)
+
+    def _with_pods(
         self, used: IntArray, request: IntArray | np.int64, inverse: FloatArray, less: int = 0
-    ) -> npt.NDArray[np.float64]:
+    ) -> FloatArray:
         if self._copies is None:
-            return (used + request * (1 - less)) * inverse if less == 0 else used * inverse
+            result: FloatArray = (used + request) * inverse
+            return result
         step = np.broadcast_to(request, used.shape)[..., None] * (self._copies - less)
-        return (used[..., None] + step) * inverse[..., None]
+        result = (used[..., None] + step) * inverse[..., None]
+        return result

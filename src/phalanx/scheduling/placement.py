@@ -13,29 +13,56 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.load import Load
-from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.plugin import Plugin, overrides
+
+RowArray = npt.NDArray[np.intp]
 
 # A class that lags behind by more than this part of the table is scored anew as a whole; that is cheaper.
 _RESCORE_PART = 4
 # Copies are placed in blocks of at most this many, which bounds the rows-by-copies score matrix. Splitting a run
 # of identical pods does not change where they go.
 _BLOCK = 256
+# Up to this many copies the best rows are found by asking for the best one repeatedly.
+_FEW = 8
+# Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
+_VIEW_BYTES = 2**26
+_FEWEST_VIEWS = 64
+# More copies than any node takes; keeps sums over nodes that claim nonsense inside int64.
+_MOST_COPIES = 2**31
 
 NOWHERE = -np.inf
 
 
 class ClassView:
-    """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit)."""
+    """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
-    __slots__ = ("cls", "cursor", "label_cursor", "mask", "preference", "score")
+    `copies` (how many fit on each row) and their sum `room` are kept once somebody has asked for them.
+    """
+
+    __slots__ = (
+        "cls",
+        "copies",
+        "cursor",
+        "label_cursor",
+        "mask",
+        "port_cursor",
+        "preference",
+        "room",
+        "room_cursor",
+        "score",
+    )
 
     def __init__(self, cls: ClassRecord, capacity: int) -> None:
         self.cls = cls
         self.mask: BoolArray = np.zeros(capacity, dtype=np.bool_)
         self.preference: FloatArray | None = None
         self.score: FloatArray = np.full(capacity, NOWHERE)
+        self.copies: IntArray | None = None
+        self.room = 0
         self.cursor = -1
         self.label_cursor = -1
+        self.port_cursor = -1
+        self.room_cursor = -1
 
 
 class Placer:
@@ -54,17 +81,23 @@ class Placer:
     ) -> None:
         self._nodes = nodes
         self._filters = filters
+        self._exclusives = [plugin for plugin in filters if overrides(plugin, "exclusive")]
         self._preferences = preferences
         self._scorers = scorers
         self._views: dict[int, ClassView] = {}
 
     def view(self, cls: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
-        view = self._views.get(cls.number)
+        view = self._views.pop(cls.number, None)
         if view is None:
-            view = self._views[cls.number] = ClassView(cls, self._nodes.capacity)
+            view = self._new_view(cls)
+        self._views[cls.number] = view  # last in the dict: used last
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or len(view.score) != nodes.capacity:
+        if (
+            view.label_cursor != nodes.relabelled.end
+            or len(view.score) != nodes.capacity
+            or (cls.pod_class.host_ports and view.port_cursor != nodes.ported.end)
+        ):
             self._refresh_mask(view)
         if view.cursor != nodes.changes.end:
             self._refresh_score(view)
@@ -83,17 +116,39 @@ class Placer:
             return [row] if view.score[row] > NOWHERE else []
         return self._place_block(view, min(count, _BLOCK))
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        """int64[rows]: how many copies each row has room for, filters aside."""
-        nodes = self._nodes
-        idle = nodes.idle[cls.columns][:, rows]
-        fits: IntArray = np.maximum(0, (idle // cls.amounts[:, None]).min(axis=0))
-        return np.minimum(fits, 1) if cls.pod_class.host_ports else fits
+    def fits(self, cls: ClassRecord) -> bool:
+        """Whether at least one copy of the class fits somewhere."""
+        return bool(self.view(cls).score.max() > NOWHERE)
 
     def room(self, cls: ClassRecord) -> int:
-        """How many copies of the class fit on all nodes together."""
-        rows = np.flatnonzero(self.view(cls).mask)
-        return int(self.copies(cls, rows).sum())
+        """How many copies of the class fit on all nodes together, if nothing else is placed."""
+        view, end = self.view(cls), self._nodes.changes.end
+        if view.copies is None:
+            view.copies = np.where(view.mask, self.copies(cls, slice(None)), 0)
+            view.room = int(view.copies.sum())
+        elif view.room_cursor != end:
+            changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
+            if changed is None:
+                view.copies = None
+                return self.room(cls)
+            self._recount(view, view.copies, np.unique(np.array(changed, dtype=np.intp)))
+        view.room_cursor = end
+        return view.room
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        """int64[rows]: how many copies each row has room for, filters aside."""
+        idle = self._nodes.idle[cls.columns][:, rows]
+        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, _MOST_COPIES)
+        return np.minimum(fits, 1) if self._exclusive(cls) else fits
+
+    def _exclusive(self, cls: ClassRecord) -> bool:
+        return any(plugin.exclusive(cls) for plugin in self._exclusives)
+
+    def _new_view(self, cls: ClassRecord) -> ClassView:
+        capacity = self._nodes.capacity
+        if len(self._views) >= max(_FEWEST_VIEWS, _VIEW_BYTES // (32 * capacity)):
+            del self._views[next(iter(self._views))]
+        return ClassView(cls, capacity)
 
     def _place_block(self, view: ClassView, count: int) -> list[int]:
         score = view.score
@@ -108,7 +163,7 @@ class Placer:
         ladder = self._ladder(view, candidates, deepest)
         return _climb(candidates.tolist(), copies.tolist(), ladder, count)
 
-    def _ladder(self, view: ClassView, rows: npt.NDArray[np.intp], deepest: int) -> list[list[float]]:
+    def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> list[list[float]]:
         """[rows][copies]: the score of the j-th copy on each row."""
         copies = np.arange(1, deepest + 1, dtype=np.int64)
         total = np.zeros((len(rows), deepest))
@@ -122,22 +177,46 @@ class Placer:
 
     def _refresh_mask(self, view: ClassView) -> None:
         nodes = self._nodes
-        stale = nodes.relabelled.since(view.label_cursor) if view.label_cursor >= 0 else None
-        if stale is None or len(view.score) != nodes.capacity or len(stale) * _RESCORE_PART > nodes.capacity:
+        stale = self._stale_eligibility(view)
+        if stale is None:
             view.mask = self._filter(view.cls, slice(None))
             view.score = np.full(nodes.capacity, NOWHERE)
-            view.cursor = -1
+            view.copies, view.cursor = None, -1
+            view.preference = self._preference(view)
         else:
             rows = np.unique(np.array(stale, dtype=np.intp))
             view.mask[rows] = self._filter(view.cls, rows)
             view.score[rows] = NOWHERE
             self._score_rows(view, rows)
-        preference = self._preference(view)
-        if preference is not None or view.preference is not None:
-            # Preferences are normalised over all eligible nodes, so one relabelled node may shift them all.
-            view.preference = preference
+            if view.copies is not None:
+                self._recount(view, view.copies, rows)
+            self._renew_preference(view)
+        view.label_cursor, view.port_cursor = nodes.relabelled.end, nodes.ported.end
+
+    def _stale_eligibility(self, view: ClassView) -> list[int] | None:
+        """The rows on which the class's eligibility may have changed; None for all."""
+        nodes = self._nodes
+        if view.label_cursor < 0 or len(view.score) != nodes.capacity:
+            return None
+        limit = nodes.capacity // _RESCORE_PART
+        stale = nodes.relabelled.since(view.label_cursor, limit)
+        if stale is None or not view.cls.pod_class.host_ports:
+            return stale
+        ports = nodes.ported.since(view.port_cursor, limit)
+        return None if ports is None else stale + ports
+
+    def _renew_preference(self, view: ClassView) -> None:
+        """Preferences are normalised over all eligible nodes: one relabelled node may shift all, or none."""
+        last, new = view.preference, self._preference(view)
+        if last is None and new is None:
+            return
+        view.preference = new
+        nothing = np.zeros(self._nodes.capacity)
+        shifted = np.flatnonzero((nothing if last is None else last) != (nothing if new is None else new))
+        if len(shifted) * _RESCORE_PART > self._nodes.capacity:
             view.cursor = -1
-        view.label_cursor = nodes.relabelled.end
+        elif len(shifted):
+            self._score_rows(view, shifted)
 
     def _filter(self, cls: ClassRecord, rows: Rows) -> BoolArray:
         mask: BoolArray = self._nodes.alive[rows].copy()
@@ -155,28 +234,32 @@ class Placer:
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        changed = nodes.changes.since(view.cursor) if view.cursor >= 0 else None
-        if changed is None or len(changed) * _RESCORE_PART > nodes.capacity:
-            self._score_rows(view, np.flatnonzero(view.mask))
-        else:
-            self._score_rows(view, np.array(changed, dtype=np.intp))
+        changed = nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART) if view.cursor >= 0 else None
+        rows = np.flatnonzero(view.mask) if changed is None else np.array(changed, dtype=np.intp)
+        self._score_rows(view, rows)
         view.cursor = nodes.changes.end
 
-    def _score_rows(self, view: ClassView, rows: npt.NDArray[np.intp]) -> None:
+    def _score_rows(self, view: ClassView, rows: RowArray) -> None:
         """Scores some rows (repeats are harmless)."""
         cls, nodes = view.cls, self._nodes
-        fits = (nodes.idle[cls.columns[:, None], rows] >= cls.amounts[:, None]).all(axis=0)
-        fits &= view.mask[rows]
+        fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
+        fits &= view.mask.take(rows)
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
             total = total + scorer.score(cls, load)
         if view.preference is not None:
-            total = total + view.preference[rows]
+            total = total + view.preference.take(rows)
         view.score[rows] = np.where(fits, total, NOWHERE)
 
+    def _recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
+        """Counts the copies on some (distinct) rows again."""
+        found = np.where(view.mask[rows], self.copies(view.cls, rows), 0)
+        view.room += int(found.sum()) - int(copies[rows].sum())
+        copies[rows] = found
 
-def _best(score: FloatArray, count: int) -> npt.NDArray[np.intp]:
+
+def _best(score: FloatArray, count: int) -> RowArray:
     """The `count` best rows by (score descending, row ascending), in row order; fewer if fewer fit.
 
     Greedy placement of `count` copies touches at most `count` rows, and an untouched row keeps its first score:
@@ -184,12 +267,26 @@ def _best(score: FloatArray, count: int) -> npt.NDArray[np.intp]:
     """
     if count >= len(score):
         return np.flatnonzero(score > NOWHERE)
+    if count <= _FEW:
+        return _best_few(score.copy(), count)
     threshold = np.partition(score, len(score) - count)[len(score) - count]
     if threshold == NOWHERE:
         return np.flatnonzero(score > NOWHERE)
     above = np.flatnonzero(score > threshold)
     level = np.flatnonzero(score == threshold)[: count - len(above)]
     return np.sort(np.concatenate([above, level]))
+
+
+def _best_few(score: FloatArray, count: int) -> RowArray:
+    """The same by taking the best away `count` times; uses `score` up."""
+    found: list[int] = []
+    for _ in range(count):
+        row = int(score.argmax())
+        if score[row] == NOWHERE:
+            break
+        found.append(row)
+        score[row] = NOWHERE
+    return np.array(sorted(found), dtype=np.intp)
 
 
 def _climb(rows: list[int], copies: list[int], ladder: list[list[float]], count: int) -> list[int]:

@@ -57,8 +57,13 @@ class Plugin:
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """bool[rows]: which nodes the class may use; all filters must agree.
 
-        May depend on labels, taints, ports and liveness (what `nodes.relabelled` records), not on amounts.
+        May depend on labels, taints and liveness (what `nodes.relabelled` records) and, for a class with host
+        ports, on ports (what `nodes.ported` records); not on amounts.
         """
+        raise NotImplementedError
+
+    def exclusive(self, cls: ClassRecord) -> bool:
+        """Whether `filter` lets no second copy of the class onto a node that has one."""
         raise NotImplementedError
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Bind, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
-from phalanx.model.resources import requests_of
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement, requirement
@@ -47,8 +47,6 @@ class Session:
         self.cause = f"c{plan.cycle}"
         self._priorities: dict[GangKey, int] = {}
         self._totals: dict[str, tuple[int, int]] | None = None
-        self._promised: dict[str, int] | None = None
-        self._admitted_now: set[GangKey] = set()
         self._refusals: dict[int, str | None] = {}
 
     # what plugins ask
@@ -73,7 +71,7 @@ class Session:
         return requirement(gang, gang.noun)
 
     def is_admitted(self, gang: GangRecord) -> bool:
-        return gang.noun is not None and (gang.noun.admitted or gang.key in self._admitted_now)
+        return gang.noun is not None and (gang.noun.admitted or gang.admitted)
 
     def refusal(self, cls: ClassRecord) -> str | None:
         if cls.number not in self._refusals:
@@ -84,32 +82,15 @@ class Session:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
         if self._totals is None:
             nodes = self.state.nodes
-            allocatable, used = nodes.allocatable.sum(axis=1).tolist(), nodes.used.sum(axis=1).tolist()
+            allocatable, used = exact_sums(nodes.allocatable), exact_sums(nodes.used)
             self._totals = {
                 name: (allocatable[column], used[column]) for column, name in enumerate(self.state.space.names)
             }
         return self._totals
 
-    def promised(self) -> dict[str, int]:
+    def promised(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
-        if self._promised is None:
-            self._promised = {}
-            for gang in self.state.gangs.values():
-                if gang.noun is not None and gang.noun.admission and gang.noun.admitted:
-                    self._promise(gang)
-        return self._promised
-
-    def _promise(self, gang: GangRecord) -> None:
-        assert gang.noun is not None
-        if self._promised is None or not gang.noun.min_resources:
-            return
-        taken: dict[str, int] = {}
-        for member in gang.members.values():
-            if member.pod.node or member.target:
-                for name, amount in member.pod.usage:
-                    taken[name] = taken.get(name, 0) + amount
-        for name, amount in requests_of(dict(gang.noun.min_resources)):
-            self._promised[name] = self._promised.get(name, 0) + max(0, amount - taken.get(name, 0))
+        return self.state.promises.total()
 
     # what actions decide
 
@@ -121,8 +102,7 @@ class Session:
         self.plan.binds.append(Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause))
 
     def admit(self, gang: GangRecord) -> None:
-        self._admitted_now.add(gang.key)
-        self._promise(gang)
+        self.state.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.pipeline.plugins("admitted"):
             plugin.admitted(self, gang)

@@ -27,9 +27,9 @@ class Binpack(Plugin):
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         columns = [
-            (load.column(name), weight)
+            (column, weight)
             for name, amount in cls.pod_class.requests
-            if amount and (weight := self._weights.get(name, 0))
+            if amount and (weight := self._weights.get(name, 0)) and (column := load.column(name)) is not None
         ]
         total = sum(weight for _, weight in columns)
         if not total or not self._weight:

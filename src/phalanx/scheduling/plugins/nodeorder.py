@@ -48,9 +48,8 @@ class NodeOrder(Plugin):
         total: FloatArray | float = 0.0
         if self._least or self._most:
             used = load.scored()
-            mean = (used[0] + used[1]) * 50.0
-            # LeastAllocated is 100 - mean, MostAllocated is mean; the constant matters to nobody but a reader.
-            total = mean * (self._most - self._least) + 100.0 * self._least
+            # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
+            total = (used[0] + used[1]) * (50.0 * (self._most - self._least)) + 100.0 * self._least
         if self._balanced and not cls.pod_class.best_effort:
             # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
             # deviation of two fractions is half their distance.

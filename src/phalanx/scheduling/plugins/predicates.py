@@ -60,8 +60,11 @@ class Predicates(Plugin):
         if self._affinity:
             mask &= self._selected(cls, nodes, rows)
         if self._ports and cls.pod_class.host_ports:
-            mask &= self._ports_free(cls, nodes, rows)
+            mask &= nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
         return mask
+
+    def exclusive(self, cls: ClassRecord) -> bool:
+        return self._ports and bool(cls.pod_class.host_ports)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         reasons: list[tuple[str, BoolArray]] = [
@@ -79,7 +82,7 @@ class Predicates(Plugin):
         if self._affinity:
             reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
         if self._ports and cls.pod_class.host_ports:
-            taken = ~self._ports_free(cls, nodes, rows)
+            taken = ~nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
             reasons.append(("node(s) didn't have free ports for the requested pod ports", taken))
         return reasons
 
@@ -110,14 +113,6 @@ class Predicates(Plugin):
                 some |= term_matches(term, nodes.labels, nodes.name_column, rows)
             mask &= some
         return mask
-
-    def _ports_free(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        free = np.ones(nodes.capacity, dtype=np.bool_)
-        for row, taken in nodes.ports.items():
-            if any(wanted.conflicts_with(port) for wanted in cls.pod_class.host_ports for port in taken):
-                free[row] = False
-        result: BoolArray = free[rows]
-        return result
 
 
 def _tolerated(cls: ClassRecord, taint: Taint) -> bool:

@@ -45,9 +45,10 @@ class ResourceStrategyFit(Plugin):
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         chosen = [
-            (load.column(name), strategy)
+            (column, strategy)
             for name, amount in cls.pod_class.requests
             if amount and (strategy := self._strategy_for(cls, name)) is not None and strategy.weight
+            if (column := load.column(name)) is not None
         ]
         total = sum(strategy.weight for _, strategy in chosen)
         if not total or not self._weight:

@@ -1,0 +1,167 @@
+"""Everything that `ClusterState` keeps incrementally, computed anew from its pods and nodes and compared."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+
+import numpy as np
+
+from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
+from phalanx.model.selectors import HostPort
+
+ON_A_NODE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
+
+
+def audit(state: ClusterState) -> None:
+    """Raises AssertionError where an index, a count or an amount differs from what the pods say."""
+    _audit_states(state)
+    _audit_amounts(state)
+    _audit_gangs(state)
+    _audit_promises(state)
+
+
+def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
+    """The rule of research/coscheduling.md, section 0, spelt out."""
+    if pod.phase is PodPhase.SUCCEEDED:
+        return MemberState.SUCCEEDED
+    if pod.phase is PodPhase.FAILED:
+        return MemberState.FAILED
+    if pod.terminating:
+        return MemberState.TERMINATING
+    if pod.node and pod.phase is PodPhase.RUNNING:
+        return MemberState.RUNNING
+    if pod.node:
+        return MemberState.BOUND
+    if pod.gated:
+        return MemberState.GATED
+    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.FOREIGN
+
+
+def place_of(record: PodRecord) -> str:
+    """The node whose room the pod takes, "" for none."""
+    if record.state is MemberState.PLACED:
+        return record.target
+    if record.state in ON_A_NODE:
+        return record.pod.node
+    return record.pod.nominated if record.state is MemberState.FOREIGN else ""
+
+
+def _audit_states(state: ClusterState) -> None:
+    for uid, record in state.pods.items():
+        assert record.pod.uid == uid
+        seen = observed_state(record.pod, state.schedulers)
+        if record.state is MemberState.PLACED:
+            assert seen is MemberState.PENDING
+            assert record.target
+        else:
+            assert record.state is seen
+            assert not record.target
+    lone = {uid for uid, r in state.pods.items() if not r.pod.gang and r.state is MemberState.PENDING}
+    assert set(state.lone) == lone
+    assert all(state.lone[uid] is state.pods[uid] for uid in lone)
+
+
+def _audit_amounts(state: ClusterState) -> None:
+    nodes, names = state.nodes, state.space.names
+    used: dict[str, Counter[str]] = defaultdict(Counter)
+    reserved: dict[str, Counter[str]] = defaultdict(Counter)
+    releasing: dict[str, Counter[str]] = defaultdict(Counter)
+    scored: dict[str, Counter[str]] = defaultdict(Counter)
+    ports: dict[str, Counter[HostPort]] = defaultdict(Counter)
+    tenants: dict[str, set[str]] = defaultdict(set)
+    for uid, record in state.pods.items():
+        node = place_of(record)
+        row = nodes.row(node)
+        assert record.row == (row if row != NO_ROW else NO_NODE)
+        if row == NO_ROW:
+            continue
+        tenants[node].add(uid)
+        usage = Counter({"pods": 1, **dict(record.pod.usage or record.pod.pod_class.requests)})
+        if record.state is MemberState.FOREIGN:
+            reserved[node] += usage
+            continue
+        used[node] += usage
+        scored[node] += Counter(cpu=record.pod.pod_class.scored_cpu, memory=record.pod.pod_class.scored_memory)
+        ports[node] += Counter(record.pod.pod_class.host_ports)
+        if record.state is MemberState.TERMINATING:
+            releasing[node] += usage
+    assert len(nodes) == int(nodes.alive.sum()) == len({n for n in nodes.names if n})
+    assert not any(array[:, ~nodes.alive].any() for array in (nodes.used, nodes.idle, nodes.reserved, nodes.scored))
+    for row in nodes.rows().tolist():
+        name, node = nodes.names[row], nodes.nodes[row]
+        assert bool(nodes.alive[row]) == bool(name)
+        allocatable = dict(node.allocatable) if node else {}
+        for column, resource in enumerate(names):
+            expected = (allocatable.get(resource, 0), used[name][resource], reserved[name][resource])
+            found = tuple(int(a[column, row]) for a in (nodes.allocatable, nodes.used, nodes.reserved))
+            assert found == expected, (name, resource)
+            assert int(nodes.idle[column, row]) == expected[0] - expected[1] - expected[2]
+            assert int(nodes.releasing[column, row]) == releasing[name][resource]
+            offered = allocatable.get(resource, 0)
+            assert nodes.inverse[column, row] == (1.0 / offered if offered > 0 else 0.0)
+        assert nodes.scored[:, row].tolist() == [scored[name]["cpu"], scored[name]["memory"]]
+        assert nodes.ports.taken(row) == dict(ports[name])
+        assert {record.pod.uid for record in state.tenants(row)} == tenants[name]
+        assert nodes.labels.of(row) == dict(node.labels if node else ())
+        assert nodes.taints.sets[nodes.taints.ids[row]] == (node.taints if node else ())
+        assert bool(nodes.unschedulable[row]) == bool(node and node.unschedulable)
+        assert nodes.row(name) == row
+
+
+def _audit_gangs(state: ClusterState) -> None:
+    members: dict[GangKey, list[PodRecord]] = defaultdict(list)
+    for record in state.pods.values():
+        if record.pod.gang:
+            members[GangKey(record.pod.namespace, record.pod.gang)].append(record)
+        else:
+            assert record.gang is None
+    declared = {key for key, gang in state.gangs.items() if gang.noun is not None}
+    assert set(state.gangs) == declared | set(members)
+    for key, gang in state.gangs.items():
+        mine = members[key]
+        assert gang.key == key
+        assert set(gang.members) == {record.pod.uid for record in mine}
+        assert all(record.gang is gang for record in mine)
+        assert set(gang.pending) == {r.pod.uid for r in mine if r.state is MemberState.PENDING}
+        for role in {None, *gang.roles(), *(record.pod.role for record in mine)}:
+            of_role = [record for record in mine if role is None or record.pod.role == role]
+            for member_state in MemberState:
+                expected = sum(record.state is member_state for record in of_role)
+                assert gang.count(member_state, role) == expected, (key, role, member_state)
+        marks: Counter[PlanMark] = Counter(record.mark for record in mine if record.mark is not None)
+        assert gang.marks == dict(marks)
+
+
+def _audit_promises(state: ClusterState) -> None:
+    expected: Counter[str] = Counter()
+    for gang in state.gangs.values():
+        noun = gang.noun
+        if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or gang.admitted):
+            continue
+        taken: Counter[str] = Counter()
+        for record in gang.members.values():
+            if record.pod.node or record.target:
+                taken += Counter(dict(record.pod.usage))
+        for name, amount in noun.min_resources:
+            expected[name] += max(0, amount - taken[name])
+    found = {name: amount for name, amount in state.promises.total().items() if amount}
+    assert found == {name: amount for name, amount in expected.items() if amount}
+
+
+def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Everything about each node by its name: what equal facts must give, whatever their order."""
+    nodes = state.nodes
+    result: dict[str, dict[str, tuple[int, ...]]] = {}
+    for row in np.flatnonzero(nodes.alive):
+        columns = sorted(range(len(state.space)), key=lambda column: state.space.names[column])
+        amounts = {
+            name: tuple(int(getattr(nodes, name)[column, row]) for column in columns)
+            for name in ("allocatable", "used", "releasing", "reserved", "idle")
+        }
+        amounts["scored"] = tuple(nodes.scored[:, row].tolist())
+        result[nodes.names[row]] = amounts
+    return result

@@ -1,0 +1,202 @@
+"""Random histories of a small cluster: everything that can happen to it, in any order, sensible or not."""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import (
+    ClusterEvent,
+    GangRemoved,
+    GangUpdated,
+    NodeRemoved,
+    NodeUpdated,
+    PodRemoved,
+    PodUpdated,
+)
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.node import Node
+from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
+from phalanx.model.resources import requests_of
+from phalanx.model.selectors import HostPort, Taint
+
+NODES = ["n0", "n1", "n2"]
+UIDS = ["u0", "u1", "u2", "u3", "u4"]
+GANG_NAMES = ["a", "b", "empty"]
+MARKS = [None, PlanMark("p1", 3, 10), PlanMark("p2", 2, 20)]
+PORTS = [(), (), (HostPort(80),), (HostPort(80, ip="10.0.0.1"), HostPort(53, "UDP"))]
+
+
+class History:
+    """Drives one `ClusterState`; `story` tells what was done, for the message of a failed test."""
+
+    def __init__(self, seed: int) -> None:
+        self.draw = random.Random(seed)
+        self.state = ClusterState()
+        self.story: list[str] = []
+
+    def step(self) -> None:
+        happening = self.draw.choice(
+            [
+                self._node_event,
+                self._new_pod,
+                self._pod_change,
+                self._pod_change,
+                self._observed_binding,
+                self._observed_binding,
+                self._pod_gone,
+                self._gang_event,
+                self._plan,
+                self._plan,
+                self._failed_binding,
+            ]
+        )
+        happening()
+
+    def _apply(self, event: ClusterEvent) -> None:
+        self.story.append(f"apply {event}")
+        self.state.apply(event)
+
+    def _node_event(self) -> None:
+        if self.draw.random() < 0.25:
+            self._apply(NodeRemoved(self.draw.choice(NODES)))
+        else:
+            self._apply(NodeUpdated(random_node(self.draw)))
+
+    def _new_pod(self) -> None:
+        self._apply(PodUpdated(random_pod(self.draw)))
+
+    def _pod_change(self) -> None:
+        record = self._some(list(self.state.pods.values()))
+        if record is None:
+            return
+        changes: list[dict[str, object]] = [
+            {"phase": self.draw.choice(list(PodPhase))},
+            {"terminating": True},
+            {"gated": False},
+            {"priority": 5},
+            {"gang": self.draw.choice(["", "a", "b"])},
+            {"role": self.draw.choice(["", "late"])},
+            {"nominated": self.draw.choice(["", *NODES])},
+            {"problem": "odd"},
+            {"scheduler": "default-scheduler"},
+            {"pod_class": PodClass(host_ports=self.draw.choice(PORTS)), "usage": ()},
+        ]
+        if record.pod.node:
+            changes.append({"usage": (("cpu", 900),)})
+        self._apply(PodUpdated(msgspec.structs.replace(record.pod, **self.draw.choice(changes))))
+
+    def _observed_binding(self) -> None:
+        """Mostly on the node that we chose; another hand may have been faster, and a resize may come with it."""
+        record = self._some([record for record in self.state.pods.values() if not record.pod.node])
+        if record is None:
+            return
+        node = record.target if record.target and self.draw.random() < 0.7 else self.draw.choice(NODES)
+        usage = record.pod.usage if self.draw.random() < 0.7 else (("cpu", 900),)
+        mark = record.mark if self.draw.random() < 0.8 else None
+        self._apply(PodUpdated(msgspec.structs.replace(record.pod, node=node, usage=usage, mark=mark)))
+
+    def _pod_gone(self) -> None:
+        self._apply(PodRemoved(self.draw.choice(UIDS)))
+
+    def _gang_event(self) -> None:
+        gang = random_gang(self.draw)
+        match self.draw.choice(["declared", "declared", "gone", "admitted", "admission failed"]):
+            case "declared":
+                self._apply(GangUpdated(gang))
+            case "gone":
+                self._apply(GangRemoved(gang.key))
+            case "admitted" if gang.key in self.state.gangs:
+                self.story.append(f"admit {gang.key}")
+                self.state.admit(gang.key)
+            case "admission failed":
+                self.story.append(f"admission of {gang.key} fails")
+                self.state.forget_admission(gang.key)
+
+    def _plan(self) -> None:
+        """Places some pending pods anywhere, whether they fit or not; keeps the plan or drops it."""
+        pending = [record for record in self.state.pods.values() if record.state is MemberState.PENDING]
+        rows = self.state.nodes.rows().tolist()
+        if not pending or not rows:
+            return
+        transaction = self.state.transaction()
+        for record in self.draw.sample(pending, self.draw.randint(1, len(pending))):
+            transaction.place(record.cls, [record], [self.draw.choice(rows)])
+        if self.draw.random() < 0.3:
+            self.story.append("roll a plan back")
+            transaction.rollback()
+            return
+        mark = self.draw.choice(MARKS)
+        for record, row in transaction.commit():
+            self.story.append(f"place {record.pod.uid} on row {row} with {mark}")
+            self.state.place(record, row, mark)
+
+    def _failed_binding(self) -> None:
+        uid = self.draw.choice(UIDS)
+        self.story.append(f"forget {uid}")
+        self.state.forget(uid)
+
+    def _some(self, records: list[PodRecord]) -> PodRecord | None:
+        return self.draw.choice(records) if records else None
+
+
+def random_node(draw: random.Random, name: str = "") -> Node:
+    offered = {
+        "cpu": draw.randint(0, 4000),
+        "memory": draw.randint(0, 2**33),
+        "nvidia.com/gpu": draw.randint(0, 8),
+        "pods": draw.randint(0, 10),
+        draw.choice(["example.com/fpga", "weird"]): draw.randint(0, 2),
+    }
+    return Node(
+        name or draw.choice(NODES),
+        uid=draw.choice(["1", "2"]),
+        allocatable=requests_of({key: value for key, value in offered.items() if draw.random() < 0.8}),
+        labels=draw.choice([(), (("zone", "a"),), (("disk", "ssd"), ("zone", "b"))]),
+        taints=draw.choice([(), (Taint("dedicated", "x"),), (Taint("soft", effect="PreferNoSchedule"),)]),
+        unschedulable=draw.random() < 0.2,
+    )
+
+
+def random_pod(draw: random.Random, uid: str = "") -> Pod:
+    uid = uid or draw.choice(UIDS)
+    requests = draw.choice([(), (("cpu", 500),), (("cpu", 1000), ("nvidia.com/gpu", 2)), (("weird", 3),)])
+    node = draw.choice(["", "", "", *NODES])
+    # A pod that waits takes what its spec says; one on a node may have been resized in place.
+    resized = draw.choice([None, None, (("cpu", 700),), (("grown", 1),)]) if node else None
+    return Pod(
+        namespace="ns",
+        name=f"pod-{uid}",
+        uid=uid,
+        pod_class=PodClass(
+            requests=requests,
+            host_ports=draw.choice(PORTS),
+            scored_cpu=draw.choice([100, 500]),
+            scored_memory=200,
+        ),
+        usage=resized or requests,
+        scheduler=draw.choice(["phalanx", "phalanx", "phalanx", "default-scheduler"]),
+        node=node,
+        phase=draw.choice([PodPhase.PENDING] * 6 + list(PodPhase)),
+        terminating=draw.random() < 0.1,
+        gated=draw.random() < 0.1,
+        priority=draw.randint(0, 1),
+        gang=draw.choice(["", "a", "a", "b"]),
+        role=draw.choice(["", "ps", "worker"]),
+        nominated=draw.choice(["", "", *NODES]),
+        mark=draw.choice(MARKS),
+    )
+
+
+def random_gang(draw: random.Random, name: str = "") -> Gang:
+    return Gang(
+        GangKey("ns", name or draw.choice(GANG_NAMES)),
+        uid=draw.choice(["1", "2"]),
+        min_member=draw.randint(1, 4),
+        admission=draw.random() < 0.5,
+        admitted=draw.random() < 0.5,
+        min_resources=draw.choice([None, (("cpu", 3000),), (("cpu", 500), ("memory", 2**30))]),
+    )
