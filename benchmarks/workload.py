@@ -16,7 +16,7 @@ CLASSES = 40
 
 
 def nodes(count: int, zones: int = 4) -> list[Node]:
-    """Nodes with six resources (pods, cpu, memory, ephemeral-storage, nvidia.com/gpu, rdma/hca) in `zones` zones."""
+    """Nodes with six resources: pods, cpu, memory, ephemeral-storage, nvidia.com/gpu and rdma/hca."""
     allocatable = requests_of(
         {
             "pods": 110,

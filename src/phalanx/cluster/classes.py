@@ -11,7 +11,6 @@ from phalanx.cluster.resource_space import IntArray, ResourceSpace
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import Requests
 
-
 NOTHING = np.iinfo(np.int64).min
 
 

@@ -12,7 +12,6 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.selectors import HostPort
 
-
 K = TypeVar("K", bound=Hashable)
 
 

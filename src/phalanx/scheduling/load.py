@@ -87,9 +87,10 @@ class Load:
     def _with_pods(
         self, used: IntArray, request: IntArray | np.int64, inverse: FloatArray, less: int = 0
     ) -> FloatArray:
+        result: FloatArray
         if self._copies is None:
-            result: FloatArray = (used + request) * inverse
-            return result
-        step = np.broadcast_to(request, used.shape)[..., None] * (self._copies - less)
-        result = (used[..., None] + step) * inverse[..., None]
+            result = (used + request) * inverse
+        else:
+            step = np.broadcast_to(request, used.shape)[..., None] * (self._copies - less)
+            result = (used[..., None] + step) * inverse[..., None]
         return result
