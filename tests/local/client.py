@@ -84,7 +84,7 @@ class Client:
         *,
         content_type: str = "application/json",
         headers: Mapping[str, str] | None = None,
-        **query: str,
+        **query: Any,
     ) -> Reply:
         data = body if isinstance(body, bytes) else json.dumps(body).encode() if body is not None else None
         sent = dict(headers or {})
@@ -127,7 +127,7 @@ class Client:
     async def gone(self, path: str) -> None:
         """Waits until an object is gone."""
         async with asyncio.timeout(10):
-            while (await self.call("GET", path)).status != 404:
+            while (await self.call("GET", path)).status != 404:  # noqa: ASYNC110 - the state is the server's
                 await asyncio.sleep(0.005)
 
     async def until(self, path: str, *keys: str, equals: Any) -> Json:

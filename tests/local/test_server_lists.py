@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from phalanx.local.server import ApiServer
@@ -182,5 +184,5 @@ async def test_revision_zero_ignores_the_limit(client: Client) -> None:
         {"limit": "many"},
     ],
 )
-async def test_contradictory_list_options_are_bad_requests(client: Client, query: dict[str, str]) -> None:
+async def test_contradictory_list_options_are_bad_requests(client: Client, query: dict[str, Any]) -> None:
     assert (await client.call("GET", PODS, **query)).status == 400

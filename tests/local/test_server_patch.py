@@ -12,7 +12,7 @@ STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
 
-async def patch(client: Client, path: str, body: Any, kind: str, **query: str) -> Reply:
+async def patch(client: Client, path: str, body: Any, kind: str, **query: Any) -> Reply:
     return await client.call("PATCH", path, body, content_type=kind, **query)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.local.journal import DataFileError, FileJournal
 from phalanx.local.server import ApiServer, ServerOptions
-from tests.local.client import CONFIG_MAPS, PODS, Client, config_map, pod
+from tests.local.client import CONFIG_MAPS, PODS, config_map, pod
 from tests.local.conftest import Starter
 
 WIDGETS: dict[str, Any] = {

@@ -126,24 +126,16 @@ def stale(resource: Qualified, name: str) -> ApiError:
     return conflict(resource, name, why)
 
 
-def apply_conflict(conflicts: Sequence[tuple[str, str]]) -> ApiError:
-    """Server-side apply met fields of other managers: (manager, path) pairs."""
-    causes = [
-        {
-            "reason": "FieldManagerConflict",
-            "message": f'conflict with "{manager}"',
-            "field": path,
-        }
-        for manager, path in conflicts
-    ]
-    noun = "conflict" if len(conflicts) == 1 else "conflicts"
-    if len(conflicts) == 1:
-        manager, path = conflicts[0]
-        listed = f'conflict with "{manager}": {path}'
-    else:
-        listed = f"{noun}:\n" + "\n".join(f'- "{manager}": {path}' for manager, path in conflicts)
-    text = f"Apply failed with {len(conflicts)} {noun}: {listed}"
-    return ApiError(409, "Conflict", text, {"causes": causes})
+def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> ApiError:
+    """Server-side apply met fields of other managers; causes are (path, sentence)."""
+    listed = [{"reason": "FieldManagerConflict", "message": text, "field": path} for path, text in causes]
+    return ApiError(409, "Conflict", message, {"causes": listed})
+
+
+def bad_patch(message: str, code: int) -> ApiError:
+    """A patch that is malformed (400) or does not fit the object (422), or that nobody has a word for (500)."""
+    reasons = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}
+    return ApiError(code, reasons.get(code, "InternalError"), message, {} if code == 422 else None)
 
 
 def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | None = None) -> ApiError:

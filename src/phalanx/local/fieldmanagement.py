@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.local.errors import apply_conflict, bad_request
+from phalanx.local.errors import apply_conflict, bad_patch
 from phalanx.local.objects import Json, metadata
 from phalanx.local.resources import Version
 from phalanx.local.strategies.base import Write
@@ -43,9 +43,9 @@ def applied(live: Json | None, body: Json, version: Version, write: Write, force
             lists=lists_of(version),
         )
     except ApplyConflict as problem:
-        raise apply_conflict(problem.conflicts) from None
+        raise apply_conflict(problem.message, problem.causes) from None
     except PatchError as problem:
-        raise bad_request(str(problem)) from None
+        raise bad_patch(problem.message, problem.code) from None
 
 
 def tracked(before: Json | None, after: Json, version: Version, write: Write, subresource: str) -> Json:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from phalanx.local import fieldmanagement
 from phalanx.local.api import Api
-from phalanx.local.errors import ApiError, bad_request, not_found, unsupported_media_type
+from phalanx.local.errors import ApiError, bad_patch, bad_request, not_found, unsupported_media_type
 from phalanx.local.metafields import without_nulls
 from phalanx.local.objects import Json, decode, metadata, text
 from phalanx.local.records import Record, view
@@ -99,11 +99,7 @@ def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
         else:
             patched = strategic_merge_patch(live, change, kind)
     except PatchError as problem:
-        if content_type == JSON_PATCH:
-            # Upstream does not tell a failed test from a missing path either.
-            text_ = f"the server rejected our request due to an error in our request: {problem}"
-            raise ApiError(422, "Invalid", text_, {}) from None
-        raise bad_request(str(problem)) from None
+        raise bad_patch(problem.message, problem.code) from None
     if not isinstance(patched, dict):
         raise bad_request("the patch does not leave an object")
     return patched
