@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.skipif(sys.platform != "linux", reaso
 
 NODES = "[{name: n0, allocatable: {cpu: 8, memory: 16Gi}}, {name: n1, allocatable: {cpu: 8, memory: 16Gi}}]"
 
-COMMAND = [sys.executable, "-c", "from phalanx.cli.main import main; main()", "node-agent"]
+COMMAND = [sys.executable, "-m", "phalanx.cli", "node-agent"]
 
 # What every member of the gang runs: rank 0 listens on its own address, all others find it in the hosts file, and
 # nobody passes before all have come.
