@@ -18,12 +18,12 @@ def policy() -> None:
 def show(config: str, output: str) -> None:
     """Print which plugin speaks at which extension point, and what is not active yet."""
     from phalanx.cli.connection import print_structured
-    from phalanx.daemon.service import read_policy
+    from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.errors import PolicyError
     from phalanx.scheduling.pipeline import Pipeline
 
     try:
-        _, loaded = read_policy(config)
+        loaded = read_policy(config)
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
     points = Pipeline(loaded).describe()

@@ -47,11 +47,12 @@ def scheduler(
     the start with every mistake named; while running, a bad change is reported and the old policy stays.
     """
     import asyncio
+    import gc
     import signal
 
     from phalanx.cli.connection import run_connected
     from phalanx.cli.logs import set_up_logging
-    from phalanx.daemon.service import SchedulerService, ServiceOptions
+    from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.errors import PolicyError
 
@@ -76,11 +77,16 @@ def scheduler(
 
         async def announce() -> None:
             await service.ready.wait()
+            # What has been read stays: the collector need not walk over it again and again.
+            gc.collect()
+            gc.freeze()
             click.echo(f"phalanx scheduler ready: schedules for {', '.join(scheduler_names)}")
 
         announcement = asyncio.create_task(announce())
         try:
             await service.run()
+        except ServiceError as error:
+            raise click.ClickException(str(error)) from error
         finally:
             announcement.cancel()
         return service.lost_leadership

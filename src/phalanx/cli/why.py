@@ -50,12 +50,12 @@ def why(
     import msgspec
 
     from phalanx.cli.connection import print_structured, run_connected
-    from phalanx.daemon.service import read_policy
+    from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.errors import PolicyError
 
     kind, name = _parse(target)
     try:
-        _, policy = read_policy(config)
+        policy = read_policy(config)
     except PolicyError as error:
         raise click.ClickException(str(error)) from error
 
@@ -63,7 +63,7 @@ def why(
         import time
 
         from phalanx.daemon.inquiry import Inquiry
-        from phalanx.daemon.service import dialect_options
+        from phalanx.daemon.policy_file import dialect_options
         from phalanx.daemon.snapshot import read_cluster
         from phalanx.model.gang import GangKey
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
@@ -13,16 +14,32 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.paths import Resource
-from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.gang import Gang, GangKey, GroupRef
+from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
 
 log = logging.getLogger(__name__)
 
 # Changes that come together are written together (seconds).
 _GATHER = 0.1
+
+
+class _Entry:
+    """One gang's object. `written` is the last change with the status that it was derived from: until the watch
+    shows the object anew, the same change is not written again. At most one write is under way (`busy`).
+    """
+
+    __slots__ = ("backoff", "busy", "gathering", "stale", "written")
+
+    def __init__(self) -> None:
+        self.gathering = False
+        self.busy = False
+        self.stale = False
+        self.written: tuple[object, StatusChange] | None = None
+        self.backoff: Backoff | None = None
 
 
 class GroupStatuses:
@@ -42,7 +59,6 @@ class GroupStatuses:
         verdict: Callable[[GangKey], Verdict | None],
         now: Callable[[], float],
         options: DialectOptions,
-        may_write: Callable[[], bool],
         retry: RetryPolicy | None = None,
     ) -> None:
         self._client = client
@@ -52,54 +68,84 @@ class GroupStatuses:
         self._verdict = verdict
         self._now = now
         self._options = options
-        self._may_write = may_write
         self._retry = retry or RetryPolicy()
-        self._queued: set[GangKey] = set()
-        self._admitted: set[GangKey] = set()
-        # The last change written per gang and the status object it was derived from: until the watch shows
-        # the object anew, the same change is not written again.
-        self._written: dict[GangKey, tuple[object, StatusChange]] = {}
+        self._entries: dict[GangKey, _Entry] = {}
+
+    def __len__(self) -> int:
+        """Gangs that are kept in mind."""
+        return len(self._entries)
 
     def touch(self, key: GangKey) -> None:
-        if key in self._queued:
+        gang = self._state.gangs.get(key)
+        if gang is None or gang.noun is None or gang.noun.source is None:
+            self._entries.pop(key, None)
             return
-        self._queued.add(key)
-        asyncio.get_running_loop().call_later(_GATHER, self._submit, key)
+        entry = self._entries.get(key)
+        if entry is None:
+            entry = self._entries[key] = _Entry()
+        if not entry.gathering:
+            entry.gathering = True
+            asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
 
-    def admit(self, key: GangKey) -> None:
-        """The group's controller may create its pods."""
-        self._admitted.add(key)
-        self.touch(key)
+    def are_ours(self, key: GangKey) -> bool:
+        """False where every active member of the gang is another scheduler's."""
+        group = self._intake.group_record(key)
+        return group is None or group.ours
 
     def forget(self, key: GangKey) -> None:
-        self._written.pop(key, None)
-        self._admitted.discard(key)
+        self._entries.pop(key, None)
 
-    def _submit(self, key: GangKey) -> None:
-        self._pool.submit(Urgency.STATUS, lambda: self._write(key))
-
-    async def _write(self, key: GangKey) -> None:
-        self._queued.discard(key)
-        change = self._derive(key)
-        if change is None or not self._may_write():
+    def _submit(self, key: GangKey, entry: _Entry) -> None:
+        entry.gathering = False
+        if entry.busy:
+            entry.stale = True
             return
+        entry.busy = True
+        self._pool.submit(Urgency.STATUS, lambda: self._write(key, entry))
+
+    async def _write(self, key: GangKey, entry: _Entry) -> float | None:
+        pause: float | None = None
+        try:
+            pause = await self._attempt(key, entry)
+        finally:
+            if pause is None:
+                entry.busy, entry.backoff = False, None
+                if entry.stale and self._entries.get(key) is entry:
+                    entry.stale = False
+                    self.touch(key)
+        return pause
+
+    async def _attempt(self, key: GangKey, entry: _Entry) -> float | None:
+        if self._entries.get(key) is not entry:
+            return None
+        entry.stale = False
+        change = self._derive(key, entry)
+        if change is None:
+            return None
         try:
             await self._send(change)
-        except ApiError as error:
-            if error.status not in (404, 409):
-                log.warning("the status of gang %s was not written: %s", key, error)
-            self._written.pop(key, None)
-            if error.status == 409:
-                self.touch(key)
-        except ConnectionLost as error:
-            log.warning("the status of gang %s was not written: %s", key, error)
-            self._written.pop(key, None)
-            self.touch(key)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            entry.written = None
+            return self._failed(key, entry, error)
+        return None
 
-    def _derive(self, key: GangKey) -> StatusChange | None:
+    def _failed(self, key: GangKey, entry: _Entry, error: Exception) -> float | None:
+        entry.backoff = entry.backoff or self._retry.backoff()
+        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
+        if passing and entry.backoff.failures < self._retry.attempts:
+            return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        # 404 and 409: the object is gone, or another of its name; the watch tells.
+        if not (isinstance(error, ApiError) and error.status in (404, 409)):
+            log.warning("the status of gang %s was not written: %s", key, error)
+        self._state.forget_admission(key)
+        return None
+
+    def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:
         record, group = self._state.gangs.get(key), self._intake.group_record(key)
-        if record is None or record.noun is None or group is None or not group.ours:
+        if record is None or record.noun is None or group is None:
             self.forget(key)
+            return None
+        if not group.ours:
             return None
         gang = record.noun
         change = desired_status(
@@ -111,16 +157,17 @@ class GroupStatuses:
             occupied_by=group.occupied_by,
             verdict=self._verdict(key),
             ever_scheduled=ever_scheduled(record, gang),
-            admitted=gang.admitted or key in self._admitted,
+            admitted=gang.admitted or record.admitted,
             now=int(self._now()),
+            generation=group.generation,
             options=self._options,
         )
         if change is None:
-            self._written.pop(key, None)
+            entry.written = None
             return None
-        if self._written.get(key) == (group.status, change):
+        if entry.written is not None and _same(entry.written, (group.status, change)):
             return None
-        self._written[key] = (group.status, change)
+        entry.written = (group.status, change)
         return change
 
     async def _send(self, change: StatusChange) -> None:
@@ -128,17 +175,18 @@ class GroupStatuses:
         path = resource_of(ref).path(ref.namespace, ref.name)
         if change.annotations:
             patch = {"metadata": {"uid": ref.uid, "annotations": dict(change.annotations)}}
-            await self._retry.run(lambda: self._client.patch(path, patch, PatchType.MERGE), "PATCH", guarded=True)
+            await self._client.patch(path, patch, PatchType.MERGE)
         if change.patch:
             kind = PatchType.STRATEGIC if change.strategic else PatchType.MERGE
-            await self._retry.run(
-                lambda: self._client.patch(f"{path}/status", change.patch, kind), "PATCH", guarded=True
-            )
+            await self._client.patch(f"{path}/status", change.patch, kind)
 
 
 def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
-    """Whether the gang's first quorum is known to have been placed."""
-    if gang.once_satisfied or any(count >= mark.size for mark, count in record.marks.items()):
+    """Whether the gang's first quorum is known to be bound. What is only placed may still fail: no proof."""
+    if gang.once_satisfied:
+        return True
+    placed = record.count(MemberState.PLACED)
+    if any(count - placed >= mark.size for mark, count in record.marks.items()):
         return True
     counts = record.counts()
     return counts.bound + counts.running + counts.succeeded >= gang.min_member
@@ -146,3 +194,19 @@ def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
 
 def resource_of(ref: GroupRef) -> Resource:
     return Resource(ref.group, ref.version, ref.plural, ref.kind)
+
+
+def _same(written: tuple[object, StatusChange], wanted: tuple[object, StatusChange]) -> bool:
+    """Whether a change was written already, times aside: they move while nothing else does."""
+    return written[0] == wanted[0] and _timeless(written[1].patch) == _timeless(wanted[1].patch)
+
+
+_TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
+
+
+def _timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
+    if isinstance(value, list):
+        return [_timeless(entry) for entry in value]
+    return value

@@ -8,9 +8,9 @@ import socket
 import uuid
 from collections.abc import Callable
 
-from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.lease import LeaderElector, LeadershipLost
+from phalanx.kube.lease_thread import LeaderThread
 
 log = logging.getLogger(__name__)
 
@@ -18,35 +18,41 @@ log = logging.getLogger(__name__)
 class Leadership:
     """Held from the start where no lease is asked for (`name` is "").
 
-    The lease has a client of its own: a renewal must not queue behind bindings.
+    The election runs on a thread and a connection of its own: a renewal must queue neither behind bindings nor
+    behind a list of a hundred thousand pods that is being read.
     """
 
     def __init__(self, config: ClusterConfig, namespace: str, name: str) -> None:
-        self._client = KubeClient(config, user_agent="phalanx-leader-election", max_connections=2) if name else None
-        self._elector = (
-            LeaderElector(
-                self._client, name, identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}", namespace=namespace
-            )
-            if self._client is not None
+        identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
+        self._thread = (
+            LeaderThread(config, lambda client: LeaderElector(client, name, identity=identity, namespace=namespace))
+            if name
             else None
         )
+        self._acquired = asyncio.Event()
 
     def holds(self) -> bool:
         """Asked before every write."""
-        return self._elector is None or self._elector.is_leader()
+        return self._thread is None or self._thread.is_leader()
 
     async def acquired(self) -> None:
-        if self._elector is not None:
-            await self._elector.leading.wait()
+        if self._thread is not None:
+            await self._acquired.wait()
 
     async def run(self, lost: Callable[[], None]) -> None:
         """Until cancelled, which gives the lease back; calls `lost` when it was lost."""
-        if self._elector is None or self._client is None:
-            await asyncio.Event().wait()
+        thread = self._thread
+        if thread is None:
             return
-        async with self._client:
-            try:
-                await self._elector.run()
-            except LeadershipLost as error:
-                log.error("stopping: %s", error)
-                lost()
+        thread.start()
+        leading, ended = asyncio.wrap_future(thread.leading), asyncio.wrap_future(thread.ended)
+        try:
+            await asyncio.wait({leading, ended}, return_when=asyncio.FIRST_COMPLETED)
+            if leading.done() and not leading.cancelled():
+                self._acquired.set()
+            await ended
+        except LeadershipLost as error:
+            log.error("stopping: %s", error)
+            lost()
+        finally:
+            await thread.stop()

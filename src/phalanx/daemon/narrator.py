@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.notices import Notice
 from phalanx.kube.events import EventRecorder, ObjectReference
@@ -17,6 +17,17 @@ from phalanx.model.verdict import Verdict
 _NODES_NAMED = 5
 
 
+class _Batch:
+    """The bindings of one gang in one plan: how many answers are still to come, and where members were bound."""
+
+    __slots__ = ("first", "nodes", "open")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.nodes: Counter[str] = Counter()
+        self.first: Bind | None = None
+
+
 class Narrator:
     """One event per gang and change, regarding its object and the member that is asked about first; one per pod
     for pods on their own. A gang without an object has its first member only.
@@ -25,49 +36,62 @@ class Narrator:
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
         self._recorder = recorder
         self._state = state
-        self._told: dict[GangKey, str] = {}
-        self._told_pods: dict[str, str] = {}
+        self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
-    def placed(self, binds: Iterable[Bind]) -> None:
-        """A plan's bindings, before they are posted."""
-        nodes: dict[GangKey, Counter[str]] = {}
+    def posted(self, binds: Iterable[Bind]) -> None:
+        """A plan's bindings are on their way; `answered` is called for each."""
         for bind in binds:
             if bind.gang is not None:
-                nodes.setdefault(bind.gang, Counter())[bind.node] += 1
-        for key, counts in nodes.items():
-            record = self._state.gangs.get(key)
-            if record is None:
-                continue
-            self._told.pop(key, None)
-            shown = ", ".join(f"{node} ({count})" for node, count in sorted(counts.items())[:_NODES_NAMED])
-            more = f" and {len(counts) - _NODES_NAMED} more nodes" if len(counts) > _NODES_NAMED else ""
-            note = f"{counts.total()} members of gang {key} were placed together: {shown}{more}"
-            self._tell_gang(record, "Normal", "Scheduled", "Binding", note, members=False)
+                self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
 
-    def bound(self, bind: Bind) -> None:
-        pod = ObjectReference("Pod", bind.name, bind.namespace, bind.uid, "v1")
-        note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
-        self._recorder.record(pod, reason="Scheduled", action="Binding", note=note)
+    def answered(self, bind: Bind, bound: bool) -> None:
+        if bind.gang is None:
+            if bound:
+                note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
+                self._recorder.record(_bound_pod(bind), reason="Scheduled", action="Binding", note=note)
+            return
+        batch = self._batches.get((bind.gang, bind.cause))
+        if batch is None:
+            return
+        batch.open -= 1
+        if bound:
+            batch.nodes[bind.node] += 1
+            if batch.first is None or bind.name < batch.first.name:
+                batch.first = bind
+        if not batch.open:
+            del self._batches[bind.gang, bind.cause]
+            if batch.first is not None:
+                self._gang_bound(bind.gang, batch.first, batch.nodes)
+
+    def _gang_bound(self, key: GangKey, first: Bind, nodes: Counter[str]) -> None:
+        shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
+        more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
+        note = f"Successfully assigned {nodes.total()} member(s) of gang {key} together: {shown}{more}"
+        record, member = self._state.gangs.get(key), _bound_pod(first)
+        regarding = _source(record) if record is not None else None
+        self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 
     def refused(self, bind: Bind, message: str) -> None:
-        pod = ObjectReference("Pod", bind.name, bind.namespace, bind.uid, "v1")
         note = f"binding to node {bind.node} failed: {message}"
-        self._recorder.record(pod, type="Warning", reason="FailedScheduling", action="Binding", note=note)
+        self._recorder.record(
+            _bound_pod(bind), type="Warning", reason="FailedScheduling", action="Binding", note=note
+        )
 
     def held(self, record: GangRecord, verdict: Verdict) -> None:
-        text = f"{verdict.code}: {verdict.message}"
-        if self._told.get(record.key) == text:
-            return
-        self._told[record.key] = text
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
-        self._tell_gang(record, "Warning", reason, "Scheduling", verdict.message)
+        self._tell_gang(record, reason, verdict.message)
 
     def pod_held(self, pod: Pod, verdict: Verdict) -> None:
-        if self._told_pods.get(pod.uid) == verdict.message:
-            return
-        self._told_pods[pod.uid] = verdict.message
         self._recorder.record(
             _pod(pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=verdict.message
+        )
+
+    def surplus_held(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
+        """Members above the minimum of one gang that wait for the same reason."""
+        first = min(members, key=lambda member: member.order)
+        note = f"{len(members)} member(s) above the minimum wait: {verdict.message}"
+        self._recorder.record(
+            _pod(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
         )
 
     def timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
@@ -76,7 +100,7 @@ class Narrator:
             f"gang {record.key} is still below its quorum after its scheduling timeout: {holding} of the "
             f"{mark.size} members of its plan are bound; {end} (policy phalanx.partialGang)"
         )
-        self._tell_gang(record, "Warning", "ScheduleTimeout", "Scheduling", note)
+        self._tell_gang(record, "ScheduleTimeout", note)
 
     def notice(self, notice: Notice) -> None:
         about = notice.about
@@ -85,23 +109,29 @@ class Narrator:
             reference, type=notice.type, reason=notice.reason, action="Validating", note=notice.message
         )
 
-    def forget_pod(self, uid: str) -> None:
-        self._told_pods.pop(uid, None)
-
-    def _tell_gang(
-        self, record: GangRecord, kind: str, reason: str, action: str, note: str, members: bool = True
-    ) -> None:
-        source = record.noun.source if record.noun is not None else None
+    def _tell_gang(self, record: GangRecord, reason: str, note: str) -> None:
+        source = _source(record)
         if source is not None:
-            regarding = ObjectReference(
-                source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
+            self._recorder.record(source, type="Warning", reason=reason, action="Scheduling", note=note)
+        first = min(record.pending.values(), key=lambda member: member.order, default=None)
+        if first is not None:
+            pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason
+            self._recorder.record(
+                _pod(first.pod), type="Warning", reason=pod_reason, action="Scheduling", note=note
             )
-            self._recorder.record(regarding, type=kind, reason=reason, action=action, note=note)
-        if members or source is None:
-            first = min(record.pending.values(), key=lambda member: member.order, default=None)
-            if first is not None:
-                pod_reason = "FailedScheduling" if kind == "Warning" and reason == "Unschedulable" else reason
-                self._recorder.record(_pod(first.pod), type=kind, reason=pod_reason, action=action, note=note)
+
+
+def _source(record: GangRecord) -> ObjectReference | None:
+    source = record.noun.source if record.noun is not None else None
+    if source is None:
+        return None
+    return ObjectReference(
+        source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
+    )
+
+
+def _bound_pod(bind: Bind) -> ObjectReference:
+    return ObjectReference("Pod", bind.name, bind.namespace, bind.uid, "v1")
 
 
 def _pod(pod: Pod) -> ObjectReference:

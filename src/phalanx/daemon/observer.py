@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
@@ -27,7 +27,7 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
-from phalanx.model.events import ClusterEvent, GangUpdated, PodRemoved, PodUpdated
+from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
@@ -48,9 +48,10 @@ class Observer:
     """Feeds every object that matters through the intake into the state.
 
     `changed` is called after each change that the state took in. `pod_seen` and `pod_gone` see each pod object
-    as it came (for what the executor must compare its writes with), `gang_touched` learns whose status may have
-    changed. Kinds of group objects come and go with
-    their CRDs: discovery is repeated every `discovery_period` seconds and whenever a CRD changes.
+    as it came (for what the executor must compare its writes with), `gang_touched` learns whose members,
+    declaration or status have changed. Kinds of group objects come and go with their CRDs: discovery is repeated
+    every `discovery_period` seconds and whenever a CRD changes. An object that the intake stumbles over counts as
+    one that cannot be read: it harms itself alone.
     """
 
     def __init__(
@@ -119,21 +120,32 @@ class Observer:
 
     def _pod(self, change: Change[PodObject]) -> None:
         match change:
-            case Upsert(pod):
+            case Upsert(pod, raw, (namespace, name), uid):
                 self._pod_seen(pod)
-                self._apply(self._intake.pod(pod))
+                try:
+                    events = self._intake.pod(pod)
+                except Exception as error:
+                    log.exception("pod %s/%s cannot be taken in", namespace, name)
+                    events = self._intake.malformed_pod(namespace, name, uid, _text(error), raw)
+                self._apply(events)
             case Delete((namespace, name), uid):
                 self._apply(self._intake.pod_removed(namespace, name, uid))
                 self._pod_gone(uid)
             case Malformed((namespace, name), uid, error, raw):
-                self._apply(self._intake.malformed_pod(namespace, name, uid, error, raw))
+                if name:
+                    self._apply(self._intake.malformed_pod(namespace, name, uid, error, raw))
             case Synced():
                 self._changed()
 
     def _node(self, change: Change[NodeObject]) -> None:
         match change:
-            case Upsert(node):
-                self._apply(self._intake.node(node))
+            case Upsert(node, _, (_, name)):
+                try:
+                    events = self._intake.node(node)
+                except Exception:
+                    log.exception("node %s cannot be taken in", name)
+                    events = self._intake.node_removed(name)
+                self._apply(events)
             case Delete((_, name)):
                 self._apply(self._intake.node_removed(name))
             case Malformed((_, name)):
@@ -161,10 +173,10 @@ class Observer:
 
     def _apply(self, events: list[ClusterEvent]) -> None:
         for event in events:
-            touched = gang_of(self._state, event)
+            touched = gangs_of(self._state, event)
             self._state.apply(event)
-            if touched is not None:
-                self._gang_touched(touched)
+            for key in touched:
+                self._gang_touched(key)
         if events:
             self._changed()
 
@@ -211,27 +223,48 @@ class Observer:
     def _group_sink(self, kind: GroupResource) -> Callable[[Change[dict[str, Any]]], None]:
         def sink(change: Change[dict[str, Any]]) -> None:
             match change:
-                case Upsert(document):
-                    self._apply(self._intake.group(kind, document))
+                case Upsert(document, _, (namespace, name), uid):
+                    try:
+                        events = self._intake.group(kind, document)
+                    except Exception as error:
+                        log.exception("%s %s/%s cannot be taken in", kind.kind, namespace, name)
+                        events = self._intake.malformed_group(kind, namespace, name, uid, _text(error))
+                    self._apply(events)
+                    # Whoever wrote its status, it is compared with the truth again.
+                    self._gang_touched(GangKey(namespace, name))
                 case Delete((namespace, name)):
                     self._apply(self._intake.group_removed(kind, namespace, name))
-                case Malformed((namespace, name), uid, error):
-                    self._apply(self._intake.malformed_group(kind, namespace, name, uid, error))
+                case Malformed((namespace, name), uid, problem):
+                    if name:
+                        self._apply(self._intake.malformed_group(kind, namespace, name, uid, problem))
 
         return sink
 
 
-def gang_of(state: ClusterState, event: ClusterEvent) -> GangKey | None:
-    """The gang whose members or declaration an event changes; to be asked before it is applied."""
+def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
+    """The gangs whose members or declaration an event changes; to be asked before it is applied."""
     match event:
         case PodUpdated(pod):
-            return GangKey(pod.namespace, pod.gang) if pod.gang else None
+            record = state.pods.get(pod.uid)
+            last = record.gang if record is not None else None
+            if not pod.gang:
+                return (last.key,) if last is not None else ()
+            if last is not None and last.key.name == pod.gang:
+                return (last.key,)
+            key = GangKey(pod.namespace, pod.gang)
+            return (last.key, key) if last is not None else (key,)
         case PodRemoved(uid):
             record = state.pods.get(uid)
-            return record.gang.key if record is not None and record.gang is not None else None
+            return (record.gang.key,) if record is not None and record.gang is not None else ()
         case GangUpdated(gang):
-            return gang.key
-    return None
+            return (gang.key,)
+        case GangRemoved(key):
+            return (key,)
+    return ()
+
+
+def _text(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def served_groups(served: Discovery) -> list[tuple[GroupResource, Resource]]:

@@ -49,9 +49,11 @@ class PartialGangs:
 
     def check(self, policy: str) -> None:
         """`policy` is keep or release."""
-        for key, record in self._state.gangs.items():
-            if not record.marks:
-                self._dealt_with.pop(key, None)
+        gangs = self._state.gangs
+        for key in [key for key in self._dealt_with if key not in gangs or not gangs[key].marks]:
+            del self._dealt_with[key]
+        for key, record in gangs.items():
+            if not record.marks or not record.pending:
                 continue
             mark = self._overdue(record)
             if mark is None or self._dealt_with.get(key) == mark:

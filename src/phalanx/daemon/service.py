@@ -7,36 +7,45 @@ import logging
 import socket
 import time
 from collections.abc import Awaitable
-from pathlib import Path
 
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.announcer import Announcer
+from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership
 from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
+from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.options import DialectOptions
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
-from phalanx.model.decisions import Bind
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.kube.retry import Backoff
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 
 log = logging.getLogger(__name__)
 
 # Events that arrive together are planned together: a gang's pods come in one burst.
 _GATHER = 0.01
+_STALE_PERIOD = 0.1
 _POLICY_PERIOD = 1.0
 _TIMEOUT_PERIOD = 1.0
+_FLUSH_SECONDS = 2.0
+
+
+class ServiceError(Exception):
+    """A part of the service failed; nothing goes on without it."""
 
 
 class ServiceOptions(msgspec.Struct, frozen=True):
@@ -53,39 +62,45 @@ class ServiceOptions(msgspec.Struct, frozen=True):
 
 
 class SchedulerService:
-    """One scheduler over one API server. `run` ends when `stop` is called or leadership is lost."""
+    """One scheduler over one API server. `run` ends when `stop` is called or leadership is lost.
+
+    Raises PolicyError for a policy that cannot be used. `ready` is set once it has seen the whole cluster and
+    schedules.
+    """
 
     def __init__(self, client: KubeClient, options: ServiceOptions) -> None:
         self.options = options
         self._client = client
-        self._policy_text, self.policy = read_policy(options.config)
-        for sentence in self.policy.inactive:
-            log.warning("policy: %s", sentence)
-        self.state = ClusterState(options.scheduler_names)
-        self.scheduler = Scheduler(self.state, self.policy)
-        self.telemetry = Telemetry(options.metrics_address)
-        self._intake = Intake(options.scheduler_names, dialect_options(self.policy))
-        self._pool = WritePool(options.concurrency)
-        name = options.scheduler_names[0]
-        self._recorder = EventRecorder(client, controller=name, instance=f"{name}-{socket.gethostname()}")
-        lease = options.lease_name if options.leader_elect else ""
-        self._leadership = Leadership(client.config, options.lease_namespace, lease)
-        self._binder = Binder(client, self._pool, self._bound, guard=self._guard)
         self._wake = asyncio.Event()
         self._stopping = asyncio.Event()
+        self.ready = asyncio.Event()
+        self.lost_leadership = False
+        self._policy = PolicyFile(options.config, self._use)
+        self.state = ClusterState(options.scheduler_names)
+        self.scheduler = Scheduler(self.state, self._policy.policy)
+        self.telemetry = Telemetry(options.metrics_address)
+        self._intake = Intake(options.scheduler_names, self._policy.dialects)
+        lease = options.lease_name if options.leader_elect else ""
+        self._leadership = Leadership(client.config, options.lease_namespace, lease)
+        self._pool = WritePool(options.concurrency, self._leadership.holds)
+        name = options.scheduler_names[0]
+        self._recorder = EventRecorder(client, controller=name, instance=f"{name}-{socket.gethostname()}")
+        conditions = PodConditions(client, self._pool, time.time)
         narrator = Narrator(self._recorder, self.state)
-        self.executor = Executor(self.state, self._binder, PodConditions(client, self._pool, time.time), narrator)
-        self.executor.statuses = GroupStatuses(
-            client,
-            self._pool,
-            self.state,
-            self._intake,
-            self.executor.verdict,
-            time.time,
-            dialect_options(self.policy),
-            self._leadership.holds,
+        statuses = GroupStatuses(
+            client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
-        self.executor.wake = self._wake.set
+        self._announcer = Announcer(self.state, conditions, narrator, statuses.touch)
+        self.executor = Executor(
+            self.state,
+            Binder(client, self._pool, self._bound),
+            conditions,
+            narrator,
+            self._announcer,
+            statuses,
+            guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
+            wake=self._wake.set,
+        )
         self.observer = Observer(
             client,
             self._intake,
@@ -96,8 +111,16 @@ class SchedulerService:
             gang_touched=self.executor.gang_touched,
         )
         self._partial = PartialGangs(client, self._pool, self.state, narrator, time.time)
-        self.ready = asyncio.Event()
-        self.lost_leadership = False
+
+    @property
+    def policy(self) -> Policy:
+        return self._policy.policy
+
+    def condition(self) -> str:
+        """What a readiness probe may know: "" while it is not ready, else one word."""
+        if self.ready.is_set():
+            return "scheduling"
+        return "standby" if self.options.leader_elect and not self._leadership.holds() else ""
 
     def pending(self) -> tuple[int, int]:
         """(gangs, pods on their own) that wait."""
@@ -108,65 +131,106 @@ class SchedulerService:
         self._stopping.set()
         self._wake.set()
 
-    def _lost(self) -> None:
-        self.lost_leadership = True
-        self.stop()
-
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            background = [
-                tasks.create_task(self.observer.run()),
-                tasks.create_task(self._recorder.run()),
-                tasks.create_task(self._leadership.run(self._lost)),
-                tasks.create_task(self._follow_policy()),
-                tasks.create_task(self._watch_timeouts()),
-                tasks.create_task(self.telemetry.serve(self)),
-            ]
-            try:
-                await self._schedule()
-            finally:
-                await self._drain()
-                for task in background:
-                    task.cancel()
+        """Raises ServiceError (logged, with its cause) when a part of the service fails."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                await self._serve(tasks)
+        except BaseExceptionGroup as failures:
+            cause = _first(failures)
+            log.critical("the scheduler stops: %s: %s", type(cause).__name__, cause, exc_info=cause)
+            raise ServiceError(f"{type(cause).__name__}: {cause}") from cause
+
+    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+        parts = [self._recorder.run(), self._follow_policy(), self.telemetry.serve(self), self._announcer.run()]
+        background = [tasks.create_task(part) for part in parts]
+        try:
+            # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
+            if not await self._unless_stopped(self._reach()):
+                return
+            background.append(tasks.create_task(self._leadership.run(self._lost)))
+            # A list from before the lease was won could miss the last bindings of the leader before us.
+            if not await self._unless_stopped(self._leadership.acquired()):
+                return
+            background.append(tasks.create_task(self.observer.run()))
+            if not await self._unless_stopped(self.observer.synced()):
+                return
+            background.append(tasks.create_task(self._watch_timeouts()))
+            await self._schedule()
+        finally:
+            self.ready.clear()
+            await self._drain()
+            for task in background:
+                task.cancel()
 
     async def _schedule(self) -> None:
-        """Plans whenever something has changed, once everything is known."""
-        await self._first(self.observer.synced())
-        await self._first(self._leadership.acquired())
-        if self._stopping.is_set():
-            return
-        self.ready.set()
+        """Plans whenever something has changed."""
         log.info(
             "synced: %d nodes, %d pods, %d gangs",
             len(self.state.nodes),
             len(self.state.pods),
             len(self.state.gangs),
         )
+        self.ready.set()
         while not self._stopping.is_set():
             await self._wake.wait()
             self._wake.clear()
             await asyncio.sleep(_GATHER)
             self.executor.tell(self._intake.drain_notices())
-            while not self._stopping.is_set() and self.observer.fresh and not self.scheduler.idle:
-                self._cycle()
-                await asyncio.sleep(0)
-            if not self.observer.fresh and not self.scheduler.idle:
-                # Nothing is planned on stale knowledge; look again soon.
-                asyncio.get_running_loop().call_later(0.5, self._wake.set)
+            while not self._stopping.is_set() and not self.scheduler.idle:
+                if self.observer.fresh:
+                    self._cycle()
+                    await asyncio.sleep(0)
+                else:
+                    # Nothing is planned on stale knowledge.
+                    await asyncio.sleep(_STALE_PERIOD)
 
     def _cycle(self) -> None:
         started = time.perf_counter()
         deadline = started + self.policy.cycle_budget
-        plan = self.scheduler.cycle(time.time(), lambda: time.perf_counter() >= deadline)
+        asked = False
+
+        def should_stop() -> bool:
+            # The first unit has its turn even where ordering took all the time: each cycle gets on.
+            nonlocal asked
+            first, asked = not asked, True
+            return not first and time.perf_counter() >= deadline
+
+        plan = self.scheduler.cycle(time.time(), should_stop)
         self.executor.carry_out(plan)
         self.telemetry.cycle(plan, time.perf_counter() - started)
 
-    async def _first(self, wanted: Awaitable[object]) -> None:
-        """Waits for something or for the order to stop, whichever comes first."""
+    async def _reach(self) -> None:
+        """Returns when the API server answers; says once per reason what it waits for."""
+        server, backoff, said = self._client.config.server, Backoff(base=0.5, cap=5.0), ""
+        while True:
+            try:
+                await self._client.get("/version")
+                break
+            except ApiError as error:
+                if error.status in (403, 404) and error.from_api_server:
+                    break
+                reason = f"{error.status} {error.reason}"
+            except ConnectionLost as error:
+                reason = str(error)
+            if reason != said:
+                said = reason
+                log.warning("waiting for the API server at %s: %s", server, reason)
+            await asyncio.sleep(backoff.next())
+        if said:
+            log.info("the API server at %s answers", server)
+
+    async def _unless_stopped(self, wanted: Awaitable[object]) -> bool:
+        """Waits for something, or for the order to stop: then False."""
         waiting = [asyncio.ensure_future(wanted), asyncio.ensure_future(self._stopping.wait())]
-        _, pending = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if waiting[0].done():
+                waiting[0].result()
+        finally:
+            for task in waiting:
+                task.cancel()
+        return not self._stopping.is_set()
 
     async def _drain(self) -> None:
         """Bindings that were posted get their answers; then the pool is closed and events flushed."""
@@ -175,64 +239,39 @@ class SchedulerService:
         except TimeoutError:
             log.warning("stopped with %d writes left undone", len(self._pool))
         await self._pool.close()
-        await self._recorder.drain(2.0)
+        if self._leadership.holds():
+            await self._recorder.drain(_FLUSH_SECONDS)
+
+    def _verdict(self, key: GangKey) -> Verdict | None:
+        return self._announcer.verdict(key)
 
     def _bound(self, result: BindResult) -> None:
         self.telemetry.bound(result)
         self.executor.bound(result)
 
-    def _guard(self, bind: Bind) -> str | None:
-        if not self._leadership.holds():
-            return "leadership was lost"
-        row = self.state.nodes.row(bind.node)
-        if row < 0:
-            return f"node {bind.node} is gone"
-        return None
+    def _use(self, policy: Policy) -> None:
+        self.scheduler.use(policy)
+        self._wake.set()
+
+    def _lost(self) -> None:
+        self.lost_leadership = True
+        self.stop()
 
     async def _follow_policy(self) -> None:
-        """Takes a changed policy file at once; a bad one is reported and the old policy stays."""
-        if not self.options.config:
-            return
-        while True:
+        while self.options.config:
             await asyncio.sleep(_POLICY_PERIOD)
-            try:
-                text, policy = read_policy(self.options.config)
-            except PolicyError as error:
-                if (broken := str(error)) != self.telemetry.policy_error:
-                    log.error("the policy file is not used, the old policy stays:\n%s", broken)
-                    self.telemetry.policy_error = broken
-                continue
-            self.telemetry.policy_error = ""
-            if text != self._policy_text:
-                self._policy_text, self.policy = text, policy
-                self.scheduler.use(policy)
-                for sentence in policy.inactive:
-                    log.warning("policy: %s", sentence)
-                log.info("policy reloaded from %s", self.options.config)
-                self._wake.set()
+            self._policy.look()
 
     async def _watch_timeouts(self) -> None:
         while True:
             await asyncio.sleep(_TIMEOUT_PERIOD)
-            if self.ready.is_set() and self._leadership.holds():
+            if self._leadership.holds():
                 self._partial.check(self.policy.partial_gang)
 
 
-def read_policy(path: str) -> tuple[str, Policy]:
-    """(text, policy) of a file, or of the built-in policy for "". Raises PolicyError."""
-    if not path:
-        return "", load_policy()
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise PolicyError(f"{path}: cannot be read: {error}") from error
-    policy = load_policy(text, path)
-    dialect_options(policy)
-    return text, policy
-
-
-def dialect_options(policy: Policy) -> DialectOptions:
-    try:
-        return msgspec.convert(dict(policy.dialects), DialectOptions)
-    except msgspec.ValidationError as error:
-        raise PolicyError(f"phalanx.dialects: {error}") from error
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first failure that is not itself a group."""
+    found: BaseException = failures
+    while isinstance(found, BaseExceptionGroup):
+        found = found.exceptions[0]
+    return found

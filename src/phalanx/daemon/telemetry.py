@@ -16,11 +16,16 @@ from phalanx.model.decisions import Plan
 log = logging.getLogger(__name__)
 
 
+class TelemetryError(Exception):
+    """The address for health and metrics cannot be used."""
+
+
 class Observed(Protocol):
     """What the probes look at."""
 
-    @property
-    def ready(self) -> asyncio.Event: ...
+    def condition(self) -> str:
+        """One word for a process that does its duty (a standby waits for its turn, and that is it), "" before."""
+        ...
 
     def pending(self) -> tuple[int, int]:
         """(gangs, pods) that wait."""
@@ -34,7 +39,6 @@ class Telemetry:
     """
 
     def __init__(self, address: str) -> None:
-        self.policy_error = ""
         self._address = address
         self.registry = CollectorRegistry()
         attempts = Counter(
@@ -65,17 +69,19 @@ class Telemetry:
         self._binds[result.outcome].inc()
 
     async def serve(self, observed: Observed) -> None:
-        """Until cancelled. Raises OSError where the address cannot be used."""
+        """Until cancelled. Raises TelemetryError where the address cannot be used."""
         if not self._address:
-            await asyncio.Event().wait()
+            return
         host, _, port = self._address.rpartition(":")
+        if not port.isdecimal():
+            raise TelemetryError(f"--metrics-address {self._address!r} is not HOST:PORT")
 
         async def alive(_: web.Request) -> web.Response:
             return web.Response(text="ok\n")
 
         async def ready(_: web.Request) -> web.Response:
-            synced = observed.ready.is_set()
-            return web.Response(text="ok\n" if synced else "not synced\n", status=200 if synced else 503)
+            word = observed.condition()
+            return web.Response(text=f"{word or 'not synced'}\n", status=200 if word else 503)
 
         async def metrics(_: web.Request) -> web.Response:
             gangs, pods = observed.pending()
@@ -95,7 +101,10 @@ class Telemetry:
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         try:
-            await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
+            try:
+                await web.TCPSite(runner, host.strip("[]") or "127.0.0.1", int(port)).start()
+            except (OSError, OverflowError) as error:
+                raise TelemetryError(f"cannot serve metrics on {self._address}: {error}") from error
             log.info("health and metrics on %s", self._address)
             await asyncio.Event().wait()
         finally:

@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from phalanx.daemon.inquiry import Answer, Inquiry
-from phalanx.daemon.service import dialect_options
+from phalanx.daemon.policy_file import dialect_options
 from phalanx.daemon.snapshot import read_cluster
 from phalanx.demo.localcluster import LocalCluster
 from phalanx.kube.errors import ApiError

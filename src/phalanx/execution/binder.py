@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import enum
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Bind
@@ -36,6 +35,14 @@ class BindResult(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+# Why a binding must not be posted (any more); None lets it go on.
+Guard = Callable[[Bind], str | None]
+
+
+def no_objection(bind: Bind) -> str | None:
+    return None
+
+
 class _Target(msgspec.Struct, rename="camel"):
     name: str
     api_version: str = "v1"
@@ -56,13 +63,28 @@ class _Binding(msgspec.Struct, rename="camel"):
     kind: str = "Binding"
 
 
+class _Posting:
+    """One binding under way. `open` says that the last try may have taken effect unseen."""
+
+    __slots__ = ("backoff", "bind", "guard", "message", "open", "tries")
+
+    def __init__(self, bind: Bind, guard: Guard, backoff: Backoff) -> None:
+        self.bind = bind
+        self.guard = guard
+        self.backoff = backoff
+        self.open = False
+        self.tries = 0
+        self.message = ""
+
+
 class Binder:
     """Posts bindings with the pod's uid through a pool and reports each outcome exactly once.
 
     The binding endpoint answers 409 to everything from a wrong uid to a pod that is bound already, also by our
     own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
-    the pod is read and compared before anything else is tried (research/kubernetes_native.md, B3). `guard` gives
-    a reason not to post any more (its node is gone, leadership is lost), asked right before each try.
+    the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
+    open (research/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
+    cannot be reached is waited for.
     """
 
     def __init__(
@@ -71,81 +93,98 @@ class Binder:
         pool: WritePool,
         report: Callable[[BindResult], None],
         *,
-        guard: Callable[[Bind], str | None] = lambda bind: None,
         attempts: int = 6,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        backoff: Callable[[], Backoff] = lambda: Backoff(base=0.1, cap=5.0),
     ) -> None:
         self._client = client
         self._pool = pool
         self._report = report
-        self._guard = guard
         self._attempts = attempts
-        self._sleep = sleep
+        self._backoff = backoff
         self._encoder = msgspec.json.Encoder()
         self.in_flight = 0
 
-    def submit(self, binds: Iterable[Bind]) -> None:
+    def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
+        """`guard` is asked right before each try: its node may have gone since the plan was made."""
         for bind in binds:
             self.in_flight += 1
-            self._pool.submit(Urgency.BIND, lambda bind=bind: self._run(bind))  # type: ignore[misc]
+            posting = _Posting(bind, guard, self._backoff())
+            self._pool.submit(Urgency.BIND, lambda posting=posting: self._advance(posting))  # type: ignore[misc]
 
-    async def _run(self, bind: Bind) -> None:
+    async def _advance(self, posting: _Posting) -> float | None:
         try:
-            result = await self._bind(bind)
-        except asyncio.CancelledError:
-            raise
+            step = await self._step(posting)
         except Exception as error:
+            bind = posting.bind
             log.exception("binding %s/%s failed unexpectedly", bind.namespace, bind.name)
-            result = BindResult(bind, Outcome.REFUSED, f"{type(error).__name__}: {error}")
-        finally:
-            self.in_flight -= 1
-        self._report(result)
+            step = BindResult(bind, Outcome.REFUSED, f"{type(error).__name__}: {error}")
+        if isinstance(step, float):
+            return step
+        self.in_flight -= 1
+        self._report(step)
+        return None
 
-    async def _bind(self, bind: Bind) -> BindResult:
-        path = PODS.path(bind.namespace, bind.name, "binding")
+    async def _step(self, posting: _Posting) -> BindResult | float:
+        """The result, or the seconds until the next step."""
+        bind = posting.bind
+        if not posting.open:
+            objection = posting.guard(bind)
+            if objection is not None:
+                return BindResult(bind, Outcome.REFUSED, objection)
+            step = await self._post(posting)
+            if step is not None:
+                return step
+        settled = await self._look(posting)
+        if settled is not None:
+            return settled
+        if not posting.open and posting.tries >= self._attempts:
+            return BindResult(bind, Outcome.REFUSED, posting.message)
+        return posting.backoff.next()
+
+    async def _post(self, posting: _Posting) -> BindResult | float | None:
+        """The result, the seconds until the next try, or None where only a look can tell what happened."""
+        bind = posting.bind
         annotations = {PLAN_ANNOTATION: encode_mark(bind.mark)} if bind.mark is not None else {}
         body = self._encoder.encode(
             _Binding(_Metadata(bind.name, bind.namespace, bind.uid, annotations), _Target(bind.node))
         )
-        backoff = Backoff(base=0.1, cap=10.0)
-        message = ""
-        for _ in range(self._attempts):
-            reason = self._guard(bind)
-            if reason is not None:
-                return BindResult(bind, Outcome.REFUSED, reason)
-            retry_after: float | None = None
-            try:
-                await self._client.request("POST", path, body=body)
-                return BindResult(bind, Outcome.BOUND)
-            except ApiError as error:
-                message, retry_after = str(error), error.retry_after
-                if error.status == 404:
-                    return BindResult(bind, Outcome.MOVED, message)
-                if error.status in (409, 429) or error.status >= 500:
-                    if error.status != 429:
-                        settled = await self._look(bind, message)
-                        if settled is not None:
-                            return settled
-                else:
-                    return BindResult(bind, Outcome.REFUSED, message)
-            except ConnectionLost as error:
-                message = str(error)
-                settled = await self._look(bind, message)
-                if settled is not None:
-                    return settled
-            await self._sleep(backoff.next(retry_after))
-        return await self._look(bind, message) or BindResult(bind, Outcome.REFUSED, message)
+        try:
+            await self._client.request("POST", PODS.path(bind.namespace, bind.name, "binding"), body=body)
+        except (Unreachable, ConfigError) as error:  # nothing was sent
+            posting.message = str(error)
+            return posting.backoff.next()
+        except ConnectionLost as error:
+            posting.message, posting.open = str(error), True
+            return None
+        except ApiError as error:
+            return self._refused(posting, error)
+        return BindResult(bind, Outcome.BOUND)
 
-    async def _look(self, bind: Bind, message: str) -> BindResult | None:
-        """What the API says about the pod now; None if it is still ours to bind (or the API does not answer)."""
+    def _refused(self, posting: _Posting, error: ApiError) -> BindResult | float | None:
+        posting.message = f"{error.status} {error.reason}: {error.message}"
+        posting.tries += 1
+        if error.status == 409 or error.status >= 500:
+            posting.open = True
+            return None
+        if error.status == 404 and error.from_api_server:
+            return BindResult(posting.bind, Outcome.MOVED, posting.message)
+        if error.status in (404, 429) and posting.tries < self._attempts:
+            return posting.backoff.next(error.retry_after)
+        return BindResult(posting.bind, Outcome.REFUSED, posting.message)
+
+    async def _look(self, posting: _Posting) -> BindResult | None:
+        """What the API says about the pod. None: it is ours to bind, or nobody answers and the question is open."""
+        bind = posting.bind
         try:
             pod = await self._client.get(PODS.path(bind.namespace, bind.name))
         except ApiError as error:
-            return BindResult(bind, Outcome.MOVED, str(error)) if error.status == 404 else None
+            gone = error.status == 404 and error.from_api_server
+            return BindResult(bind, Outcome.MOVED, f"{error.reason}: {error.message}") if gone else None
         except (ConnectionLost, ConfigError):
             return None
-        metadata = pod.get("metadata") or {}
-        node = (pod.get("spec") or {}).get("nodeName") or ""
+        posting.open = False
+        metadata, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+        node = spec.get("nodeName") or ""
         if metadata.get("uid") != bind.uid:
             return BindResult(bind, Outcome.MOVED, "the pod was replaced by another of its name")
         if node == bind.node:
@@ -154,6 +193,6 @@ class Binder:
             return BindResult(bind, Outcome.MOVED, f"the pod is bound to node {node}")
         if metadata.get("deletionTimestamp"):
             return BindResult(bind, Outcome.MOVED, "the pod is being deleted")
-        if (pod.get("spec") or {}).get("schedulingGates"):
-            return BindResult(bind, Outcome.REFUSED, message)
+        if spec.get("schedulingGates"):
+            return BindResult(bind, Outcome.REFUSED, posting.message)
         return None

@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable
 
 log = logging.getLogger(__name__)
 
-Job = Callable[[], Awaitable[None]]
+# A job that cannot go on now returns the seconds after which it wants to be called again; None means done.
+Job = Callable[[], Awaitable[float | None]]
 
 
 class Urgency(enum.IntEnum):
@@ -21,56 +22,96 @@ class Urgency(enum.IntEnum):
     STATUS = 2
 
 
+def always() -> bool:
+    return True
+
+
 class WritePool:
     """At most `concurrency` writes at a time, by urgency and then in order of submission.
 
-    A job that raises is logged and forgotten: each writer handles the failures that it knows.
+    A job that waits for a better moment gives its place back meanwhile, so writes that fail again and again do
+    not hold up those that would succeed. `may_write` is asked before each call of a job; once it says no (the
+    lease is lost) jobs are dropped. A job that raises is logged and forgotten: each writer handles the failures
+    that it knows.
     """
 
-    def __init__(self, concurrency: int = 64) -> None:
+    def __init__(self, concurrency: int = 64, may_write: Callable[[], bool] = always) -> None:
         self._concurrency = concurrency
+        self._may_write = may_write
         self._heap: list[tuple[int, int, Job]] = []
         self._submitted = 0
-        self._running = 0
+        self._paused: set[asyncio.TimerHandle] = set()
         self._workers: set[asyncio.Task[None]] = set()
+        self._running = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self.dropped = 0
 
     def __len__(self) -> int:
-        """Jobs that wait or run."""
-        return len(self._heap) + self._running
+        """Jobs that wait, run or pause."""
+        return len(self._heap) + self._running + len(self._paused)
 
     def submit(self, urgency: Urgency, job: Job) -> None:
         self._submitted += 1
-        heapq.heappush(self._heap, (urgency, self._submitted, job))
-        self._quiet.clear()
-        if len(self._workers) < self._concurrency:
-            worker = asyncio.create_task(self._work())
-            self._workers.add(worker)
-            worker.add_done_callback(self._workers.discard)
+        self._push((urgency, self._submitted, job))
 
     async def drained(self) -> None:
-        """Returns when nothing waits or runs."""
+        """Returns when nothing waits, runs or pauses."""
         await self._quiet.wait()
 
     async def close(self) -> None:
         """Drops what waits and cancels what runs."""
         self._heap.clear()
+        for handle in self._paused:
+            handle.cancel()
+        self._paused.clear()
         for worker in list(self._workers):
             worker.cancel()
         await asyncio.gather(*self._workers, return_exceptions=True)
+        self._settle()
+
+    def _push(self, entry: tuple[int, int, Job]) -> None:
+        heapq.heappush(self._heap, entry)
+        self._quiet.clear()
+        if len(self._workers) < self._concurrency:
+            self._workers.add(asyncio.create_task(self._work()))
 
     async def _work(self) -> None:
-        while self._heap:
-            _, _, job = heapq.heappop(self._heap)
-            self._running += 1
-            try:
-                await job()
-            except asyncio.CancelledError:
-                raise
-            except Exception:
-                log.exception("a write failed unexpectedly")
-            finally:
-                self._running -= 1
-                if not self._heap and not self._running:
-                    self._quiet.set()
+        try:
+            while self._heap:
+                entry = heapq.heappop(self._heap)
+                self._running += 1
+                try:
+                    pause = await self._call(entry[2])
+                finally:
+                    self._running -= 1
+                if pause is not None:
+                    self._pause(entry, pause)
+        finally:
+            # At once and not in a callback of the task: who submits in between must find a place free.
+            worker = asyncio.current_task()
+            assert worker is not None
+            self._workers.discard(worker)
+            self._settle()
+
+    async def _call(self, job: Job) -> float | None:
+        if not self._may_write():
+            self.dropped += 1
+            return None
+        try:
+            return await job()
+        except Exception:
+            log.exception("a write failed unexpectedly")
+            return None
+
+    def _pause(self, entry: tuple[int, int, Job], seconds: float) -> None:
+        def resume() -> None:
+            self._paused.discard(handle)
+            self._push(entry)
+
+        handle = asyncio.get_running_loop().call_later(seconds, resume)
+        self._paused.add(handle)
+
+    def _settle(self) -> None:
+        if not len(self):
+            self._quiet.set()

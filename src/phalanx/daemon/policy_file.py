@@ -1,0 +1,90 @@
+"""The policy of a running process: read at the start, followed while it runs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from phalanx.dialects.options import DialectOptions
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.policy import Policy, load_policy
+
+log = logging.getLogger(__name__)
+
+
+class PolicyFile:
+    """The policy in force. `path` is "" for the built-in one, which never changes.
+
+    Raises PolicyError when the first reading fails; `look` never does. `problem` says why the file as it is now
+    is not in force, "" if it is. `changed` is called with each new policy.
+    """
+
+    def __init__(self, path: str, changed: Callable[[Policy], None] = lambda policy: None) -> None:
+        self.path = path
+        self.problem = ""
+        self._changed = changed
+        self._text = _read(path)
+        self.policy = _parse(self._text, path)
+        _tell_inactive(self.policy)
+
+    @property
+    def dialects(self) -> DialectOptions:
+        return dialect_options(self.policy)
+
+    def look(self) -> None:
+        """Takes a changed file at once; a bad one is reported once, and the old policy stays."""
+        if not self.path:
+            return
+        try:
+            text = _read(self.path)
+            if text == self._text:
+                self.problem = ""
+                return
+            policy = _parse(text, self.path)
+        except PolicyError as error:
+            if str(error) != self.problem:
+                self.problem = str(error)
+                log.error("the policy file is not used, the old policy stays:\n%s", self.problem)
+            return
+        if dict(policy.dialects) != dict(self.policy.dialects):
+            log.warning("policy: a change of phalanx.dialects takes effect at the next start")
+        self.problem, self._text, self.policy = "", text, policy
+        _tell_inactive(policy)
+        log.info("policy reloaded from %s", self.path)
+        self._changed(policy)
+
+
+def read_policy(path: str) -> Policy:
+    """The policy in a file, or the built-in one for "". Raises PolicyError."""
+    return _parse(_read(path), path)
+
+
+def dialect_options(policy: Policy) -> DialectOptions:
+    """Raises PolicyError."""
+    try:
+        return msgspec.convert(dict(policy.dialects), DialectOptions)
+    except msgspec.ValidationError as error:
+        raise PolicyError(f"phalanx.dialects: {error}") from error
+
+
+def _read(path: str) -> str:
+    if not path:
+        return ""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PolicyError(f"{path}: cannot be read: {error}") from error
+
+
+def _parse(text: str, path: str) -> Policy:
+    policy = load_policy(text, path) if path else load_policy()
+    dialect_options(policy)
+    return policy
+
+
+def _tell_inactive(policy: Policy) -> None:
+    for sentence in policy.inactive:
+        log.warning("policy: %s", sentence)
