@@ -1,0 +1,306 @@
+"""One vectorised step gives exactly the rows that placing the pods one by one gives."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.resources import requests_of
+from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Taint
+from phalanx.scheduling.load import Load
+from phalanx.scheduling.pipeline import Pipeline
+from phalanx.scheduling.placement import NOWHERE, Placer
+from phalanx.scheduling.plugin import overrides
+from phalanx.scheduling.policy import load_policy
+
+POLICIES = {
+    "spread": "[{name: predicates}, {name: nodeorder}]",
+    "pack": "[{name: predicates}, {name: binpack}]",
+    "balanced only": "[{name: predicates}, {name: nodeorder, arguments: {leastrequested.weight: 0}}]",
+    "most requested": "[{name: predicates},"
+    " {name: nodeorder, arguments: {leastrequested.weight: 0, mostrequested.weight: 3}}]",
+    "mixed": "[{name: predicates}, {name: nodeorder, arguments: {tainttoleration.weight: 7}},"
+    " {name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
+    " binpack.resources.nvidia.com/gpu: 5}}]",
+    "strategy": "[{name: predicates}, {name: resource-strategy-fit, arguments: {resources:"
+    " {cpu: {type: LeastAllocated, weight: 2}, nvidia.com/*: {type: MostAllocated, weight: 3}}}}]",
+    "indifferent": "[{name: predicates}]",
+    "ports ignored": "[{name: predicates, arguments: {predicate.NodePortsEnable: false}}, {name: nodeorder}]",
+    "no filters": "[{name: nodeorder}]",
+}
+
+
+def pipeline(name: str) -> Pipeline:
+    return Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: {POLICIES[name]}}}]"))
+
+
+def one_by_one(state: ClusterState, pipe: Pipeline, cls: ClassRecord, count: int) -> list[int]:
+    """Places copies one after the other, looking at every node each time; takes everything back at the end."""
+    nodes = state.nodes
+    rows: list[int] = []
+    for _ in range(count):
+        score = scores(nodes, pipe, cls)
+        best = max(range(nodes.capacity), key=lambda row: (score[row], -row))
+        if score[best] == NOWHERE:
+            break
+        rows.append(best)
+        charge(nodes, cls, best, 1)
+    for row in rows:
+        charge(nodes, cls, row, -1)
+    return rows
+
+
+def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
+    mask = nodes.alive.copy()
+    for plugin in pipe.plugins("filter"):
+        mask &= plugin.filter(cls, nodes, slice(None))
+    total = np.zeros(nodes.capacity)
+    for plugin in pipe.plugins("score"):
+        total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
+    extra = np.zeros(nodes.capacity)
+    for plugin in pipe.plugins("preference"):
+        part = plugin.preference(cls, nodes, mask)
+        extra = extra if part is None else extra + part
+    wanted = dict(cls.pod_class.requests) | {"pods": 1}
+    for row in np.flatnonzero(mask):
+        for name, amount in wanted.items():
+            if nodes.idle[nodes.space.column(name), row] < amount:
+                mask[row] = False
+    result: list[float] = np.where(mask, total + extra, NOWHERE).tolist()
+    return result
+
+
+def charge(nodes: NodeTable, cls: ClassRecord, row: int, sign: int) -> None:
+    nodes.charge(row, cls.footprint.usage, cls.footprint.scored, sign)
+    if cls.pod_class.host_ports:
+        nodes.take_ports(row, cls.pod_class.host_ports, sign)
+
+
+def all_at_once(state: ClusterState, placer: Placer, cls: ClassRecord, count: int, keep: bool) -> list[int]:
+    """What the placer answers, block by block; the placements stay on the arrays if `keep`."""
+    found: list[int] = []
+    while len(found) < count:
+        rows = placer.place(cls, count - len(found))
+        if not rows:
+            break
+        for row in rows:
+            charge(state.nodes, cls, row, 1)
+        found += rows
+    if not keep:
+        for row in found:
+            charge(state.nodes, cls, row, -1)
+    return found
+
+
+class World:
+    """A random cluster that changes all the time. Few distinct amounts, so that ties are the rule."""
+
+    def __init__(self, seed: int, size: int) -> None:
+        self.draw = random.Random(seed)
+        self.state = ClusterState()
+        self.size = size
+        for number in range(size):
+            self.state.apply(NodeUpdated(self.node(number)))
+
+    def node(self, number: int) -> Node:
+        draw = self.draw
+        offered = {
+            "pods": draw.choice([3, 110]),
+            "cpu": draw.choice([0, 4000, 8000, 8000]),
+            "memory": draw.choice([8, 16, 16]) * 2**30,
+            "nvidia.com/gpu": draw.choice([0, 0, 8]),
+        }
+        labels = {"zone": draw.choice("abc")} if draw.random() < 0.8 else {}
+        taints = [(), (), (Taint("soft", effect="PreferNoSchedule"),), (Taint("hard"),)]
+        return Node(
+            f"n{number}",
+            allocatable=requests_of(offered),
+            labels=tuple(labels.items()),
+            taints=draw.choice(taints),
+            unschedulable=draw.random() < 0.05,
+        )
+
+    def pod_class(self) -> PodClass:
+        draw = self.draw
+        amounts = {"cpu": draw.choice([0, 250, 1000, 3000]), "memory": draw.choice([0, 1, 3]) * 2**30}
+        if draw.random() < 0.3:
+            amounts["nvidia.com/gpu"] = draw.choice([1, 2, 8])
+        preferred = (PreferredTerm(draw.choice([10, 50]), zone(draw.choice("abc"))),)
+        return PodClass(
+            requests=requests_of(amounts),
+            node_selector=draw.choice([(), (), (("zone", "a"),)]),
+            affinity=draw.choice([None, None, (zone("a"), zone("b"))]),
+            preferred=draw.choice([(), (), preferred, (*preferred, PreferredTerm(7, zone("c")))]),
+            host_ports=draw.choice([(), (), (), (HostPort(80),), (HostPort(81, ip="10.0.0.1"),)]),
+            scored_cpu=amounts["cpu"] or 100,
+            scored_memory=amounts["memory"] or 200 * 2**20,
+        )
+
+    def change(self) -> None:
+        """Something else happens: nodes come, change and go, pods of others appear and disappear."""
+        draw = self.draw
+        for _ in range(draw.choice([0, 1, 1, 2, 40])):
+            number = draw.randrange(self.size + 10)
+            happening = draw.random()
+            if happening < 0.2:
+                self.state.apply(NodeRemoved(f"n{number}"))
+            elif happening < 0.6:
+                self.state.apply(NodeUpdated(self.node(number)))
+            elif happening < 0.9:
+                uid, pod_class = f"other-{draw.randrange(30)}", self.pod_class()
+                pod = Pod("ns", uid, uid, pod_class, pod_class.requests, "default-scheduler", node=f"n{number}")
+                self.state.apply(PodUpdated(pod))
+            else:
+                self.state.apply(PodRemoved(f"other-{draw.randrange(30)}"))
+
+
+def zone(name: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm((Requirement("zone", "In", (name,)),))
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("seed", range(4))
+def test_the_rows_are_those_of_the_one_by_one_loop(policy: str, seed: int) -> None:
+    world = World(seed, size=world_size(seed))
+    pipe = pipeline(policy)
+    placer = pipe.placer(world.state.nodes)
+    classes = [world.pod_class() for _ in range(6)]
+    for _ in range(12):
+        world.change()
+        cls = world.state.classes.record(world.draw.choice(classes))
+        world.state.nodes.widen()
+        count = world.draw.choice([1, 1, 2, 3, 7, 9, 30])
+        expected = one_by_one(world.state, pipe, cls, count)
+        assert all_at_once(world.state, placer, cls, count, keep=world.draw.random() < 0.5) == expected
+
+
+def world_size(seed: int) -> int:
+    """Small, and (65 rows) just past the first growth of the table."""
+    return [5, 17, 63, 66][seed % 4]
+
+
+@pytest.mark.parametrize("policy", ["spread", "pack", "mixed"])
+@pytest.mark.parametrize("count", [255, 256, 257, 300])
+def test_runs_longer_than_a_block_are_placed_the_same(policy: str, count: int) -> None:
+    world = World(seed=count, size=40)
+    pipe = pipeline(policy)
+    cls = world.state.classes.record(PodClass(requests=(("cpu", 20),), scored_cpu=20, scored_memory=100))
+    expected = one_by_one(world.state, pipe, cls, count)
+    assert len(expected) == count, "the cluster is too small for the test"
+    assert all_at_once(world.state, pipe.placer(world.state.nodes), cls, count, keep=True) == expected
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
+    world = World(seed, size=world_size(seed))
+    pipe = pipeline("mixed")
+    placer = pipe.placer(world.state.nodes)
+    classes = [PodClass(requests=(("cpu", 1000),)), PodClass(host_ports=(HostPort(80),)), world.pod_class()]
+    for _ in range(15):
+        world.change()
+        cls = world.state.classes.record(world.draw.choice(classes))
+        world.state.nodes.widen()
+        room = placer.room(cls)
+        assert placer.fits(cls) == (room > 0)
+        assert len(all_at_once(world.state, placer, cls, 10_000, keep=False)) == room
+        assert placer.room(cls) == room
+
+
+def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.scheduling.placement._FEWEST_VIEWS", 2)
+    monkeypatch.setattr("phalanx.scheduling.placement._VIEW_BYTES", 0)
+    world = World(3, size=30)
+    pipe = pipeline("mixed")
+    placer = pipe.placer(world.state.nodes)
+    classes = [world.pod_class() for _ in range(5)]
+    for _ in range(20):
+        world.change()
+        cls = world.state.classes.record(world.draw.choice(classes))
+        world.state.nodes.widen()
+        expected = one_by_one(world.state, pipe, cls, 3)
+        assert all_at_once(world.state, placer, cls, 3, keep=True) == expected
+
+
+def test_an_empty_cluster_takes_nothing() -> None:
+    state = ClusterState()
+    placer = pipeline("spread").placer(state.nodes)
+    cls = state.classes.record(PodClass(requests=(("cpu", 1),)))
+    assert placer.place(cls, 1) == []
+    assert placer.place(cls, 5) == []
+    assert placer.room(cls) == 0
+
+
+# what the scores are made of, node by node, in the words of their sources
+
+
+def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
+    """LeastAllocated x 1 + BalancedAllocation x 1 (kubernetes_native.md, B8), without integer truncation."""
+    pod, node = cls.pod_class, nodes.nodes[row]
+    assert node is not None
+    offered = dict(node.allocatable)
+    scored = {"cpu": pod.scored_cpu, "memory": pod.scored_memory}
+    asked = dict(pod.requests)
+    place = {"cpu": 0, "memory": 1}
+    least = 0.0
+    before, after = [], []
+    for name, position in place.items():
+        whole = offered.get(name, 0)
+        used = int(nodes.used[nodes.space.column(name), row])
+        score_used = int(nodes.scored[position, row]) + scored[name]
+        least += (100.0 * (whole - score_used) / whole if whole else 100.0) / 2
+        before.append(used / whole if whole else 0.0)
+        after.append((used + asked.get(name, 0)) / whole if whole else 0.0)
+    spread = [abs(parts[0] - parts[1]) / 2 for parts in (before, after)]
+    balanced = 50 + (50 + (1 - spread[1]) * 100 - (1 - spread[0]) * 100) / 2 if pod.requests else 0.0
+    return least + balanced
+
+
+def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
+    """100 x sum of weight x (used + request) / allocatable over the asked resources, by the sum of weights."""
+    node = nodes.nodes[row]
+    assert node is not None
+    offered, total, weights = dict(node.allocatable), 0.0, 0
+    for name, amount in cls.pod_class.requests:
+        weight = {"cpu": 3, "memory": 1, "nvidia.com/gpu": 5}.get(name, 0)
+        weights += weight
+        if weight and offered.get(name):
+            total += weight * (int(nodes.used[nodes.space.column(name), row]) + amount) / offered[name]
+    return 2 * 100 * total / weights if weights else 0.0
+
+
+@pytest.mark.parametrize(
+    ("plugins", "formula"),
+    [
+        ("[{name: nodeorder}]", expected_nodeorder),
+        (
+            "[{name: binpack, arguments: {binpack.weight: 2, binpack.cpu: 3, binpack.resources: nvidia.com/gpu,"
+            " binpack.resources.nvidia.com/gpu: 5}}]",
+            expected_binpack,
+        ),
+    ],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_follow_their_formula(
+    plugins: str, formula: Callable[[NodeTable, ClassRecord, int], float], seed: int
+) -> None:
+    world = World(seed, size=40)
+    for _ in range(10):
+        world.change()
+    (plugin,) = Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: {plugins}}}]")).plugins("score")
+    assert overrides(plugin, "score")
+    for _ in range(10):
+        cls = world.state.classes.record(world.pod_class())
+        world.state.nodes.widen()
+        rows = world.state.nodes.rows()
+        found = np.broadcast_to(plugin.score(cls, Load(cls, world.state.nodes, rows)), rows.shape)
+        expected = [formula(world.state.nodes, cls, row) for row in rows.tolist()]
+        assert found.tolist() == pytest.approx(expected)
