@@ -29,9 +29,12 @@ class Deadlock(Scenario):
     async def play(self, stage: Stage) -> None:
         stage.title("Without gangs: each job gets three of its four pods")
         await stage.enter("without-gangs")
-        await stage.create_pods(_interleaved({"mpi-a": {}, "mpi-b": {}}, None))
+        pods = _interleaved({"mpi-a": {}, "mpi-b": {}}, None)
+        for pair in range(0, 8, 2):
+            # The controllers take turns, as they do when both are as busy.
+            await stage.create_pods(pods[pair : pair + 2])
+            await stage.until_running(min(pair + 2, 6))
         stage.say("submitted mpi-a and mpi-b, four pods each, one GPU a pod; the cluster has 6 GPUs")
-        await stage.until_running(6)
         await stage.stays(1.0, _both_are_stuck, "both jobs are started in part and stay so")
         await stage.show_gpus()
         stage.say("both hold GPUs and wait for the other: nobody will ever compute")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.demo.stage import NodePlan, Scenario, ScenarioError, Stage, pod
+from phalanx.demo.stage import NodePlan, Scenario, Stage, pod
 from phalanx.kube.paths import Resource
 
 _GROUPS = Resource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -47,10 +47,14 @@ class JobReady(Scenario):
         stage.say("its controller creates train-2b: 1 running + 1 pending < 3, but 2 allocated + 1 succeeded = 3")
         await stage.until_running(2)
         await stage.show_pods()
-        group = await stage.client.get(_GROUPS.path(stage.namespace, "train"))
-        status = group.get("status") or {}
-        if status.get("succeeded") != 1:
-            raise ScenarioError(f"the PodGroup's status does not count the member that succeeded: {status}")
+        status: dict[str, Any] = {}
+
+        async def told() -> bool:
+            group = await stage.client.get(_GROUPS.path(stage.namespace, "train"))
+            status.update(group.get("status") or {})
+            return (status.get("running"), status.get("succeeded")) == (2, 1)
+
+        await stage.until(told, "the PodGroup's status counts 2 members that run and the one that succeeded")
         stage.say(f"PodGroup status: {', '.join(f'{key} {status[key]}' for key in _COUNTS if key in status)}")
 
 
