@@ -320,6 +320,21 @@ class TestCredentials:
                 await client.get(POD)
             assert script.with_suffix(".runs").read_text() == "xxx"
 
+    async def test_a_plugin_that_has_nothing_new_to_say_is_not_a_reason_to_ask_again(
+        self, server: StubServer, tmp_path: Path
+    ) -> None:
+        script = tmp_path / "login.py"
+        script.write_text(
+            'print(\'{"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential",\'\n'
+            '      \'"status": {"token": "always"}}\')\n'
+        )
+        plugin = ExecPlugin(sys.executable, "client.authentication.k8s.io/v1", "user", (str(script),))
+        server.on("GET", POD, only("another"))
+        async with KubeClient(ClusterConfig(server.url, credentials=lambda: ExecCredentials(plugin))) as client:
+            with pytest.raises(ApiError, match="401"):
+                await client.get(POD)
+        assert len(server.requests) == 1
+
 
 class TestTls:
     async def ask(self, url: str, tls: TlsSettings, **options: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import itertools
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -265,6 +266,15 @@ async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch
         assert server.connections == 2
 
 
+async def test_a_long_cycle_does_not_make_us_use_what_has_idled_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("phalanx.kube.http1_transport.IDLE_LIMIT", 0.02)
+    async with pool() as (server, transport):
+        await transport.request(call(), NOBODY)
+        time.sleep(0.03)  # noqa: ASYNC251 - the event loop stands still, and with it the timer that closes
+        await transport.request(call(), NOBODY)
+        assert server.connections == 2
+
+
 @pytest.mark.parametrize("repeatable", [True, False])
 async def test_a_dead_connection(repeatable: bool) -> None:
     async with pool() as (server, transport):
@@ -318,16 +328,34 @@ async def test_a_place_is_not_lost_by_failures_and_cancellations() -> None:
         assert server.connections == 4
 
 
-async def test_a_connection_handed_to_somebody_who_gave_up_goes_to_the_next() -> None:
+async def test_a_connection_handed_to_somebody_who_gives_up_at_that_moment_goes_to_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async with pool(limit=1) as (server, transport):
         server.gate.clear()
-        first, second, third = (asyncio.create_task(transport.request(call(), NOBODY)) for _ in range(3))
+        _, second, third = (asyncio.create_task(transport.request(call(limit=2), NOBODY)) for _ in range(3))
         await until(lambda: len(server.requests) > 0)
-        # In one step of the event loop: the first is answered, the second gets its place, and gives up.
-        first.add_done_callback(lambda _: second.cancel())
+        hand_over = transport._hand_over
+
+        def and_cancel(connection: Http1Connection | None) -> bool:
+            handed = hand_over(connection)
+            second.cancel()  # after it was given the connection, before it could take it
+            return handed
+
+        monkeypatch.setattr(transport, "_hand_over", and_cancel)
         server.gate.set()
         assert await third == Answer(200, b"ok")
-        assert server.connections <= 2
+        assert server.connections == 1
+        assert len(server.requests) == 2
+
+
+async def test_a_place_is_not_lost_when_nobody_is_there() -> None:
+    streams = AiohttpTransport("http://127.0.0.1:1", context=None)
+    transport = Http1Transport("http://127.0.0.1:1", context=None, streams=streams, max_connections=1)
+    for _ in range(2):
+        with pytest.raises(Unreachable, match=r"^POST /x: cannot connect to 127.0.0.1:1: "):
+            await transport.request(call(limit=1), NOBODY)
+    await transport.close()
 
 
 async def test_time_counts_the_wait_for_a_place_and_for_the_answer() -> None:

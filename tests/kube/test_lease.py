@@ -15,7 +15,7 @@ from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
 
 from .conftest import FakeTime
-from .stub_server import Json, Recorded, Reply, StubServer, refusal
+from .stub_server import Hangup, Json, Recorded, Reply, StubServer, refusal
 
 COLLECTION = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 PATH = f"{COLLECTION}/phalanx"
@@ -161,6 +161,53 @@ async def test_the_end_gives_the_lease_back(client: KubeClient, store: LeaseStor
     await asyncio.wait_for(next_one.leading.wait(), 5)
     assert steps.time.pauses == []  # nobody had to wait
     assert store.spec["leaseTransitions"] == 1
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+
+
+@pytest.mark.parametrize("disturbance", ["touched", "answer lost"])
+async def test_the_lease_is_given_back_even_when_it_is_not_as_we_know_it(
+    client: KubeClient, store: LeaseStore, steps: Steps, disturbance: str
+) -> None:
+    def disturb() -> None:
+        if disturbance == "touched":
+            return
+
+        def carried_out_and_lost(request: Recorded) -> Hangup:
+            store.server.on("PUT", PATH, store._put)
+            store._put(request)
+            return Hangup()
+
+        store.server.on("PUT", PATH, carried_out_and_lost)
+
+    me = elector(client, steps)
+    steps.plans = [disturb]
+    task = asyncio.create_task(me.run())
+    await asyncio.wait_for(steps.over.wait(), 5)
+    if disturbance == "touched":
+        store.version += 1
+    assert me.is_leader()
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    assert store.spec is not None
+    assert store.spec["holderIdentity"] == ""
+
+
+async def test_trust_counts_from_before_the_renewal_was_sent(
+    client: KubeClient, store: LeaseStore, steps: Steps
+) -> None:
+    def slow(request: Recorded) -> Json:
+        steps.time.now += 4
+        return store._post(request)
+
+    store.server.on("POST", COLLECTION, slow)
+    me = elector(client, steps)
+    task = asyncio.create_task(me.run())
+    await asyncio.wait_for(me.leading.wait(), 5)
+    assert me.is_leader(margin=5)
+    assert not me.is_leader(margin=6)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

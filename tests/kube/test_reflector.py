@@ -188,13 +188,14 @@ async def test_a_clean_end_of_a_watch_is_followed_by_the_next_from_the_last_vers
         PATH,
         Watch((event("ADDED", thing("a", 11)),), end="clean"),
         Watch((bookmark(20),), end="clean"),
-        Watch((event("MODIFIED", thing("a", 21, color="red")),)),
+        Watch((event("DELETED", thing("a", 21)),), end="clean"),
+        Watch((event("ADDED", thing("a", 22, uid="other", color="red")),)),
         watch=True,
     )
     async with reflecting(client, sink, fake_time) as reflector:
-        await sink.until("upsert a uid-a red")
+        await sink.until("upsert a other red")
         assert reflector.lists == 1
-    assert [w.query["resourceVersion"] for w in server.seen("GET", PATH, watch=True)] == ["10", "11", "20"]
+    assert [w.query["resourceVersion"] for w in server.seen("GET", PATH, watch=True)] == ["10", "11", "20", "21"]
     assert fake_time.pauses == []
 
 

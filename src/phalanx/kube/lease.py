@@ -191,26 +191,31 @@ class LeaderElector:
 
     async def _release(self) -> None:
         """Hand the lease back, so that the next leader need not wait for it to expire."""
-        if not self.is_leader() or self._lease is None:
-            self._trusted_until = float("-inf")
+        held, self._trusted_until = self.is_leader(), float("-inf")
+        if not held:
             return
-        self._trusted_until = float("-inf")
         try:
             async with asyncio.timeout(self._retry_period):
-                try:
-                    await self._give_back(self._lease)
-                except ApiError as error:
-                    if error.status != 409:
-                        raise
-                    # A renewal that was cut off by the cancellation went through after all.
-                    lease = await self._client.get(self._path)
-                    if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
-                        await self._give_back(lease)
+                await self._give_back()
             log.info("lease %s given back", self._path)
         except (ApiError, ConnectionLost, ConfigError, TimeoutError) as error:
             log.warning("%s: not given back: %s", self._path, error or "no answer in time")
 
-    async def _give_back(self, lease: dict[str, Any]) -> None:
+    async def _give_back(self) -> None:
+        if self._lease is not None:
+            try:
+                await self._empty(self._lease)
+            except ApiError as error:
+                if error.status != 409:
+                    raise
+            else:
+                return
+        # A renewal whose answer we did not get went through, or somebody else touched the object.
+        lease = await self._client.get(self._path)
+        if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
+            await self._empty(lease)
+
+    async def _empty(self, lease: dict[str, Any]) -> None:
         moment = format_micro_time(self._wall_clock())
         spec = {
             **(lease.get("spec") or {}),
