@@ -230,6 +230,21 @@ def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch)
         assert all_at_once(world.state, placer, cls, 3, keep=True) == expected
 
 
+def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
+    """Preferences are normalised to the best node: when that one loses its label, the next best counts in full."""
+    state = ClusterState()
+    zones = {7: "best"} | dict.fromkeys(range(20, 25), "good")
+    for number in range(200):
+        labels = (("zone", zones[number]),) if number in zones else ()
+        state.apply(NodeUpdated(Node(f"n{number}", allocatable=(("cpu", 4000), ("pods", 9)), labels=labels)))
+    wishes = (PreferredTerm(100, zone("best")), PreferredTerm(1, zone("good")))
+    cls = state.classes.record(PodClass(requests=(("cpu", 1000),), preferred=wishes, scored_cpu=1000))
+    placer = pipeline("spread").placer(state.nodes)
+    assert placer.place(cls, 3) == [7, 7, 7]
+    state.apply(NodeUpdated(Node("n7", allocatable=(("cpu", 4000), ("pods", 9)))))
+    assert placer.place(cls, 6) == [20, 21, 22, 23, 24, 20]
+
+
 def test_an_empty_cluster_takes_nothing() -> None:
     state = ClusterState()
     placer = pipeline("spread").placer(state.nodes)

@@ -28,8 +28,9 @@ class NodeTable:
     kube-scheduler's defaults for containers without requests) serve the scores.
 
     `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints or liveness
-    changed, `ported` every row whose host ports changed: readers keep a cursor and redo only those. Rows are
-    reused lowest first, so equal histories give equal tables.
+    changed, `ported` every row whose host ports changed: readers keep a cursor and redo only those. What is in
+    one of the latter two is in `changes` as well. Rows are reused lowest first, so equal histories give equal
+    tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -160,6 +161,7 @@ class NodeTable:
     def take_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
         self.ports.take(row, ports, sign)
         self.ported.note(row)
+        self.changes.note(row)
 
     def _take_row(self, name: str) -> int:
         if not self._free:

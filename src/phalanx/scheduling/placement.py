@@ -93,10 +93,8 @@ class Placer:
             view = self._new_view(cls)
         self._views[cls.number] = view  # last in the dict: used last
         nodes = self._nodes
-        if (
-            view.label_cursor != nodes.relabelled.end
-            or len(view.score) != nodes.capacity
-            or (cls.pod_class.host_ports and view.port_cursor != nodes.ported.end)
+        if view.label_cursor != nodes.relabelled.end or (
+            cls.pod_class.host_ports and view.port_cursor != nodes.ported.end
         ):
             self._refresh_mask(view)
         if view.cursor != nodes.changes.end:
@@ -184,12 +182,10 @@ class Placer:
             view.copies, view.cursor = None, -1
             view.preference = self._preference(view)
         else:
+            # These rows are among the changed ones too, so their scores and copies follow by themselves.
             rows = np.unique(np.array(stale, dtype=np.intp))
             view.mask[rows] = self._filter(view.cls, rows)
             view.score[rows] = NOWHERE
-            self._score_rows(view, rows)
-            if view.copies is not None:
-                self._recount(view, view.copies, rows)
             self._renew_preference(view)
         view.label_cursor, view.port_cursor = nodes.relabelled.end, nodes.ported.end
 
