@@ -237,6 +237,9 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
     for number in range(200):
         labels = (("zone", zones[number]),) if number in zones else ()
         state.apply(NodeUpdated(Node(f"n{number}", allocatable=(("cpu", 4000), ("pods", 9)), labels=labels)))
+        if zones.get(number) == "good":
+            half = PodClass(requests=(("cpu", 2000),), scored_cpu=2000)
+            state.apply(PodUpdated(Pod("ns", f"busy-{number}", f"busy-{number}", half, node=f"n{number}")))
     wishes = (PreferredTerm(100, zone("best")), PreferredTerm(1, zone("good")))
     cls = state.classes.record(PodClass(requests=(("cpu", 1000),), preferred=wishes, scored_cpu=1000))
     placer = pipeline("spread").placer(state.nodes)
