@@ -112,6 +112,15 @@ def test_a_pod_can_move_from_gang_to_gang() -> None:
     assert kinds(door.pod(pod())) == [PodUpdated, GangRemoved]
 
 
+def test_a_dissenter_that_falls_in_with_the_rest_ends_the_warning() -> None:
+    door = intake()
+    door.pod(member("old", "3"))
+    assert [warning.code for warning in the_gang(door.pod(member("young", "4", created=EPOCH + 1))).warnings] == [
+        "MinAvailableMismatch"
+    ]
+    assert the_gang(door.pod(member("young", "3", created=EPOCH + 1))).warnings == ()
+
+
 def test_a_finished_member_stays_until_it_is_deleted() -> None:
     door = intake()
     door.pod(member())
@@ -314,6 +323,15 @@ def test_a_notice_is_about_the_object_that_the_user_made() -> None:
         "PodGroup",
         "g",
     )
+
+
+def test_a_notice_about_a_dissenter_goes_to_that_pod() -> None:
+    door = intake()
+    door.group(SIGS, group(minMember=3))
+    door.pod(member("good"))
+    door.pod(member("odd", "4"))
+    (notice,) = door.drain_notices()
+    assert (notice.about.kind, notice.about.name, notice.reason) == ("Pod", "odd", "MinAvailableMismatch")
 
 
 def test_two_names_on_one_pod_are_one_warning() -> None:

@@ -58,7 +58,7 @@ def gang(
         members.append(Member(created, read.metadata.name, read.metadata.uid, voice))
     key = GangKey("default", name)
     surroundings = Surroundings(classes or {}, queue)
-    return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options))
+    return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options)).gang
 
 
 def read(resource: GroupResource, **details: Any) -> GroupSpec:
@@ -273,7 +273,7 @@ def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     assert declaration is not None
     members = [Member(0, "a", "1", Voice(declaration, 5, active=False)), Member(1, "b", "2", Voice(declaration, 7))]
     found = resolve(GangKey("default", "g"), members, [], Surroundings(), DialectOptions())
-    assert found.warnings == ()
+    assert found.gang.warnings == ()
 
 
 def test_odd_members_of_two_schedulers_are_warned_of() -> None:

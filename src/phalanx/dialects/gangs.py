@@ -9,7 +9,7 @@ from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.members import Members
 from phalanx.dialects.notices import Notice, ObjectRef, group_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.resolver import Surroundings, Voice, resolve
+from phalanx.dialects.resolver import Member, Resolved, Surroundings, Voice, resolve
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod
@@ -127,10 +127,11 @@ class GangBook:
             return []
         entry = self._entry(key)
         surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""))
-        gang = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
+        resolved = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
+        gang = resolved.gang
         if gang == entry.gang:
             return []
-        self._tell_about(gang, entry)
+        self._tell_about(resolved, entry)
         entry.gang = gang
         return [GangUpdated(gang)]
 
@@ -145,13 +146,14 @@ class GangBook:
         if spec.priority_class and all(other.priority_class != spec.priority_class for other in rest):
             _discard(self._class_users, spec.priority_class, name)
 
-    def _tell_about(self, gang: Gang, entry: _Entry) -> None:
-        """Each new problem or warning once, at the object that declares the gang, else at its oldest member."""
-        last = entry.gang
+    def _tell_about(self, resolved: Resolved, entry: _Entry) -> None:
+        """Each new problem or warning once: at the pod at fault, the gang's object, or the oldest member."""
+        gang, last = resolved.gang, entry.gang
         known = set() if last is None else {last.problem, *last.warnings}
         for problem in (gang.problem, *gang.warnings):
             if problem is not None and problem not in known:
-                self._notices.append(Notice(_about(gang, entry), "Warning", problem.code, problem.message))
+                about = _about(gang, entry, resolved.about.get(problem))
+                self._notices.append(Notice(about, "Warning", problem.code, problem.message))
 
 
 def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:
@@ -161,11 +163,11 @@ def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:
         del index[name]
 
 
-def _about(gang: Gang, entry: _Entry) -> ObjectRef:
-    if gang.source is not None:
+def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:
+    if culprit is None and gang.source is not None:
         return group_ref(gang.source)
-    oldest = entry.members.oldest_first()[0]
-    return pod_ref(gang.key.namespace, oldest.name, oldest.uid)
+    pod = culprit or entry.members.oldest_first()[0]
+    return pod_ref(gang.key.namespace, pod.name, pod.uid)
 
 
 def _declared_as(key: GangKey) -> GangKey:

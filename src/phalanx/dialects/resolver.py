@@ -51,6 +51,13 @@ class Member(msgspec.Struct, frozen=True, order=True):
     voice: Voice
 
 
+class Resolved(msgspec.Struct, frozen=True):
+    """`about` holds the pod at fault for each problem and warning that is one pod's."""
+
+    gang: Gang
+    about: Mapping[Problem, Member]
+
+
 class Surroundings(msgspec.Struct, frozen=True):
     """Facts from outside the gang: the values of priority classes, and the queue that the namespace prefers."""
 
@@ -64,9 +71,10 @@ def resolve(
     groups: Sequence[GroupSpec],
     surroundings: Surroundings,
     options: DialectOptions,
-) -> Gang:
+) -> Resolved:
     """The gang of this name. `members` oldest first, one per voice; `members` or `groups` is not empty."""
-    return _Resolution(key, members, groups, surroundings, options).gang()
+    resolution = _Resolution(key, members, groups, surroundings, options)
+    return Resolved(resolution.gang(), resolution.about)
 
 
 class _Resolution:
@@ -84,6 +92,7 @@ class _Resolution:
         self.options = options
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
+        self.about: dict[Problem, Member] = {}
         self.spec = self._choose_object(groups)
         self.dialect = members[0].voice.declaration.dialect if members or self.spec is None else self.spec.family
 
@@ -166,9 +175,9 @@ class _Resolution:
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
         if self.dialect is Dialect.SHADOW:
             # kube-batch carries on with a group of one.
-            self._warn("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}; 1 is used")
+            self._warn("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}; 1 is used", member)
         else:
-            self._refuse("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}")
+            self._refuse("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}", member)
         return 1
 
     def _check_name(self) -> None:
@@ -182,6 +191,7 @@ class _Resolution:
                 "InvalidPodGroup",
                 f"{self._quote(member, stated)}, which can name no PodGroup; "
                 "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\"",
+                member,
             )
 
     def _not_found(self) -> None:
@@ -195,7 +205,7 @@ class _Resolution:
         self._refuse("PodGroupNotFound", f"PodGroup {self.key} not found; {advice}")
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
-        self._warn("MinAvailableMismatch", f"{self._quote(member, stated)}, but {against}, which holds")
+        self._warn("MinAvailableMismatch", f"{self._quote(member, stated)}, but {against}, which holds", member)
 
     # The extras: the object's word first, then that of the oldest member that has one (rule 3).
 
@@ -271,6 +281,7 @@ class _Resolution:
                     "ConflictingGangDeclaration",
                     f"{self._quote(member, other)}, but the oldest member, pod {oldest.name}, says "
                     f"{stated.value!r}, which holds",
+                    member,
                 )
         return f"pod {self._pod(oldest)}", stated
 
@@ -337,7 +348,7 @@ class _Resolution:
         select: Callable[[Voice], object],
         code: str,
         what: str,
-        note: Callable[[str, str], None],
+        note: Callable[[str, str, Member], None],
         advice: str,
     ) -> None:
         oldest: Member | None = None
@@ -349,6 +360,7 @@ class _Resolution:
                 note(
                     code,
                     f"pod {self._pod(member)} has {what} {theirs}, pod {self._pod(oldest)} has {ours}; {advice}",
+                    member,
                 )
                 return
 
@@ -369,11 +381,17 @@ class _Resolution:
     def _pod(self, member: Member) -> str:
         return f"{self.key.namespace}/{member.name}"
 
-    def _refuse(self, code: str, message: str) -> None:
-        self.problems.append(Problem(code, message))
+    def _refuse(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.problems, code, message, member)
 
-    def _warn(self, code: str, message: str) -> None:
-        self.warnings.append(Problem(code, message))
+    def _warn(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.warnings, code, message, member)
+
+    def _note(self, notes: list[Problem], code: str, message: str, member: Member | None) -> None:
+        problem = Problem(code, message)
+        notes.append(problem)
+        if member is not None:
+            self.about[problem] = member
 
 
 def _to_minimum(text: str) -> int | None:
