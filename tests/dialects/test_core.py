@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
+from phalanx.dialects.marks import decode_mark, encode_mark
 from phalanx.dialects.pods import PodNouns, node_noun
-from phalanx.model.pod import Pod, PodPhase
+from phalanx.model.pod import PlanMark, Pod, PodPhase
 from phalanx.model.resources import MAX_AMOUNT
 from phalanx.model.selectors import Taint
 from tests.dialects.objects import container, decode, pod, pod_document
@@ -126,6 +127,23 @@ def test_what_is_no_object_with_a_name_is_refused(raw: bytes) -> None:
 def test_numbers_beyond_64_bits_do_no_harm() -> None:
     result = noun(pod_document(node="n1", containers=[container(cpu=10**30, memory="9" * 60)]))
     assert dict(result.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
+
+
+@pytest.mark.parametrize(("stated", "read"), [(10**30, 2**31 - 1), (-(10**30), -(2**31)), (7, 7)])
+def test_a_priority_beyond_32_bits_is_as_good_as_the_last_one(stated: int, read: int) -> None:
+    assert noun(pod_document(priority=stated)).priority == read
+
+
+@pytest.mark.parametrize(
+    "text", ["", "plan", "plan/4", "plan/four/1", "/4/1", "plan/0/1", "plan/4/-1", "p/4/" + "9" * 40]
+)
+def test_a_mark_that_nobody_can_read_is_none(text: str) -> None:
+    assert noun(pod_document(annotations={"phalanx.dev/gang-plan": text})).mark is None
+
+
+def test_a_mark_survives_the_way_there_and_back() -> None:
+    for mark in (PlanMark("c7-1900000000", 4, 1_900_000_000), PlanMark("a/b", 1, 0)):
+        assert decode_mark(encode_mark(mark)) == mark
 
 
 def test_equal_specs_share_one_class_object() -> None:

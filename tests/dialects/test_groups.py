@@ -105,6 +105,13 @@ def test_a_negative_timeout_is_passed_over_with_a_warning() -> None:
     assert [warning.code for warning in spec.warnings] == ["InvalidTimeout"]
 
 
+@pytest.mark.parametrize("value", [2**31, -(10**30), "10", True])
+def test_numbers_beyond_32_bits_and_texts_are_a_problem(value: object) -> None:
+    spec = read(X_K8S, scheduleTimeoutSeconds=value)
+    assert spec.problem is not None
+    assert "spec.scheduleTimeoutSeconds" in spec.problem.message
+
+
 # Volcano
 
 

@@ -89,9 +89,12 @@ def test_fields_know_only_the_name_and_one_value(field: dict[str, Any]) -> None:
 
 def test_preferred_terms_keep_their_weight_and_weightless_ones_are_dropped() -> None:
     term = {"matchExpressions": [{"key": "ssd", "operator": "Exists"}]}
-    entries = [{"weight": 7, "preference": term}, {"weight": 0, "preference": term}]
+    entries = [{"weight": weight, "preference": term} for weight in (7, 0, -1, 10**30)]
     preferred = pod_class(affinity={"nodeAffinity": {PREFERRED: entries}}).preferred
-    assert [(entry.weight, entry.term.expressions[0].key) for entry in preferred] == [(7, "ssd")]
+    assert [(entry.weight, entry.term.expressions[0].key) for entry in preferred] == [
+        (7, "ssd"),
+        (100, "ssd"),
+    ]
 
 
 def test_tolerations_default_to_equal() -> None:

@@ -19,6 +19,11 @@ class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """The base of everything here: camelCase on the wire, unknown fields are skipped."""
 
 
+def clamp_priority(value: int) -> int:
+    """The API's priorities are 32 bits wide; a number beyond them is as good as the last one."""
+    return max(-(2**31), min(2**31 - 1, value))
+
+
 class OwnerReference(Wire):
     api_version: str = ""
     kind: str = ""

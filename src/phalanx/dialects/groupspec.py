@@ -118,9 +118,9 @@ class GroupReader:
 
     def number(self, name: str) -> int | None:
         value = self.spec.get(name)
-        if value is None or is_whole(value):
+        if value is None or (is_whole(value) and abs(value) <= MAX_MEMBERS):
             return value
-        self.refuse(f"spec.{name}", value, "write a whole number")
+        self.refuse(f"spec.{name}", value, "write a whole number of at most 32 bits")
         return None
 
     def timeout(self, name: str) -> int | None:

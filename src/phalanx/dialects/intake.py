@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, PriorityClassObject
+from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, PriorityClassObject, clamp_priority
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
@@ -267,7 +267,7 @@ class Intake:
     # Surroundings
 
     def priority_class(self, priority_class: PriorityClassObject) -> list[ClusterEvent]:
-        return self._gangs.set_priority_class(priority_class.metadata.name, priority_class.value)
+        return self._gangs.set_priority_class(priority_class.metadata.name, clamp_priority(priority_class.value))
 
     def priority_class_removed(self, name: str) -> list[ClusterEvent]:
         return self._gangs.set_priority_class(name, None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from phalanx.model.pod import PlanMark
 
 PLAN_ANNOTATION = "phalanx.dev/gang-plan"
+_NUMBER = re.compile(r"[0-9]{1,12}")
 
 
 def encode_mark(mark: PlanMark) -> str:
@@ -14,7 +17,7 @@ def encode_mark(mark: PlanMark) -> str:
 def decode_mark(text: str) -> PlanMark | None:
     """None where the text is no mark: then the pod is judged as if it had none."""
     plan, *numbers = text.rsplit("/", 2)
-    if not plan or len(numbers) != 2 or not all(number.isascii() and number.isdecimal() for number in numbers):
+    if not plan or len(numbers) != 2 or not all(_NUMBER.fullmatch(number) for number in numbers):
         return None
     size, time = map(int, numbers)
     return PlanMark(plan, size, time) if size >= 1 else None

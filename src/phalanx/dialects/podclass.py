@@ -29,9 +29,10 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "") -> PodClass:
         node_selector=tuple(sorted(spec.node_selector.items())),
         affinity=None if required is None else tuple(_term(term) for term in required.node_selector_terms),
         preferred=tuple(
-            PreferredTerm(entry.weight, _term(entry.preference))
+            # Weights go from 1 to 100, says the API server.
+            PreferredTerm(min(entry.weight, 100), _term(entry.preference))
             for entry in preferred
-            if entry.weight and entry.preference is not None
+            if entry.weight > 0 and entry.preference is not None
         ),
         tolerations=tuple(
             Toleration(entry.key, entry.operator or "Equal", entry.value, entry.effect)

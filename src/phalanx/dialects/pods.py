@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from phalanx.dialects.core import NodeObject, PodObject, PodSpec
+from phalanx.dialects.core import NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import index_of, role_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
@@ -76,7 +76,7 @@ class PodNouns:
             phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
             terminating=metadata.deletion_timestamp is not None,
             gated=bool(wanted.scheduling_gates),
-            priority=wanted.priority or 0,
+            priority=clamp_priority(wanted.priority or 0),
             preempts=wanted.preemption_policy != "Never",
             created=parse_time(metadata.creation_timestamp),
             gang=gang,
