@@ -23,7 +23,7 @@ class FakeClock:
         return self.seconds
 
 
-@pytest.fixture()
+@pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
 

@@ -7,7 +7,12 @@ from typing import Any
 import pytest
 
 from phalanx.local.server import ApiServer
-from tests.local.client import CONFIG_MAPS, NODES, PODS, Client, binding, config_map, node, pod
+from tests.local.client import CONFIG_MAPS, NODES, PODS, Client, Reply, binding, config_map, node, pod
+
+
+async def _go_on(client: Client, token: str) -> Reply:
+    query: dict[str, Any] = {"continue": token, "limit": "5"}
+    return await client.call("GET", CONFIG_MAPS, **query)
 
 
 async def _maps(client: Client, *names: str) -> None:
@@ -128,14 +133,14 @@ async def test_an_expired_token_says_how_to_go_on(client: Client, server: ApiSer
     page = await client.get(CONFIG_MAPS, limit="1")
     await client.create(CONFIG_MAPS, config_map("d"))
     server.faults.expire_history()
-    reply = await client.call("GET", CONFIG_MAPS, limit="5", **{"continue": page["metadata"]["continue"]})
+    reply = await _go_on(client, page["metadata"]["continue"])
     assert (reply.status, reply.reason) == (410, "Expired")
-    rest = await client.get(CONFIG_MAPS, limit="5", **{"continue": reply.body["metadata"]["continue"]})
-    assert [item["metadata"]["name"] for item in rest["items"]] == ["b", "c", "d"]
+    rest = await _go_on(client, reply.body["metadata"]["continue"])
+    assert [item["metadata"]["name"] for item in rest.body["items"]] == ["b", "c", "d"]
 
 
 async def test_a_broken_token_is_a_bad_request(client: Client) -> None:
-    assert (await client.call("GET", CONFIG_MAPS, limit="1", **{"continue": "!!"})).status == 400
+    assert (await _go_on(client, "!!")).status == 400
 
 
 async def test_a_list_at_an_exact_revision_shows_the_past(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from aiohttp import web
 
 from phalanx.local.server import ApiServer
 from tests.local.client import NODES, PODS, Client, binding, node, pod
@@ -292,3 +293,43 @@ async def test_quantities_are_kept_in_their_canonical_spelling(client: Client) -
     }
     registered = await client.create(NODES, node("n", capacity={"cpu": 8, "memory": "0.5Gi"}))
     assert registered["status"]["allocatable"] == {"cpu": "8", "memory": "512Mi"}
+
+
+async def test_logs_come_from_the_node_s_agent(client: Client) -> None:
+    asked: list[str] = []
+
+    async def agent(request: web.BaseRequest) -> web.Response:
+        asked.append(request.raw_path)
+        if "missing" in request.path:
+            return web.Response(status=404, text="no log yet")
+        return web.Response(text="hello\nworld\n")
+
+    runner = web.ServerRunner(web.Server(agent))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    port = runner.addresses[0][1]
+    addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+    endpoint = {"kubeletEndpoint": {"Port": port}}
+    await client.create(NODES, node("n", addresses=addresses, daemonEndpoints=endpoint))
+    for name in ("p", "missing"):
+        await client.create(PODS, pod(name))
+        await client.ok("POST", f"{PODS}/{name}/binding", binding(name, "n"))
+    assert await client.get(f"{PODS}/p/log", tailLines="2", follow="true") == "hello\nworld\n"
+    assert asked == ["/containerLogs/default/p/main?follow=true&tailLines=2"]
+    reply = await client.call("GET", f"{PODS}/missing/log")
+    assert (reply.status, reply.body["message"]) == (404, "no log yet")
+    await runner.cleanup()
+    reply = await client.call("GET", f"{PODS}/p/log")
+    assert (reply.status, reply.reason) == (500, "InternalError")
+
+
+async def test_only_agents_on_this_machine_are_asked_for_logs(client: Client) -> None:
+    addresses = [{"type": "InternalIP", "address": "192.0.2.1"}]
+    endpoint = {"kubeletEndpoint": {"Port": 10250}}
+    await client.create(NODES, node("n", addresses=addresses, daemonEndpoints=endpoint))
+    await client.create(PODS, pod("p"))
+    await client.ok("POST", f"{PODS}/p/binding", binding("p", "n"))
+    reply = await client.call("GET", f"{PODS}/p/log")
+    assert (reply.status, reply.reason) == (500, "InternalError")
+    assert "has no kubelet endpoint" in reply.body["message"]

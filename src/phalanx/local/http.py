@@ -16,6 +16,7 @@ from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
 from phalanx.local.errors import ApiError, internal, too_large
 from phalanx.local.faults import Faults, Rule
+from phalanx.local.logs import LogStream
 from phalanx.local.negotiation import JSON, negotiate
 from phalanx.local.objects import Json, encode
 from phalanx.local.options import ServerOptions
@@ -91,9 +92,11 @@ class HttpDoor:
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
             call = Call(target, method, query, request.headers, body, user)
-            outcome = await self._resources.handle(call)
+            outcome = self._resources.handle(call)
             if isinstance(outcome, Watch):
                 return await self._stream(request, path, outcome)
+            if isinstance(outcome, LogStream):
+                return await _stream_log(request, outcome)
             if outcome is None:
                 return _page_not_found()
             return _respond(outcome)
@@ -182,6 +185,19 @@ class HttpDoor:
         if known is None or known[0] != generation:
             known = self._documents[key] = (generation, encode(make()))
         return web.Response(body=known[1], headers={"Content-Type": media})
+
+
+async def _stream_log(request: web.BaseRequest, log_stream: LogStream) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+    response.enable_chunked_encoding()
+    async for chunk in log_stream.chunks():
+        if not response.prepared:
+            await response.prepare(request)
+        await response.write(chunk)
+    if not response.prepared:
+        await response.prepare(request)
+    await response.write_eof()
+    return response
 
 
 async def _strike(rule: Rule) -> None:

@@ -7,36 +7,64 @@ asked for GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP; only loopback ad
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from typing import Final
 
 from phalanx.local.api import Api
 from phalanx.local.errors import ApiError, bad_request, internal
 from phalanx.local.objects import Json, dig, mapping, sequence, text
 from phalanx.local.records import Record
 
-_FORWARDED = ("follow", "tailLines", "sinceSeconds", "timestamps", "previous", "limitBytes", "sinceTime")
+_CONNECT_SECONDS: Final = 10
+_REASONS: Final = {400: "BadRequest", 404: "NotFound"}
+_FORWARDED: Final = ("follow", "tailLines", "sinceSeconds", "timestamps", "previous", "limitBytes", "sinceTime")
 
 
-class LogSource:
-    """Reads container logs from node agents."""
+class LogStream:
+    """The log of one container, to be passed on in pieces."""
 
-    async def read(self, api: Api, record: Record, query: Mapping[str, str]) -> bytes:
-        """The log of one container. Raises 400 while there is none, 500 when the agent cannot be asked."""
-        pod = record.load()
-        container = _container(pod, query.get("container", ""), record.name)
-        node_name = text(dig(pod, "spec", "nodeName"))
-        if not node_name:
-            raise bad_request(
-                f'container "{container}" in pod "{record.name}" is waiting to start: pod is not bound to a node'
-            )
-        node = api.find("", "nodes", "", node_name)
-        if node is None:
-            raise internal(f'node "{node_name}" of pod "{record.name}" does not exist')
-        address, port = _endpoint(node)
-        if not address:
-            raise internal(f'logs of node "{node_name}" are not available: it has no kubelet endpoint')
-        path = f"/containerLogs/{record.namespace}/{record.name}/{container}"
-        return await _fetch(address, port, path, {k: query[k] for k in _FORWARDED if k in query and k != "follow"})
+    def __init__(self, address: str, port: int, path: str, query: dict[str, str]) -> None:
+        host = f"[{address}]" if ":" in address else address
+        self._host = f"{host}:{port}"
+        self._url = f"http://{self._host}{path}"
+        self._query = query
+
+    async def chunks(self) -> AsyncIterator[bytes]:
+        """The log as it comes. Raises ApiError before the first piece when the agent has none."""
+        import aiohttp
+
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.get(self._url, params=self._query) as response,
+            ):
+                if response.status != 200:
+                    text_ = (await response.text()).strip()
+                    raise ApiError(response.status, _REASONS.get(response.status, "InternalError"), text_)
+                async for chunk in response.content.iter_any():
+                    yield chunk
+        except (aiohttp.ClientError, TimeoutError) as problem:
+            raise internal(f"the node's kubelet at {self._host} does not answer: {problem}") from None
+
+
+def open_log(api: Api, record: Record, query: Mapping[str, str]) -> LogStream:
+    """Finds the agent that has a container's log. Raises 400 while there is none, 500 when it cannot be asked."""
+    pod = record.load()
+    container = _container(pod, query.get("container", ""), record.name)
+    node_name = text(dig(pod, "spec", "nodeName"))
+    if not node_name:
+        raise bad_request(
+            f'container "{container}" in pod "{record.name}" is waiting to start: pod is not bound to a node'
+        )
+    node = api.find("", "nodes", "", node_name)
+    if node is None:
+        raise internal(f'node "{node_name}" of pod "{record.name}" does not exist')
+    address, port = _endpoint(node)
+    if not address:
+        raise internal(f'logs of node "{node_name}" are not available: it has no kubelet endpoint')
+    path = f"/containerLogs/{record.namespace}/{record.name}/{container}"
+    return LogStream(address, port, path, {key: query[key] for key in _FORWARDED if key in query})
 
 
 def _container(pod: Json, wanted: str, name: str) -> str:
@@ -69,21 +97,3 @@ def _endpoint(node: Json) -> tuple[str, int]:
         if address.is_loopback:
             return str(address), port
     return "", 0
-
-
-async def _fetch(address: str, port: int, path: str, query: Mapping[str, str]) -> bytes:
-    import aiohttp
-
-    host = f"[{address}]" if ":" in address else address
-    timeout = aiohttp.ClientTimeout(total=10)
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=timeout) as session,
-            session.get(f"http://{host}:{port}{path}", params=dict(query)) as response,
-        ):
-            body = await response.read()
-            if response.status != 200:
-                raise ApiError(response.status, "BadRequest", body.decode(errors="replace").strip())
-            return body
-    except (aiohttp.ClientError, TimeoutError) as problem:
-        raise internal(f"the node's kubelet at {host}:{port} does not answer: {problem}") from None

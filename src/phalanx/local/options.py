@@ -9,7 +9,17 @@ from typing import Literal
 from phalanx.local.clock import Clock, SystemClock
 
 CONTROLLERS = frozenset(
-    ("garbage", "namespaces", "definitions", "podgc", "disruption", "podgroups", "jobs", "deployments")
+    (
+        "garbage",
+        "namespaces",
+        "definitions",
+        "podgc",
+        "disruption",
+        "podgroups",
+        "replicasets",
+        "deployments",
+        "jobs",
+    )
 )
 
 

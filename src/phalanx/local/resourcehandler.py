@@ -15,7 +15,7 @@ from phalanx.local.errors import (
     unsupported_media_type,
 )
 from phalanx.local.listing import Lister, list_document, parse_list_query, parse_selection
-from phalanx.local.logs import LogSource
+from phalanx.local.logs import LogStream, open_log
 from phalanx.local.metafields import without_nulls
 from phalanx.local.negotiation import JSON, PLAIN, Form, negotiate
 from phalanx.local.objects import Json, encode
@@ -55,17 +55,14 @@ class Answer(NamedTuple):
 class ResourceHandler:
     """Dispatches by verb and subresource."""
 
-    def __init__(
-        self, api: Api, lister: Lister, authenticator: Authenticator, logs: LogSource, options: ServerOptions
-    ) -> None:
+    def __init__(self, api: Api, lister: Lister, authenticator: Authenticator, options: ServerOptions) -> None:
         self._api = api
         self._lister = lister
         self._authenticator = authenticator
-        self._logs = logs
         self._options = options
 
-    async def handle(self, call: Call) -> Answer | Watch | None:
-        """The answer, a watch to be streamed, or None where no such resource is served."""
+    def handle(self, call: Call) -> Answer | Watch | LogStream | None:
+        """The answer, a watch or a log to be streamed, or None where no such resource is served."""
         target = call.target
         version = self._api.registry.version(target.group, target.version, target.plural)
         if version is None:
@@ -73,7 +70,7 @@ class ResourceHandler:
         if target.namespace and not version.type.namespaced:
             return None
         if target.subresource:
-            return await self._subresource(call, version)
+            return self._subresource(call, version)
         if not target.name:
             return self._on_collection(call, version)
         if call.method == "GET":
@@ -236,15 +233,14 @@ class ResourceHandler:
 
     # --- subresources
 
-    async def _subresource(self, call: Call, version: Version) -> Answer | None:
+    def _subresource(self, call: Call, version: Version) -> Answer | LogStream | None:
         target = call.target
         name = target.subresource
         if name not in version.subresources:
             return None
         if name == "log":
             record = self._api.record(version.type, target.namespace, target.name)
-            text = await self._logs.read(self._api, record, call.query)
-            return Answer(text, content_type="text/plain")
+            return open_log(self._api, record, call.query)
         if name in ("binding", "eviction", "token") and call.method == "POST":
             return self._post_subresource(call, version)
         if name == "scale":

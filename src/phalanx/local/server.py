@@ -33,7 +33,6 @@ from phalanx.local.http import HttpDoor
 from phalanx.local.journal import FileJournal
 from phalanx.local.kubeconfig import kubeconfig, write_private
 from phalanx.local.listing import Lister
-from phalanx.local.logs import LogSource
 from phalanx.local.objects import Json
 from phalanx.local.options import ServerOptions
 from phalanx.local.resourcehandler import ResourceHandler
@@ -64,7 +63,7 @@ class ApiServer:
             Audit(self.options.audit_log, self.options.clock) if self.options.audit_log is not None else None
         )
         authenticator = Authenticator(self.token, insecure=self.options.insecure)
-        resources = ResourceHandler(self.api, Lister(self.store), authenticator, LogSource(), self.options)
+        resources = ResourceHandler(self.api, Lister(self.store), authenticator, self.options)
         self._door = HttpDoor(
             self.api, resources, authenticator, self.faults, self.options, self._audit, self._address
         )

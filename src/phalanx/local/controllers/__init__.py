@@ -1,4 +1,4 @@
-"""The controllers that a cluster cannot do without, inside the server process."""
+"""The controllers that a cluster cannot do without, and those of the plainest workloads."""
 
 from __future__ import annotations
 
@@ -8,11 +8,14 @@ from collections.abc import Callable
 from phalanx.local.api import Api
 from phalanx.local.controllers.base import Controller
 from phalanx.local.controllers.definitions import DefinitionController
+from phalanx.local.controllers.deployments import DeploymentController
 from phalanx.local.controllers.disruption import DisruptionController
 from phalanx.local.controllers.garbage import GarbageCollector
+from phalanx.local.controllers.jobs import JobController
 from phalanx.local.controllers.namespaces import NamespaceController
 from phalanx.local.controllers.podgc import PodGarbageCollector
 from phalanx.local.controllers.podgroups import PodGroupController
+from phalanx.local.controllers.replicas import ReplicaSetController
 from phalanx.local.options import ServerOptions
 
 __all__ = ["Controllers"]
@@ -29,6 +32,9 @@ class Controllers:
             "podgc": lambda: PodGarbageCollector(api, options.lost_node_delay),
             "disruption": lambda: DisruptionController(api),
             "podgroups": lambda: PodGroupController(api),
+            "replicasets": lambda: ReplicaSetController(api),
+            "deployments": lambda: DeploymentController(api),
+            "jobs": lambda: JobController(api),
         }
         self._controllers: list[Controller] = [
             make() for name, make in makers.items() if name in options.controllers

@@ -65,7 +65,7 @@ class Controller(ABC):
         try:
             self.reconcile(key)
         except ApiError as problem:
-            if problem.code != 404:
+            if problem.code != 404 and not _is_terminating(problem):
                 log.warning("%s: %s: %s", type(self).__name__, key, problem)
                 self.add_later(key, _RETRY_SECONDS)
         except Exception:
@@ -88,3 +88,9 @@ class Controller(ABC):
     def save(self, type_: ResourceType, record: Record, new: Json) -> Record:
         """Stores a changed copy of a record's object; the last finalizer's removal removes the object."""
         return self.api.save(type_, record, new, record.load(), self.api.write())
+
+
+def _is_terminating(problem: ApiError) -> bool:
+    """Whether a write was refused because its namespace is going away, where there is nothing left to do."""
+    causes = (problem.details or {}).get("causes") or [{}]
+    return bool(causes[0].get("reason") == "NamespaceTerminating")

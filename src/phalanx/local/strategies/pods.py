@@ -228,16 +228,20 @@ def qos_class(spec: Json) -> str:
     """Guaranteed, Burstable or BestEffort by cpu and memory of the pod or of all its containers."""
     pod_level = mapping(spec.get("resources"))
     holders = [pod_level] if pod_level else [mapping(item.get("resources")) for item in containers(spec)]
-    guaranteed, anything, zero = bool(holders), False, parse_quantity(0)
+    guaranteed, anything = bool(holders), False
     for resources in holders:
         requests, limits = mapping(resources.get("requests")), mapping(resources.get("limits"))
         for name in ("cpu", "memory"):
-            request, limit = parse_quantity(requests.get(name, 0)), parse_quantity(limits.get(name, 0))
-            anything = anything or request != zero or limit != zero
-            guaranteed = guaranteed and limit != zero and request == limit
+            request, limit = _amount(requests.get(name)), _amount(limits.get(name))
+            anything = anything or request > 0 or limit > 0
+            guaranteed = guaranteed and limit > 0 and request == limit
     if not anything:
         return "BestEffort"
     return "Guaranteed" if guaranteed else "Burstable"
+
+
+def _amount(quantity: object) -> int:
+    return parse_quantity(quantity).nano if quantity is not None else 0
 
 
 def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:
