@@ -150,8 +150,8 @@ def test_a_client_that_sends_no_managers_loses_none() -> None:
 
 def test_a_client_may_clear_the_managers() -> None:
     created = track(None, pod(), "creator")
-    nothing: list[Obj] = []
-    for cleared in ([{}], nothing):
+    ways: list[list[Obj]] = [[{}], []]
+    for cleared in ways:
         sent = copy.deepcopy(created)
         sent["metadata"]["managedFields"] = cleared
         assert "managedFields" not in track(created, sent, "editor")["metadata"]

@@ -188,7 +188,7 @@ def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any
             elif known:
                 env["oldSelf"] = before
             held = rule.program.run(env)
-        except EvalError as error:
+        except (EvalError, RecursionError) as error:
             if not (untouched and not transition):
                 errors.append(_failed(ruled, value, path, _evaluation(rule, str(error))))
             continue

@@ -19,8 +19,6 @@ from phalanx.local.schema.cel.syntax import Call, Ident, Index, ListOf, Literal,
 from phalanx.local.schema.cel.types import (
     BOOL,
     DYN,
-    INT,
-    STRING,
     TYPE,
     Type,
     assignable,
@@ -32,7 +30,6 @@ from phalanx.local.schema.cel.values import (
     NONE,
     Option,
     TypeName,
-    UInt,
     equal,
     kind_of,
     parse_duration,
@@ -64,8 +61,11 @@ def compile_text(source: str, scope: Scope) -> Program:
     """Reads and checks an expression; CompileError tells what is wrong and where."""
     tree = parse(source)
     names: set[str] = set()
-    run, kind = compile_node(tree, dict(scope), names)
-    return Program(run, kind, frozenset(names), source)
+    try:
+        run, kind = compile_node(tree, dict(scope), names)
+    except RecursionError:
+        raise CompileError("expression recursion limit exceeded") from None
+    return Program(run, kind, frozenset(names & scope.keys()), source)
 
 
 def compile_node(node: Node, scope: Scope, names: set[str]) -> tuple[Run, Type]:
@@ -212,9 +212,8 @@ def _index(node: Index, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     if inner.kind not in ("list", "map", "dyn"):
         raise _no_overload("_[_]", (kind, key_kind), node.position)
-    if (inner.kind == "list" and key_kind.kind not in ("int", "uint", "double", "dyn")) or (
-        inner.kind == "map" and inner.item is not DYN and key_kind.kind not in ("string", "dyn")
-    ):
+    allowed = ("int", "uint", "double") if inner.kind == "list" else _keys_of(inner)
+    if inner.kind != "dyn" and key_kind.kind not in (*allowed, "dyn"):
         raise _no_overload("_[_]", (kind, key_kind), node.position)
     below = inner.item or DYN
     convert = converter(below)
@@ -240,6 +239,13 @@ def _index(node: Index, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     if node.optional or kind.kind == "optional_type":
         return read, optional_of(below)
     return read, below
+
+
+def _keys_of(kind: Type) -> tuple[str, ...]:
+    """The kinds of values that may be looked up in a map."""
+    if kind.key_kind == "dyn":
+        return ("string", "bool", "int", "uint", "double")
+    return ("int", "uint", "double") if kind.key_kind in ("int", "uint") else (kind.key_kind,)
 
 
 def lookup(holder: Any, key: Any) -> Option:
@@ -291,10 +297,12 @@ def _list(node: ListOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
 def _map(node: MapOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     entries: list[tuple[bool, Run, Run]] = []
     element: Type | None = None
+    key_kinds: set[str] = set()
     for optional, key, value in node.entries:
         key_run, key_kind = compile_node(key, scope, names)
         if key_kind.kind not in ("string", "int", "uint", "bool", "dyn"):
             raise CompileError(f"unsupported map key type: {key_kind}", key.position)
+        key_kinds.add(key_kind.kind)
         run, kind = compile_node(value, scope, names)
         if optional:
             kind = kind.item or DYN
@@ -315,7 +323,7 @@ def _map(node: MapOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
                 result[key] = value.value
         return result
 
-    return build, Type("map", element or DYN)
+    return build, Type("map", element or DYN, key_kind=key_kinds.pop() if len(key_kinds) == 1 else "dyn")
 
 
 def _no_overload(name: str, kinds: tuple[Type, ...], position: int) -> CompileError:
@@ -487,8 +495,12 @@ def _choice(node: Call, scope: Scope, names: set[str]) -> tuple[Run, Type]:
 def _membership(node: Call, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     item, item_kind = compile_node(node.args[0], scope, names)
     holder, holder_kind = compile_node(node.args[1], scope, names)
-    element = STRING if holder_kind.kind == "map" and holder_kind.item is not DYN else holder_kind.item or DYN
-    if holder_kind.kind not in ("list", "map", "dyn") or not assignable(item_kind, element):
+    fits = {
+        "list": assignable(item_kind, holder_kind.item or DYN),
+        "map": item_kind.kind in (*_keys_of(holder_kind), "dyn"),
+        "dyn": True,
+    }
+    if not fits.get(holder_kind.kind, False):
         raise _no_overload("@in", (item_kind, holder_kind), node.position)
 
     def contains(env: Env) -> bool:
@@ -528,5 +540,3 @@ _LOGIC: Final[dict[str, Callable[[Call, Scope, set[str]], tuple[Run, Type]]]] = 
     "@in": _membership,
     "type": _type_of,
 }
-
-__all__ = ["INT", "Env", "Program", "UInt", "compile_text"]

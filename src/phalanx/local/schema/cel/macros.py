@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError
 from phalanx.local.schema.cel.syntax import Call, Ident, Index, Node, Select
-from phalanx.local.schema.cel.types import BOOL, DYN, INT, STRING, Type, list_of, optional_of
+from phalanx.local.schema.cel.types import BOOL, DYN, INT, Type, list_of, optional_of
 from phalanx.local.schema.cel.values import NONE, Option, equal
 
 Env = dict[str, Any]
@@ -131,7 +131,7 @@ def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Comp
         raise CompileError(text, node.target.position)
     variables = [_variable(arg) for arg in node.args[: _COMPREHENSIONS[(node.name, len(node.args))]]]
     element = kind.item or DYN
-    key_kind = {"list": INT, "map": STRING if kind.item is not DYN else DYN}.get(kind.kind, DYN)
+    key_kind = {"list": INT, "map": Type(kind.key_kind)}.get(kind.kind, DYN)
     inner = dict(scope)
     if len(variables) == 2:
         inner[variables[0]], inner[variables[1]] = key_kind, element
@@ -234,7 +234,7 @@ def _transform_map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> 
     def build(env: Env) -> dict[Any, Any]:
         return {local[name]: run(local) for local in rounds(env) if test is None or test(local) is True}
 
-    return build, Type("map", kind)
+    return build, Type("map", kind, key_kind=kinds[2].kind)
 
 
 def _transform_entry(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:

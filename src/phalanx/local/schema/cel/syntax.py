@@ -122,7 +122,8 @@ _ESCAPE: Final = re.compile(
 _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 _RELATIONS: Final = frozenset(("<", "<=", ">", ">=", "==", "!=", "in"))
-_DEPTH: Final = 200
+#: Nested expressions; deep enough for any rule, and well within the interpreter's stack.
+_DEPTH: Final = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,16 +204,18 @@ class _Parser:
         return condition
 
     def _either(self) -> Node:
-        node = self._both()
+        terms, marks = [self._both()], []
         while (mark := self._accept("||")) is not None:
-            node = Call(mark.position, "_||_", (node, self._both()))
-        return node
+            marks.append(mark.position)
+            terms.append(self._both())
+        return _balanced("_||_", terms, marks)
 
     def _both(self) -> Node:
-        node = self._relation()
+        terms, marks = [self._relation()], []
         while (mark := self._accept("&&")) is not None:
-            node = Call(mark.position, "_&&_", (node, self._relation()))
-        return node
+            marks.append(mark.position)
+            terms.append(self._relation())
+        return _balanced("_&&_", terms, marks)
 
     def _relation(self) -> Node:
         node = self._sum()
@@ -336,6 +339,15 @@ class _Parser:
                 break
         self._take("}")
         return MapOf(opening.position, tuple(entries))
+
+
+def _balanced(name: str, terms: list[Node], marks: list[int]) -> Node:
+    """A chain of ``&&`` or ``||`` as a tree of little depth; how it is grouped makes no difference."""
+    if len(terms) == 1:
+        return terms[0]
+    middle = len(terms) // 2
+    left = _balanced(name, terms[:middle], marks[: middle - 1])
+    return Call(marks[middle - 1], name, (left, _balanced(name, terms[middle:], marks[middle:])))
 
 
 def _number(text: str, kind: str, position: int) -> Literal:

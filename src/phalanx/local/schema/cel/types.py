@@ -17,7 +17,7 @@ class Type:
     ``item`` is the element type of a list, optional or map; ``fields`` are an object's, by CEL name, with their
     name in JSON. ``convert`` names how a JSON value becomes one of the type (timestamp, date, duration, bytes,
     double). ``unordered``: a set or map list, whose order does not count when comparing; ``keys`` identify its
-    items.
+    items. ``key_kind`` is the kind of a map's keys.
     """
 
     kind: str
@@ -26,12 +26,13 @@ class Type:
     convert: str = ""
     unordered: bool = False
     keys: tuple[str, ...] = ()
+    key_kind: str = "string"
 
     def __str__(self) -> str:
         if self.kind in ("list", "optional_type"):
             return f"{self.kind}({self.item or DYN})"
         if self.kind == "map":
-            return f"map(string, {self.item or DYN})"
+            return f"map({self.key_kind}, {self.item or DYN})"
         return self.kind
 
 
@@ -48,7 +49,6 @@ TIMESTAMP: Final = Type("timestamp")
 DURATION: Final = Type("duration")
 LIST: Final = Type("list", DYN)
 STRINGS: Final = Type("list", STRING)
-MAP: Final = Type("map", DYN)
 
 _META: Final = Type("object", fields={"name": ("name", STRING), "generateName": ("generateName", STRING)})
 _CONVERSIONS: Final = {
@@ -87,7 +87,8 @@ def joined(left: Type, right: Type) -> Type:
     """The type of an expression that has one of two types."""
     if left is right or left.kind == right.kind:
         if left.item is not None and right.item is not None:
-            return Type(left.kind, joined(left.item, right.item))
+            key_kind = left.key_kind if left.key_kind == right.key_kind else "dyn"
+            return Type(left.kind, joined(left.item, right.item), key_kind=key_kind)
         return left
     return DYN
 
