@@ -209,7 +209,7 @@ class PodConditions:
             return None
         known.backoff = known.backoff or self._retry.backoff()
         passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing and known.backoff.failures < self._retry.attempts:
+        if passing and known.backoff.failures + 1 < self._retry.attempts:
             return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         known.wanted.clear()
         if not (isinstance(error, ApiError) and error.status == 404):

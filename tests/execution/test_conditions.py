@@ -1,0 +1,307 @@
+"""Conditions of pods that wait: on change only, one write at a time, never over a newer truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
+from phalanx.execution.writes import WritePool
+from phalanx.kube.conditions import PodCondition
+from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.transport import Call
+from phalanx.model.verdict import Verdict
+from tests.execution.podserver import PodServer
+
+FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cpu.", change="add 4 cpu")
+FULL_TEXT = "0/3 nodes are available: 3 Insufficient cpu. To help: add 4 cpu."
+GONE = Verdict("NoEligibleNode", "0/3 nodes are available: 3 node(s) were unschedulable.")
+TURN = Verdict("AwaitingAdmission", "it waits for its turn", unschedulable=False)
+
+
+class World:
+    def __init__(self) -> None:
+        self.server = PodServer()
+        self.pool = WritePool(concurrency=4)
+        self.now = 1_900_000_000.0
+        self.conditions = PodConditions(
+            self.server.client(), self.pool, lambda: self.now, RetryPolicy(attempts=3, base=0.001)
+        )
+
+    def add(self, name: str, *conditions: dict[str, Any], **spec: Any) -> str:
+        self.server.add(name, **spec)["status"]["conditions"] = list(conditions)
+        self.see(name)
+        return f"uid-{name}"
+
+    def see(self, name: str) -> None:
+        """What the watch does."""
+        pod = self.server.pods["ns", name]
+        held = [
+            PodCondition(entry["type"], entry["status"], entry.get("reason", ""), entry.get("message", ""))
+            for entry in pod["status"]["conditions"]
+            if entry["type"] in (POD_SCHEDULED, ADMITTED)
+        ]
+        metadata, spec = pod["metadata"], pod["spec"]
+        self.conditions.observe(
+            metadata["uid"],
+            "ns",
+            name,
+            metadata["resourceVersion"],
+            held,
+            waits=not (spec.get("nodeName") or spec.get("schedulingGates")),
+        )
+
+    async def settle(self) -> None:
+        async with asyncio.timeout(5):
+            await self.pool.drained()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.pool.close()
+
+
+async def test_a_verdict_becomes_a_condition(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED) == {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": FULL_TEXT,
+        "lastTransitionTime": "2030-03-17T17:46:40Z",
+    }
+
+
+async def test_the_same_again_is_not_written(world: World) -> None:
+    uid = world.add("p")
+    for _ in range(3):
+        world.conditions.judge(uid, FULL)
+        await world.settle()
+    world.see("p")
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert len(world.server.patches) == 1
+
+
+async def test_what_a_restarted_scheduler_finds_is_not_written_again(world: World) -> None:
+    told = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL_TEXT}
+    world.conditions.judge(world.add("p", told), FULL)
+    await world.settle()
+    assert world.server.patches == []
+
+
+async def test_another_text_keeps_the_time_of_the_transition(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    since = world.server.condition("p", POD_SCHEDULED)["lastTransitionTime"]
+    world.now += 3600
+    world.conditions.judge(uid, GONE)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == GONE.message
+    assert world.server.condition("p", POD_SCHEDULED)["lastTransitionTime"] == since
+
+
+async def test_conditions_of_others_survive(world: World) -> None:
+    other = {"type": "example.com/Other", "status": "True"}
+    world.conditions.judge(world.add("p", other), FULL)
+    await world.settle()
+    assert world.server.condition("p", "example.com/Other") == other
+
+
+async def test_only_the_newest_wish_is_written(world: World) -> None:
+    uid = world.add("p")
+    for verdict in (FULL, GONE, FULL, GONE):
+        world.conditions.judge(uid, verdict)
+    await world.settle()
+    assert [patch["status"]["conditions"][0]["message"] for patch in world.server.patches] == [GONE.message]
+
+
+async def test_a_wish_during_a_write_follows_it(world: World) -> None:
+    """Two writes for one pod at a time could arrive in the wrong order."""
+    uid = world.add("p")
+    running = 0
+
+    def once(call: Call) -> None:
+        nonlocal running
+        running += 1
+        if running == 1:
+            world.conditions.judge(uid, GONE)
+
+    world.server.before = once
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == GONE.message
+    assert len(world.server.patches) == 2
+
+
+async def test_a_wish_that_returns_to_what_was_held_during_a_write(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    world.server.before = lambda call: world.conditions.judge(uid, FULL) if call.body else None
+    world.conditions.judge(uid, GONE)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
+
+
+async def test_a_pod_bound_meanwhile_keeps_saying_that_it_is_scheduled(world: World) -> None:
+    """The write was decided on before the binding and arrives after it: the server refuses it."""
+    uid = world.add("p")
+    pod = world.server.pods["ns", "p"]
+
+    def bind(call: Call) -> None:
+        pod["spec"]["nodeName"] = "n1"
+        pod["status"]["conditions"] = [{"type": "PodScheduled", "status": "True"}]
+        world.server.change(pod)
+
+    world.server.before = bind
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    world.see("p")
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED) == {"type": "PodScheduled", "status": "True"}
+    assert len(world.conditions) == 0
+
+
+async def test_a_change_by_others_delays_a_write_until_it_is_seen(world: World) -> None:
+    uid = world.add("p")
+    world.server.change(world.server.pods["ns", "p"])
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED) == {}
+    world.see("p")
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
+
+
+async def test_a_change_that_is_seen_while_the_refusal_is_on_its_way(world: World) -> None:
+    uid = world.add("p")
+    pod = world.server.pods["ns", "p"]
+
+    def change(call: Call) -> None:
+        world.server.before = lambda call: None
+        world.server.change(pod)
+        world.see("p")
+
+    world.server.before = change
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
+
+
+async def test_an_old_observation_does_not_undo_what_was_written(world: World) -> None:
+    uid = world.add("p")
+    before = world.server.pods["ns", "p"]["metadata"]["resourceVersion"]
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    world.conditions.observe(uid, "ns", "p", before, [])
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert len(world.server.patches) == 1
+
+
+async def test_who_waits_for_a_turn_does_not_look_unschedulable(world: World) -> None:
+    world.conditions.judge(world.add("p"), TURN)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED) == {}
+    assert world.server.condition("p", ADMITTED)["status"] == "False"
+    assert world.server.condition("p", ADMITTED)["reason"] == "AwaitingAdmission"
+
+
+async def test_who_was_unschedulable_and_waits_for_a_turn_now_is_not_for_autoscalers(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    world.conditions.judge(uid, TURN)
+    await world.settle()
+    scheduled = world.server.condition("p", POD_SCHEDULED)
+    assert (scheduled["status"], scheduled["reason"]) == ("False", "AwaitingAdmission")
+    assert len(world.server.patches) == 2
+
+
+async def test_who_has_been_admitted_says_so(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, TURN)
+    await world.settle()
+    world.now += 60
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.condition("p", ADMITTED)["status"] == "True"
+    assert world.server.condition("p", ADMITTED)["lastTransitionTime"] == "2030-03-17T17:47:40Z"
+    assert world.server.condition("p", POD_SCHEDULED)["reason"] == "Unschedulable"
+
+
+async def test_who_is_placed_has_been_admitted(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, TURN)
+    await world.settle()
+    world.conditions.placed(uid)
+    await world.settle()
+    assert world.server.condition("p", ADMITTED)["status"] == "True"
+
+
+async def test_a_bound_pod_that_still_says_held_back_is_corrected(world: World) -> None:
+    """Left behind by a scheduler that was killed between the binding and this write."""
+    held = {"type": ADMITTED, "status": "False", "reason": "AwaitingAdmission", "message": "its turn"}
+    world.add("p", held, nodeName="n1")
+    await world.settle()
+    assert world.server.condition("p", ADMITTED)["status"] == "True"
+    world.see("p")
+    assert len(world.conditions) == 0
+
+
+async def test_a_placed_pod_takes_back_what_was_not_written_yet(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, FULL)
+    world.conditions.placed(uid)
+    await world.settle()
+    assert world.server.patches == []
+
+
+async def test_gated_pods_are_not_judged(world: World) -> None:
+    uid = world.add("p", schedulingGates=[{"name": "example.com/hold"}])
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.patches == []
+
+
+async def test_pods_that_were_never_seen_are_not_judged(world: World) -> None:
+    world.conditions.judge("uid-of-nobody", FULL)
+    await world.settle()
+    assert world.server.calls == []
+
+
+async def test_what_is_gone_is_forgotten(world: World) -> None:
+    uid = world.add("p")
+    world.server.before = lambda call: world.conditions.forget(uid)
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert len(world.conditions) == 0
+
+
+async def test_passing_failures_are_repeated(world: World) -> None:
+    world.server.fail("PATCH", "/status", error=ConnectionLost("cut"))
+    world.server.fail("PATCH", "/status", status=503)
+    world.conditions.judge(world.add("p"), FULL)
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
+    assert len(world.server.patches) == 1
+
+
+@pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1), (500, 3)])
+async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture) -> None:
+    uid = world.add("p")
+    world.server.fail("PATCH", "/status", status=code, times=100)
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.calls.count("PATCH p/status") == tries
+    assert ("was not written" in caplog.text) == (code != 404)
