@@ -20,7 +20,7 @@ FLOORS = {
     "kube": 2,
     "execution": 3,
     "local": 3,
-    "nodeagent": 3,
+    "nodeagent": 4,
     "daemon": 4,
     "demo": 5,
     "cli": 6,
@@ -33,7 +33,8 @@ STRANGERS = {
     "kube": {"scheduling", "dialects", "cluster"},
     "execution": {"scheduling", "cluster", "local", "nodeagent"},
     "local": {"kube", "dialects", "cluster", "scheduling", "execution", "nodeagent"},
-    "nodeagent": {"scheduling", "execution", "local"},
+    "nodeagent": {"scheduling", "execution"},
+    "daemon": {"local"},
 }
 
 
