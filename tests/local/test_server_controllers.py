@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.local.server import ApiServer
+from phalanx.local.controllers.eventttl import EventExpiry
+from phalanx.local.server import ApiServer, ServerOptions
 from tests.local.client import CONFIG_MAPS, NODES, PODS, Client, Json, binding, config_map, node, pod
+from tests.local.conftest import FakeClock
 
 REPLICA_SETS = "/apis/apps/v1/namespaces/default/replicasets"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -180,7 +182,10 @@ async def test_a_budget_counts_its_pods_and_rations_evictions(client: Client) ->
     assert budget["status"]["conditions"][0]["reason"] == "SufficientPods"
 
     assert (await client.call("POST", f"{PODS}/a/eviction", eviction("a"))).status == 201
-    assert "deletionTimestamp" in (await client.get(f"{PODS}/a"))["metadata"]
+    evicted = await client.get(f"{PODS}/a")
+    assert "deletionTimestamp" in evicted["metadata"]
+    conditions = {item["type"]: item.get("reason") for item in evicted["status"]["conditions"]}
+    assert conditions["DisruptionTarget"] == "EvictionByEvictionAPI"
     reply = await client.call("POST", f"{PODS}/b/eviction", eviction("b"))
     assert (reply.status, reply.reason) == (429, "TooManyRequests")
     assert reply.body["details"]["causes"][0]["reason"] == "DisruptionBudget"
@@ -260,3 +265,20 @@ async def test_groups_made_from_a_workload_need_it(client: Client, server: ApiSe
     )
     assert reply.status == 422
     assert server.registry.find("scheduling.k8s.io", "podgroups") is not None
+
+
+async def test_events_live_for_an_hour_after_their_last_change(clock: FakeClock) -> None:
+    api = ApiServer(ServerOptions(insecure=True, clock=clock)).api
+    expiry = EventExpiry(api, 3600)
+    api.store.listen(expiry.observe)
+    namespaces = api.type("", "namespaces").preferred
+    api.create(namespaces, "", {"metadata": {"name": "default"}}, api.write())
+    events = api.type("", "events").preferred
+    for name in ("old", "told-again"):
+        api.create(events, "default", {"metadata": {"name": name}}, api.write())
+    clock.seconds += 1800
+    record = api.record(events.type, "default", "told-again")
+    api.save(events.type, record, {**record.load(), "count": 2}, record.load(), api.write())
+    clock.seconds += 1900
+    expiry.reconcile("sweep")
+    assert [item["metadata"]["name"] for item in api.all("", "events")] == ["told-again"]

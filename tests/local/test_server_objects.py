@@ -127,7 +127,7 @@ async def test_body_and_url_must_name_the_same_object(client: Client) -> None:
 
 
 async def test_generation_counts_changes_of_the_spec_only(client: Client) -> None:
-    path = "/apis/apps/v1/namespaces/default/deployments"
+    path = "/apis/apps/v1/namespaces/default/statefulsets"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     made = await client.create(path, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})
@@ -223,6 +223,27 @@ async def test_unknown_fields_are_refused_warned_of_or_ignored(client: Client) -
     reply = await client.call("POST", PODS, body, fieldValidation="Ignore")
     assert reply.status == 201
     assert reply.warnings == []
+    assert "colour" not in reply.body["spec"]
+
+
+async def test_patches_bring_no_unknown_fields_either(client: Client) -> None:
+    await client.create(PODS, pod("p"))
+    change = {"spec": {"containers": [{"name": "main", "flavour": "sour"}]}}
+    strategic = "application/strategic-merge-patch+json"
+    reply = await client.call("PATCH", f"{PODS}/p", change, content_type=strategic, fieldValidation="Strict")
+    assert 'unknown field "spec.containers[0].flavour"' in reply.body["message"]
+    reply = await client.call("PATCH", f"{PODS}/p", change, content_type=strategic)
+    assert "flavour" not in reply.body["spec"]["containers"][0]
+    assert len(reply.warnings) == 1
+
+
+async def test_some_namespaces_cannot_be_deleted(client: Client) -> None:
+    reply = await client.call("DELETE", "/api/v1/namespaces/kube-system")
+    assert (reply.status, reply.reason) == (403, "Forbidden")
+
+
+async def test_a_collection_over_all_namespaces_is_not_deleted_at_once(client: Client) -> None:
+    assert (await client.call("DELETE", "/api/v1/pods")).status == 405
 
 
 async def test_a_field_of_the_wrong_type_cannot_be_decoded(client: Client) -> None:

@@ -13,23 +13,22 @@ from phalanx.local.errors import (
     ApiError,
     Cause,
     already_exists,
-    bad_request,
     conflict,
     forbidden,
     invalid,
     not_found,
     stale,
 )
+from phalanx.local.intake import take_in
 from phalanx.local.objects import Json, clone, mapping, metadata, sequence, text
-from phalanx.local.quantities import spell_quantities
-from phalanx.local.records import Record, view
+from phalanx.local.records import Record
 from phalanx.local.resources import Registry, ResourceType, Version
 from phalanx.local.store import Collection, Store, make_record
-from phalanx.local.strategies.base import Strategy, Write
+from phalanx.local.strategies.base import Write
 
 NAMESPACES = "/namespaces"
+IMMORTAL = ("default", "kube-public", "kube-system")
 FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
-_UNVALIDATED_SUBRESOURCES = ("scale",)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +118,7 @@ class Api:
             wrong = version.check_new(body)
             if wrong:
                 raise invalid(type_, text(metadata(body).get("name")), wrong)
-        obj = self._take_in(version, body, write)
+        obj = take_in(version, body, write)
         metafields.fill_system_fields(obj, type_, namespace, write)
         meta = metadata(obj)
         self._admit_namespace(type_, namespace, text(meta.get("name")))
@@ -224,7 +223,7 @@ class Api:
         if not current:
             raise stale(type_, record.name)
         managed = given.get("managedFields")
-        new = self._take_in(version, body, write)
+        new = take_in(version, body, write)
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
@@ -301,7 +300,9 @@ class Api:
         self, type_: ResourceType, record: Record, options: DeleteOptions, write: Write
     ) -> tuple[Record, bool]:
         """Deletes or starts to delete. Returns the last state and whether the object is gone."""
-        self._check_preconditions(type_, record, options)
+        if type_.storage == NAMESPACES and record.name in IMMORTAL:
+            raise forbidden(type_, record.name, "this namespace may not be deleted")
+        self.check_preconditions(type_, record, options)
         obj = record.load()
         meta = metadata(obj)
         self._set_propagation(type_, record, meta, options)
@@ -321,7 +322,8 @@ class Api:
             self.store.remove(self.collection(type_), record)
         return record, True
 
-    def _check_preconditions(self, type_: ResourceType, record: Record, options: DeleteOptions) -> None:
+    def check_preconditions(self, type_: ResourceType, record: Record, options: DeleteOptions) -> None:
+        """409 when the object is not the one that the client means."""
         if options.uid is not None and options.uid != record.uid:
             raise uid_mismatch(type_, record, options.uid)
         if options.revision is not None and options.revision != str(record.revision):
@@ -365,44 +367,6 @@ class Api:
 
     # --- shared
 
-    def _take_in(self, version: Version, body: Json, write: Write) -> Json:
-        """A client's object in stored form: kind checked, custom resources pruned and defaulted."""
-        kind, api_version = body.get("kind"), body.get("apiVersion")
-        type_ = version.type
-        if (kind and kind != type_.kind) or (api_version and api_version != version.api_version):
-            raise bad_request(
-                f"{api_version}, Kind={kind} in the body does not match the resource "
-                f"({version.api_version}, Kind={type_.kind}) of the request"
-            )
-        obj = {key: value for key, value in body.items() if key not in ("kind", "apiVersion")}
-        meta = obj.get("metadata")
-        if meta is not None and not isinstance(meta, dict):
-            raise bad_request("metadata must be an object")
-        obj["metadata"] = {key: value for key, value in (meta or {}).items() if key != "managedFields"}
-        if not type_.custom:
-            self._require_shape(version, obj)
-        elif version.schema is not None:
-            self._prune(version, obj, write)
-        if version.from_view is not None:
-            obj = version.from_view(obj)
-        return obj
-
-    def _require_shape(self, version: Version, obj: Json) -> None:
-        """400 when a field of a built-in kind has another JSON type than it must; spells quantities anew."""
-        from phalanx.local.validation.decoding import malformed
-
-        kind = version.type.kind
-        wrong = malformed(version.type.group, kind, obj, version.name)
-        if wrong:
-            why = ", ".join(f"{error.field}: {error.message}" for error in wrong)
-            raise bad_request(f'{kind} in version "{version.name}" cannot be handled as a {kind}: {why}')
-        spell_quantities(version.type.group, kind, version.name, obj)
-
-    def _prune(self, version: Version, obj: Json, write: Write) -> None:
-        assert version.schema is not None
-        report_unknown(version.schema.prune(obj), write)
-        version.schema.default(obj)
-
     def _validate(self, version: Version, obj: Json, old: Json | None, subresource: str, write: Write) -> None:
         from phalanx.local.validation import validate
 
@@ -428,16 +392,6 @@ class Api:
         return make_record(collection, obj, int(revision or 0))
 
 
-def report_unknown(paths: list[str], write: Write) -> None:
-    """Refuses, warns of or ignores unknown fields, as the client's fieldValidation asks."""
-    if not paths or write.field_validation == "Ignore":
-        return
-    if write.field_validation == "Strict":
-        listed = ", ".join(f'unknown field "{path}"' for path in paths)
-        raise bad_request(f"strict decoding error: {listed}")
-    write.warnings.extend(f'unknown field "{path}"' for path in paths)
-
-
 def uid_mismatch(type_: ResourceType, record: Record, uid: str) -> ApiError:
     why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
     return conflict(type_, record.name, why)
@@ -454,11 +408,3 @@ def is_released(type_: ResourceType, obj: Json) -> bool:
     if sequence(meta.get("finalizers")) or _held_by_spec(type_, obj):
         return False
     return not meta.get("deletionGracePeriodSeconds")
-
-
-def shown(record: Record, version: Version) -> Json:
-    """The object as a client of this version sees it."""
-    return view(record, version)
-
-
-__all__ = ["Api", "DeleteOptions", "Strategy", "is_released", "report_unknown", "shown", "uid_mismatch"]

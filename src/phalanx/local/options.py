@@ -19,6 +19,7 @@ CONTROLLERS = frozenset(
         "replicasets",
         "deployments",
         "jobs",
+        "eventttl",
     )
 )
 
@@ -30,7 +31,7 @@ class ServerOptions:
     `insecure` serves plain HTTP and asks for no token. `history` counts changes kept per resource, for
     watches to resume from. `managed_fields` is "kubectl" (fields are tracked from the first write of kubectl
     or the first server-side apply on) or "all" (always, as the real server does). Pods of a node that is gone
-    are deleted after `lost_node_delay` seconds.
+    are deleted after `lost_node_delay` seconds, events `event_ttl` seconds after their last change.
     """
 
     host: str = "127.0.0.1"
@@ -45,6 +46,7 @@ class ServerOptions:
     managed_fields: Literal["kubectl", "all"] = "kubectl"
     controllers: frozenset[str] = CONTROLLERS
     lost_node_delay: float = 40.0
+    event_ttl: float = 3600.0
     clock: Clock = field(default_factory=SystemClock)
     git_version: str = "v1.36.0"
     max_body: int = 8 * 1024 * 1024

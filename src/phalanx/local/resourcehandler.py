@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from phalanx.local import reviews, tables
 from phalanx.local import subresources as sub
-from phalanx.local.api import Api, report_unknown
+from phalanx.local.api import Api
 from phalanx.local.authentication import Authenticator, User
 from phalanx.local.errors import (
     bad_request,
@@ -20,7 +20,7 @@ from phalanx.local.metafields import without_nulls
 from phalanx.local.negotiation import JSON, PLAIN, Form, negotiate
 from phalanx.local.objects import Json, encode
 from phalanx.local.options import ServerOptions
-from phalanx.local.patching import APPLY_PATCH, patch_object, read_json, read_yaml
+from phalanx.local.patching import patch_object, read_json, read_yaml
 from phalanx.local.records import Record, render
 from phalanx.local.resources import Version
 from phalanx.local.routes import Target
@@ -148,6 +148,8 @@ class ResourceHandler:
         write = self._write(call)
         options = self._delete_options(call)
         type_ = version.type
+        if type_.namespaced and not call.target.namespace:
+            raise method_not_allowed()
         selection = parse_selection(version, call.target.namespace, call.query)
         collection = self._api.collection(type_)
         keys = list(collection.keys(selection.namespace))
@@ -191,7 +193,6 @@ class ResourceHandler:
     def _patch(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
         content_type = call.headers.get("Content-Type", "").partition(";")[0].strip()
-        self._report_unknown_patch(call, version, content_type, write)
         record, created = patch_object(
             self._api,
             version,
@@ -204,13 +205,6 @@ class ResourceHandler:
         if target.subresource == "scale":
             return Answer(encode(sub.scale_of(record, version)), warnings=tuple(write.warnings))
         return self._one(record, version, 201 if created else 200, write)
-
-    def _report_unknown_patch(self, call: Call, version: Version, content_type: str, write: Write) -> None:
-        """An apply patch is an object like any other, so its unknown fields are reported like theirs."""
-        if content_type == APPLY_PATCH and not version.type.custom:
-            body = read_yaml(call.body)
-            if isinstance(body, dict):
-                _report_built_in(version, body, write)
 
     def _delete(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
@@ -330,9 +324,7 @@ class ResourceHandler:
         custom = version.type.custom
         if b"null" in call.body:
             body = without_nulls(body, custom=custom)
-        if not custom:
-            _report_built_in(version, body, write)
-        elif not body.get("kind") or not body.get("apiVersion"):
+        if custom and not (body.get("kind") and body.get("apiVersion")):
             raise bad_request("Object 'Kind' is missing in the body of a custom resource")
         if version.warning:
             write.warnings.append(version.warning)
@@ -355,14 +347,6 @@ class ResourceHandler:
 
     def _status(self, status: Json) -> Answer:
         return Answer(encode(status), 201)
-
-
-def _report_built_in(version: Version, body: Json, write: Write) -> None:
-    if write.field_validation == "Ignore":
-        return
-    from phalanx.local.validation import unknown_fields
-
-    report_unknown(unknown_fields(version.type.group, version.type.kind, body), write)
 
 
 def _status_details(version: Version, name: str) -> Json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from typing import Final
 
 from phalanx.local.api import Api, DeleteOptions, uid_mismatch
@@ -119,8 +120,25 @@ def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json,
     phase = dig(pod, "status", "phase")
     if phase not in (*TERMINAL, "Pending") and not record.terminating:
         _charge_budget(api, namespace, name, record, pod, write)
+    if not write.dry_run:
+        api.check_preconditions(type_, record, options)
+        record = _announce_eviction(api, type_, record, write)
+        options = replace(options, revision=None)
     api.delete(type_, record, options, write)
     return SUCCESS
+
+
+def _announce_eviction(api: Api, type_: ResourceType, record: Record, write: Write) -> Record:
+    """Marks the pod as a target of disruption, so that its controller does not take it for a failure."""
+    new = record.load()
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "EvictionByEvictionAPI",
+        "message": "Eviction API: evicting",
+    }
+    set_condition(mapping(new.setdefault("status", {})), condition, write.now)
+    return api.save(type_, record, new, record.load(), write)
 
 
 def _charge_budget(api: Api, namespace: str, name: str, record: Record, pod: Json, write: Write) -> None:

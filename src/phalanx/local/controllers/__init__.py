@@ -10,6 +10,7 @@ from phalanx.local.controllers.base import Controller
 from phalanx.local.controllers.definitions import DefinitionController
 from phalanx.local.controllers.deployments import DeploymentController
 from phalanx.local.controllers.disruption import DisruptionController
+from phalanx.local.controllers.eventttl import EventExpiry
 from phalanx.local.controllers.garbage import GarbageCollector
 from phalanx.local.controllers.jobs import JobController
 from phalanx.local.controllers.namespaces import NamespaceController
@@ -35,6 +36,7 @@ class Controllers:
             "replicasets": lambda: ReplicaSetController(api),
             "deployments": lambda: DeploymentController(api),
             "jobs": lambda: JobController(api),
+            "eventttl": lambda: EventExpiry(api, options.event_ttl),
         }
         self._controllers: list[Controller] = [
             make() for name, make in makers.items() if name in options.controllers

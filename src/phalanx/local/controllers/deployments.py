@@ -75,10 +75,10 @@ class DeploymentController(PodOwner):
         room = wanted + surge - size - sum(map(_size, old))
         current = self._scale(current, min(wanted, size + max(0, room)))
         # Old pods that are not available do no harm when they go; of the others as many as may be missed.
-        available = sum(_status(item, "availableReplicas") for item in (current, *old))
+        available = sum(map(_serving, (current, *old)))
         removable = max(0, available - (wanted - unavailable))
         for item in old:
-            serving = min(_size(item), _status(item, "availableReplicas"))
+            serving = _serving(item)
             going = min(serving, removable)
             removable -= going
             self._scale(item, serving - going)
@@ -141,6 +141,11 @@ def _set_timed(status: Json, type_: str, holds: bool, reason: str, message: str,
     }
     same = all(before.get(key) == value for key, value in condition.items())
     set_condition(status, {**condition, "lastUpdateTime": before["lastUpdateTime"] if same else now}, now)
+
+
+def _serving(record: Record) -> int:
+    """Available replicas that are still wanted: a set that was scaled down may not have told yet."""
+    return min(_size(record), _status(record, "availableReplicas"))
 
 
 def _size(record: Record) -> int:
