@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
 
-from phalanx.local.errors import FieldCause, required, wrong_value
+from phalanx.local.errors import FieldCause, bad_request, required, wrong_value
 from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Write
+from phalanx.local.validation.decoding import malformed
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 
@@ -15,12 +16,14 @@ class DefinitionStrategy(SpecStrategy):
     """apiextensions.k8s.io/v1 CustomResourceDefinition; established at once."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
+        _require_typed_schemas(obj)
         self._default(obj)
         finalizers = metadata(obj).setdefault("finalizers", [])
         if isinstance(finalizers, list) and CLEANUP not in finalizers:
             finalizers.append(CLEANUP)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        _require_typed_schemas(obj)
         self._default(obj)
         status = obj.get("status")
         if isinstance(status, dict):
@@ -130,6 +133,36 @@ class DefinitionStrategy(SpecStrategy):
                 for error in check_schema(schema)
             ]
         return causes
+
+
+def _require_typed_schemas(obj: Json) -> None:
+    """400 for schemas below `items` and `additionalProperties` that could not be decoded as schemas.
+
+    These two may be something else than a schema, so the table of types leaves them open.
+    """
+    for version in sequence(mapping(obj.get("spec")).get("versions")):
+        schema = mapping(mapping(mapping(version).get("schema")).get("openAPIV3Schema"))
+        pending: list[Any] = [schema]
+        while pending:
+            value = pending.pop()
+            if isinstance(value, list):
+                pending.extend(value)
+            if not isinstance(value, dict):
+                continue
+            for key in ("items", "additionalProperties"):
+                below = value.get(key)
+                if below is None or (key == "additionalProperties" and isinstance(below, bool)):
+                    continue
+                _require_schema(key, below)
+            pending.extend(value.values())
+
+
+def _require_schema(key: str, schema: Any) -> None:
+    wrapped = {"spec": {"versions": [{"name": "", "schema": {"openAPIV3Schema": schema}}]}}
+    wrong = malformed("apiextensions.k8s.io", "CustomResourceDefinition", wrapped, "v1")
+    if wrong or not isinstance(schema, dict):
+        why = wrong[0].message if wrong else "must be a schema"
+        raise bad_request(f"CustomResourceDefinition cannot be handled: {key}: {why}")
 
 
 def _storage_version(spec: Json) -> str:
