@@ -37,7 +37,11 @@ class Plugin:
 
     name: ClassVar[str]
     arguments: ClassVar[tuple[str, ...]] = ()
-    """The argument keys that the plugin reads; a key that ends in `*` stands for a prefix."""
+    """The argument keys that the plugin accepts; a key that ends in `*` stands for a prefix."""
+    without_effect: ClassVar[tuple[str, ...]] = ()
+    """Those of them that it accepts but does not act on; whoever uses one is told so."""
+    remarks: tuple[str, ...] = ()
+    """What whoever wrote the arguments should know, a sentence each."""
 
     def __init__(self, arguments: Arguments) -> None:
         """Raises PolicyError (through `arguments`) for values that it cannot use."""

@@ -10,8 +10,9 @@ import yaml
 
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.registry import ACTION_ARGUMENTS, ACTIVE_ACTIONS, PLANNED_PLUGINS, available_plugins
+from phalanx.scheduling.plugin import Plugin, overrides
+from phalanx.scheduling.registry import available_plugins
+from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, ACTIVE_ACTIONS, PLANNED_PLUGINS, SWITCHES
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -28,38 +29,6 @@ tiers:
   - name: nodeorder
 """
 
-# Volcano's switches of a plugin's opinions, and the extension points of ours that each one covers.
-_SWITCHES: dict[str, tuple[str, ...]] = {
-    "enableJobOrder": ("gang_order",),
-    "enableTaskOrder": ("pod_order",),
-    "enablePredicate": ("filter", "explain", "refuse"),
-    "enableNodeOrder": ("preference", "score"),
-    "enableJobEnqueued": ("admit", "admitted"),
-    "enableJobReady": (),
-    "enableJobPipelined": (),
-    "enableSubJobReady": (),
-    "enableSubJobPipelined": (),
-    "enableSubJobOrder": (),
-    "enableQueueOrder": (),
-    "enablePreemptable": (),
-    "enableReclaimable": (),
-    "enablePreemptive": (),
-    "enableBestNode": (),
-    "enableTargetJob": (),
-    "enableReservedNodes": (),
-    "enabledVictim": (),
-    "enableVictim": (),
-    "enableJobStarving": (),
-    "enabledOverused": (),
-    "enableOverused": (),
-    "enabledAllocatable": (),
-    "enableAllocatable": (),
-    "enabledHyperNodeOrder": (),
-    "enableHyperNodeOrder": (),
-    "enabledClusterOrder": (),
-    "enableClusterOrder": (),
-    "enableHierarchy": (),
-}
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects")
 
@@ -73,7 +42,7 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy that can run. `inactive` tells, a sentence each, what was accepted but has no effect yet.
+    """A policy that can run. `inactive` tells, a sentence each, what was accepted but has no effect (yet).
 
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them.
@@ -100,9 +69,11 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     _check_keys(document, _TOP, "", errors)
     actions = _actions(document.get("actions", "enqueue, allocate, backfill"), errors, inactive)
     plugins = _tiers(document.get("tiers"), errors, inactive)
-    _configurations(document.get("configurations"), errors)
+    _configurations(document.get("configurations"), errors, inactive)
     own = document.get("phalanx") or {}
     partial, budget, dialects = _own_settings(own, errors)
+    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
+        inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     return Policy(actions, plugins, tuple(inactive), partial, budget, dialects)
@@ -129,18 +100,14 @@ def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[Confi
     known = available_plugins()
     configured: list[ConfiguredPlugin] = []
     seen: set[str] = set()
-    if value is None:
-        value = []
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        errors.append("tiers: expected a list")
-        return ()
-    for tier, entry in enumerate(value):
+    for tier, entry in enumerate(_list(value, "tiers", errors)):
         where = f"tiers[{tier}]"
         if not isinstance(entry, Mapping):
             errors.append(f"{where}: expected a mapping with plugins")
             continue
         _check_keys(entry, ("plugins",), f"{where}.", errors)
-        for position, option in enumerate(entry.get("plugins") or []):
+        names: set[str] = set()
+        for position, option in enumerate(_list(entry.get("plugins"), f"{where}.plugins", errors)):
             place = f"{where}.plugins[{position}]"
             if not isinstance(option, Mapping) or not isinstance(option.get("name"), str):
                 errors.append(f"{place}: expected a mapping with a name")
@@ -150,11 +117,24 @@ def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[Confi
                 errors.append(f"{place}: plugin {name} is named twice")
                 continue
             seen.add(name)
-            _check_keys(option, ("name", "arguments", *_SWITCHES), f"{place} ({name}).", errors)
+            names.add(name if option.get("enableHierarchy") is not True else f"hierarchical {name}")
+            _check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
             plugin = _plugin(name, option, known, place, errors, inactive)
+            silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
-                configured.append(ConfiguredPlugin(plugin, tier, _silent(option, f"{place} ({name})", errors)))
+                configured.append(ConfiguredPlugin(plugin, tier, silent))
+        if {"hierarchical drf", "proportion"} <= names:
+            errors.append(f"{where}: drf with enableHierarchy and proportion exclude each other, as in Volcano")
     return tuple(configured)
+
+
+def _list(value: object, place: str, errors: list[str]) -> Sequence[object]:
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        errors.append(f"{place}: expected a list")
+        return ()
+    return value
 
 
 def _plugin(
@@ -179,15 +159,26 @@ def _plugin(
         inactive.append(f"plugin {name} is accepted but not yet active in this version")
         return None
     try:
-        return kind(Arguments(f"{place} ({name})", arguments))
+        plugin = kind(Arguments(f"{place} ({name})", arguments))
     except PolicyError as error:
         errors.append(str(error))
         return None
+    except Exception as error:
+        # A plugin of a third party that did not go through `Arguments`.
+        errors.append(f"{place} ({name}): {type(error).__name__}: {error}")
+        return None
+    inactive.extend(
+        f"plugin {name}: argument {key} is accepted but has no effect in this version"
+        for key in arguments
+        if _known_argument(str(key), kind.without_effect)
+    )
+    inactive.extend(f"plugin {name}: {remark}" for remark in plugin.remarks)
+    return plugin
 
 
 def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> frozenset[str]:
     silent: set[str] = set()
-    for switch, points in _SWITCHES.items():
+    for switch, points in SWITCHES.items():
         if switch in option:
             value = option[switch]
             if not isinstance(value, bool):
@@ -197,13 +188,8 @@ def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> froz
     return frozenset(silent)
 
 
-def _configurations(value: object, errors: list[str]) -> None:
-    if value is None:
-        return
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        errors.append("configurations: expected a list")
-        return
-    for position, entry in enumerate(value):
+def _configurations(value: object, errors: list[str], inactive: list[str]) -> None:
+    for position, entry in enumerate(_list(value, "configurations", errors)):
         place = f"configurations[{position}]"
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
             errors.append(f"{place}: expected a mapping with the name of an action")
@@ -218,6 +204,7 @@ def _configurations(value: object, errors: list[str]) -> None:
             errors.append(f"{place} ({name}).arguments: expected a mapping")
             continue
         _check_arguments(arguments, ACTION_ARGUMENTS[name], f"{place} ({name})", errors)
+        inactive.extend(f"action {name}: argument {key} has no effect in this version" for key in arguments)
 
 
 def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object]]:

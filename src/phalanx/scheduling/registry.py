@@ -1,4 +1,4 @@
-"""Which plugins and actions there are: ours, those of installed packages, and those that a later version brings."""
+"""Which plugins there are: ours, and those that installed packages offer."""
 
 from __future__ import annotations
 
@@ -8,49 +8,6 @@ from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.plugin import Plugin
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
-
-# Volcano's vocabulary that has no counterpart yet: name -> argument keys (`*` ends a prefix). Such names are
-# accepted, so that an existing policy file works, and reported as not yet active.
-PLANNED_PLUGINS: dict[str, tuple[str, ...]] = {
-    "drf": ("drf.*",),
-    "proportion": (),
-    "capacity": ("capacity.*", "ancestorReclaimLevel"),
-    "sla": ("sla-waiting-time",),
-    "tdm": ("tdm.*",),
-    "cdp": (),
-    "pdb": (),
-    "resourcequota": (),
-    "nodegroup": ("strict", "enablePreferredOrder"),
-    "numa-aware": ("weight",),
-    "task-topology": ("task-topology.weight", "weight"),
-    "network-topology-aware": ("weight", "hypernode.*"),
-    "usage": ("usage.*", "cpu.*", "memory.*", "thresholds", "estimator"),
-    "rescheduling": ("interval", "metricsPeriod", "strategies"),
-    "extender": ("extender.*",),
-    "deviceshare": ("deviceshare.*",),
-}
-
-ACTIVE_ACTIONS = ("enqueue", "allocate", "backfill")
-# Action -> argument keys that `configurations:` may carry.
-ACTION_ARGUMENTS: dict[str, tuple[str, ...]] = {
-    "enqueue": ("overcommit-factor",),
-    "allocate": ("predicateErrorCacheEnable", "enablePredicateErrorCache"),
-    "backfill": ("predicateErrorCacheEnable", "enablePredicateErrorCache"),
-    "preempt": (
-        "enableTopologyAwarePreemption",
-        "topologyAwarePreemptWorkerNum",
-        "minCandidateNodesPercentage",
-        "minCandidateNodesAbsolute",
-        "maxCandidateNodesAbsolute",
-        "predicateErrorCacheEnable",
-        "enablePredicateErrorCache",
-        "singleNodePreemption",
-    ),
-    "reclaim": ("predicateErrorCacheEnable", "enablePredicateErrorCache", "singleNodePreemption"),
-    "gangpreempt": ("allowWholeBundle",),
-    "gangreclaim": ("allowWholeBundle",),
-    "shuffle": (),
-}
 
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
@@ -78,11 +35,20 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 
 def available_plugins() -> dict[str, type[Plugin]]:
-    """Ours and those that installed packages offer. Raises PolicyError for an entry point that is no plugin."""
+    """Ours and those that installed packages offer.
+
+    Raises PolicyError for an entry point that cannot be loaded, is no plugin, or takes a name that is taken.
+    """
     plugins = builtin_plugins()
     for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
-        plugin = entry.load()
+        where = f"entry point {entry.name} ({entry.value})"
+        try:
+            plugin = entry.load()
+        except Exception as error:
+            raise PolicyError(f"{where} cannot be loaded: {error}") from error
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
-            raise PolicyError(f"entry point {entry.name} ({entry.value}) is not a phalanx Plugin class")
+            raise PolicyError(f"{where} is not a phalanx Plugin class")
+        if plugin.name in plugins:
+            raise PolicyError(f"{where}: there is a plugin {plugin.name!r} already")
         plugins[plugin.name] = plugin
     return plugins

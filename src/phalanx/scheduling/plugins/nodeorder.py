@@ -18,16 +18,19 @@ class NodeOrder(Plugin):
     """Each score runs from 0 to 100 and counts by its weight."""
 
     name = "nodeorder"
+    without_effect = (
+        "imagelocality.weight",
+        "podaffinity.weight",
+        "podtopologyspread.weight",
+        "selectorspread.weight",
+    )
     arguments = (
+        "balancedresource.weight",
         "leastrequested.weight",
         "mostrequested.weight",
         "nodeaffinity.weight",
-        "podaffinity.weight",
-        "balancedresource.weight",
         "tainttoleration.weight",
-        "imagelocality.weight",
-        "podtopologyspread.weight",
-        "selectorspread.weight",
+        *without_effect,
     )
 
     def __init__(self, arguments: Arguments) -> None:
@@ -36,13 +39,8 @@ class NodeOrder(Plugin):
         self._affinity = arguments.integer("nodeaffinity.weight", 2)
         self._balanced = arguments.integer("balancedresource.weight", 1)
         self._taint = arguments.integer("tainttoleration.weight", 3)
-        for key, default in (
-            ("podaffinity.weight", 2),
-            ("imagelocality.weight", 1),
-            ("podtopologyspread.weight", 2),
-            ("selectorspread.weight", 0),
-        ):
-            arguments.integer(key, default)
+        for key in self.without_effect:
+            arguments.integer(key, 0)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         total: FloatArray | float = 0.0

@@ -8,6 +8,7 @@ from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.session import Session
 
 _DEFAULT_FACTOR = 1.2
+_HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
 
 
 class Overcommit(Plugin):
@@ -18,7 +19,10 @@ class Overcommit(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         factor = arguments.number("overcommit-factor", _DEFAULT_FACTOR)
-        self._per_mille = round((factor if factor >= 1 else _DEFAULT_FACTOR) * 1000)
+        if factor < 1:
+            self.remarks = (f"overcommit-factor {factor} is below 1; {_DEFAULT_FACTOR} is used, as in Volcano",)
+            factor = _DEFAULT_FACTOR
+        self._per_mille = round(min(factor, _HIGHEST_FACTOR) * 1000)
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         noun = gang.noun

@@ -25,25 +25,34 @@ class Predicates(Plugin):
     """
 
     name = "predicates"
+    without_effect = (
+        "predicate.CacheEnable",
+        "predicate.DynamicResourceAllocationEnable",
+        "predicate.GPUNumberEnable",
+        "predicate.GPUSharingEnable",
+        "predicate.NodeVolumeLimitsEnable",
+        "predicate.PodAffinityEnable",
+        "predicate.PodTopologySpreadEnable",
+        "predicate.ProportionalEnable",
+        "predicate.VolumeBindingEnable",
+        "predicate.VolumeZoneEnable",
+        "predicate.resources",
+        "predicate.resources.*",
+    )
     arguments = (
         "predicate.NodeAffinityEnable",
         "predicate.NodePortsEnable",
         "predicate.TaintTolerationEnable",
-        "predicate.PodAffinityEnable",
-        "predicate.NodeVolumeLimitsEnable",
-        "predicate.VolumeZoneEnable",
-        "predicate.PodTopologySpreadEnable",
-        "predicate.VolumeBindingEnable",
-        "predicate.DynamicResourceAllocationEnable",
-        "predicate.CacheEnable",
+        *without_effect,
     )
 
     def __init__(self, arguments: Arguments) -> None:
         self._affinity = arguments.boolean("predicate.NodeAffinityEnable", True)
         self._ports = arguments.boolean("predicate.NodePortsEnable", True)
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
-        for key in self.arguments[3:]:
-            arguments.boolean(key, True)
+        for key in self.without_effect:
+            if key.endswith("Enable"):
+                arguments.boolean(key, True)
 
     def refuse(self, cls: ClassRecord) -> str | None:
         fields = cls.pod_class.unsupported

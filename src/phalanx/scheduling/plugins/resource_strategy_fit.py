@@ -32,16 +32,16 @@ class ResourceStrategyFit(Plugin):
     """
 
     name = "resource-strategy-fit"
-    arguments = ("resourceStrategyFitWeight", "resources", "sra", "proportional")
+    without_effect = ("proportional", "sra")
+    arguments = ("resourceStrategyFitWeight", "resources", *without_effect)
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
         self._strategies: dict[str, Strategy] = {}
         for name, entry in arguments.mapping("resources").items():
             self._strategies[name] = _strategy(arguments.owner, name, entry)
-        for key in ("sra", "proportional"):
-            if arguments.mapping(key).get("enable") in (True, "true"):
-                raise PolicyError(f"{arguments.owner}: argument {key}: not supported by this version of Phalanx")
+        for key in self.without_effect:
+            arguments.mapping(key)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         chosen = [

@@ -1,0 +1,333 @@
+"""The policy file: Volcano's format and words, every mistake named, what is not active yet reported."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.pipeline import Pipeline
+from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.vocabulary import PLANNED_PLUGINS
+
+
+def mistakes(text: str) -> list[str]:
+    with pytest.raises(PolicyError) as caught:
+        load_policy(text, "p.yaml")
+    lines = str(caught.value).splitlines()
+    assert all(line.startswith("p.yaml: ") for line in lines)
+    return [line.removeprefix("p.yaml: ") for line in lines]
+
+
+def with_plugin(entry: str, actions: str = "allocate") -> str:
+    return f"actions: {actions}\ntiers: [{{plugins: [{{name: predicates}}, {entry}]}}]"
+
+
+def names(policy: Policy) -> list[str]:
+    return [entry.plugin.name for entry in policy.plugins]
+
+
+class TestWhatIsAccepted:
+    def test_the_built_in_policy(self) -> None:
+        policy = load_policy()
+        assert policy.actions == ("enqueue", "allocate", "backfill")
+        expected = ["priority", "gang", "conformance", "overcommit", "predicates", "nodeorder"]
+        assert names(policy) == expected
+        assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1]
+        assert set(policy.inactive) == {
+            f"{kind} is accepted but not yet active in this version"
+            for kind in ("action preempt", "action reclaim", "plugin drf", "plugin proportion")
+        }
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            # what Volcano's chart installs
+            """
+            actions: "enqueue, allocate, backfill"
+            tiers:
+            - plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}]
+            - plugins:
+              - {name: overcommit}
+              - {name: drf, enablePreemptable: false}
+              - {name: predicates}
+              - {name: proportion}
+              - {name: nodeorder}
+              - {name: binpack}
+            """,
+            # what its continuous integration uses
+            """
+            actions: "enqueue, allocate, backfill, reclaim, preempt"
+            tiers:
+            - plugins: [{name: priority}, {name: gang, enablePreemptable: false}, {name: conformance}, {name: sla}]
+            - plugins:
+              - {name: overcommit}
+              - {name: drf, enablePreemptable: false}
+              - {name: predicates, arguments: {predicate.DynamicResourceAllocationEnable: true}}
+              - {name: proportion}
+              - {name: nodeorder}
+              - {name: binpack}
+              - {name: network-topology-aware}
+            """,
+            # each kind of thing that its guides show
+            """
+            actions: "enqueue, allocate, backfill, gangpreempt, gangreclaim, shuffle"
+            tiers:
+            - plugins:
+              - {name: tdm, arguments: {tdm.revocable-zone.rz1: "10:00-21:00", tdm.evict.period: 1m}}
+              - {name: sla, arguments: {sla-waiting-time: 1h2m3s4ms}}
+              - {name: cdp}
+              - {name: pdb}
+            - plugins:
+              - {name: capacity, enableHierarchy: true, arguments: {ancestorReclaimLevel: 1}}
+              - {name: deviceshare, arguments: {deviceshare.VGPUEnable: true, deviceshare.SchedulePolicy: binpack}}
+              - {name: predicates, arguments: {predicate.GPUSharingEnable: true, predicate.CacheEnable: false}}
+              - name: usage
+                enablePredicate: false
+                arguments: {usage.weight: 5, cpu.weight: 1, memory.weight: 1, thresholds: {cpu: 80, mem: 70}}
+              - name: rescheduling
+                arguments: {interval: 5m, strategies: [{name: lowNodeUtilization, params: {thresholds: {cpu: 20}}}]}
+              - name: resource-strategy-fit
+                arguments:
+                  resourceStrategyFitWeight: 10
+                  resources: {nvidia.com/*: {type: MostAllocated, weight: 2}, cpu: {type: LeastAllocated}}
+                  sra: {enable: true, resources: nvidia.com/gpu, weight: 10}
+              - {name: nodegroup, arguments: {strict: false}}
+              - {name: numa-aware, arguments: {weight: 10}}
+              - {name: task-topology, arguments: {task-topology.weight: 10}}
+              - {name: extender, arguments: {extender.urlPrefix: "http://127.0.0.1", extender.httpTimeout: 100ms}}
+            configurations:
+            - name: preempt
+              arguments: {enableTopologyAwarePreemption: true, minCandidateNodesPercentage: 10}
+            - name: gangreclaim
+              arguments: {maxDomains: 8, allowWholeBundle: true}
+            metrics: {type: prometheus, address: "http://127.0.0.1:9090", interval: 30s}
+            """,
+        ],
+    )
+    def test_existing_volcano_files_load_as_they_are(self, text: str) -> None:
+        policy = load_policy(text)
+        assert policy.actions == ("enqueue", "allocate", "backfill")
+        assert "predicates" in names(policy)
+
+    def test_every_plugin_of_volcano_is_known(self) -> None:
+        known = {*PLANNED_PLUGINS, *(name for name in names(load_policy()))}
+        known |= {"binpack", "resource-strategy-fit"}
+        assert known == {
+            *("binpack", "capacity", "cdp", "conformance", "deviceshare", "drf", "extender", "gang"),
+            *("network-topology-aware", "nodegroup", "nodeorder", "numa-aware", "overcommit", "pdb"),
+            *("predicates", "priority", "proportion", "rescheduling", "resource-strategy-fit"),
+            *("resourcequota", "sla", "task-topology", "tdm", "usage"),
+        }
+
+    def test_numbers_and_truth_values_may_be_bare_or_quoted(self) -> None:
+        load_policy(with_plugin('{name: binpack, arguments: {binpack.weight: "10", binpack.cpu: 5}}'))
+        for value in ("true", '"true"', "yes", '"F"', "0", '"1"'):
+            load_policy(
+                f"tiers: [{{plugins: [{{name: predicates, arguments: {{predicate.NodePortsEnable: {value}}}}}]}}]"
+            )
+
+    def test_without_actions_the_three_active_ones_run(self) -> None:
+        assert load_policy("tiers: []").actions == ("enqueue", "allocate", "backfill")
+
+
+class TestWhatIsReported:
+    @pytest.mark.parametrize(
+        ("text", "report"),
+        [
+            (with_plugin("{name: proportion}"), "plugin proportion is accepted but not yet active"),
+            (with_plugin("{name: gang}", "'allocate, shuffle'"), "action shuffle is accepted but not yet active"),
+            (
+                with_plugin("{name: nodeorder, arguments: {podaffinity.weight: 9}}"),
+                "plugin nodeorder: argument podaffinity.weight is accepted but has no effect",
+            ),
+            (
+                with_plugin("{name: overcommit, arguments: {overcommit-factor: 0.5}}"),
+                "plugin overcommit: overcommit-factor 0.5 is below 1; 1.2 is used",
+            ),
+            (
+                "configurations: [{name: enqueue, arguments: {overcommit-factor: 2}}]",
+                "action enqueue: argument overcommit-factor has no effect",
+            ),
+            ("actions: allocate", "no plugin filters nodes"),
+            ("tiers: [{plugins: [{name: predicates, enablePredicate: false}]}]", "no plugin filters nodes"),
+        ],
+    )
+    def test_what_is_accepted_but_has_no_effect(self, text: str, report: str) -> None:
+        assert [line for line in load_policy(text).inactive if line.startswith(report)]
+
+    def test_nothing_else_is(self) -> None:
+        assert load_policy(with_plugin("{name: nodeorder}")).inactive == ()
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("text", "mistake"),
+        [
+            ("actions: 'allocat'", "actions: unknown action 'allocat'; did you mean 'allocate'?"),
+            ("actions: [allocate]", 'actions: expected one string such as "enqueue, allocate, backfill"'),
+            ("actions: ' , '", "actions: no action named"),
+            ("actions: 'allocate, allocate'", "actions: an action is named twice"),
+            ("action: allocate", "action: unknown key; did you mean 'actions'?"),
+            ("tiers: {}", "tiers: expected a list"),
+            ("tiers: [gang]", "tiers[0]: expected a mapping with plugins"),
+            ("tiers: [{plugins: gang}]", "tiers[0].plugins: expected a list"),
+            ("tiers: [{plugins: [gang]}]", "tiers[0].plugins[0]: expected a mapping with a name"),
+            ("tiers: [{plugin: []}]", "tiers[0].plugin: unknown key; did you mean 'plugins'?"),
+            (
+                "tiers: [{plugins: [{name: gangs}]}]",
+                "tiers[0].plugins[0]: unknown plugin 'gangs'; did you mean 'gang'?",
+            ),
+            (
+                "tiers: [{plugins: [{name: gang}]}, {plugins: [{name: gang}]}]",
+                "tiers[1].plugins[0]: plugin gang is named twice",
+            ),
+            (
+                with_plugin("{name: binpack, arguments: {binpack.wieght: 1}}"),
+                "tiers[0].plugins[1] (binpack): unknown argument 'binpack.wieght'; did you mean 'binpack.weight'?",
+            ),
+            (
+                with_plugin("{name: binpack, arguments: {binpack.weight: heavy}}"),
+                "tiers[0].plugins[1] (binpack): argument binpack.weight: 'heavy' is not a whole number",
+            ),
+            (
+                with_plugin("{name: binpack, arguments: {binpack.cpu: -1}}"),
+                "tiers[0].plugins[1] (binpack): argument binpack.cpu: -1 is not a whole number of at least 0",
+            ),
+            (
+                with_plugin("{name: proportion, arguments: {weight: 1}}"),
+                "tiers[0].plugins[1] (proportion): unknown argument 'weight'",
+            ),
+            (
+                with_plugin("{name: overcommit, arguments: {overcommit-factor: lots}}"),
+                "tiers[0].plugins[1] (overcommit): argument overcommit-factor: 'lots' is not a number",
+            ),
+            (
+                with_plugin("{name: overcommit, arguments: {overcommit-factor: .nan}}"),
+                "tiers[0].plugins[1] (overcommit): argument overcommit-factor: nan is not a number",
+            ),
+            (
+                "tiers: [{plugins: [{name: predicates, arguments: {predicate.NodePortsEnable: maybe}}]}]",
+                "tiers[0].plugins[0] (predicates): argument predicate.NodePortsEnable:"
+                " 'maybe' is not true or false",
+            ),
+            (
+                with_plugin("{name: resource-strategy-fit, arguments: {resources: {cpu: {type: Best}}}}"),
+                "tiers[0].plugins[1] (resource-strategy-fit): argument resources.cpu.type: 'Best' is not"
+                " MostAllocated or LeastAllocated",
+            ),
+            (
+                with_plugin("{name: gang, arguments: [a]}"),
+                "tiers[0].plugins[1] (gang).arguments: expected a mapping",
+            ),
+            (
+                with_plugin("{name: gang, enableJobOrdr: false}"),
+                "tiers[0].plugins[1] (gang).enableJobOrdr: unknown key; did you mean 'enableJobOrder'?",
+            ),
+            (
+                with_plugin("{name: gang, enableJobOrder: 'false'}"),
+                "tiers[0].plugins[1] (gang).enableJobOrder: 'false' is not true or false",
+            ),
+            (
+                "tiers: [{plugins: [{name: drf, enableHierarchy: true}, {name: proportion}]}]",
+                "tiers[0]: drf with enableHierarchy and proportion exclude each other, as in Volcano",
+            ),
+            ("configurations: {}", "configurations: expected a list"),
+            ("configurations: [{}]", "configurations[0]: expected a mapping with the name of an action"),
+            ("configurations: [{name: elect}]", "configurations[0]: unknown action 'elect'"),
+            (
+                "configurations: [{name: reclaim, arguments: {maxDomains: 1}}]",
+                "configurations[0] (reclaim): unknown argument 'maxDomains'",
+            ),
+            ("phalanx: [1]", "phalanx: expected a mapping"),
+            ("phalanx: {partialGang: drop}", "phalanx.partialGang: 'drop' is not keep or release"),
+            (
+                "phalanx: {cycleBudgetMilliseconds: 0}",
+                "phalanx.cycleBudgetMilliseconds: 0 is not a whole number of at least 1",
+            ),
+            ("phalanx: {dialects: x}", "phalanx.dialects: expected a mapping"),
+            ("", "expected a mapping with actions and tiers"),
+            ("- allocate", "expected a mapping with actions and tiers"),
+        ],
+    )
+    def test_each_is_named_with_its_place(self, text: str, mistake: str) -> None:
+        assert mistakes(text) == [mistake]
+
+    def test_what_is_not_yaml(self) -> None:
+        with pytest.raises(PolicyError, match=r"^p\.yaml: not YAML: "):
+            load_policy("actions: 'x", "p.yaml")
+
+    def test_all_are_listed_at_once(self) -> None:
+        text = "actions: 'alocate'\ntiers: [{plugins: [{name: gan}, {name: binpack, arguments: {x: 1}}]}]\nmore: 1"
+        assert mistakes(text) == [
+            "more: unknown key",
+            "actions: unknown action 'alocate'; did you mean 'allocate'?",
+            "tiers[0].plugins[0]: unknown plugin 'gan'; did you mean 'gang'?",
+            "tiers[0].plugins[1] (binpack): unknown argument 'x'",
+        ]
+
+
+class TestPipeline:
+    def test_a_switch_silences_what_it_covers_and_nothing_else(self) -> None:
+        def speakers(options: str) -> dict[str, list[str]]:
+            return dict(Pipeline(load_policy(with_plugin(f"{{name: priority{options}}}"))).describe())
+
+        assert speakers("")["gang_order"] == speakers("")["pod_order"] == ["priority"]
+        assert speakers(", enableJobOrder: false")["gang_order"] == []
+        assert speakers(", enableJobOrder: false")["pod_order"] == ["priority"]
+        assert speakers(", enableTaskOrder: false")["pod_order"] == []
+        assert speakers(", enablePreemptable: false") == speakers("")
+
+    def test_plugins_speak_in_the_order_of_the_tiers(self) -> None:
+        text = "tiers: [{plugins: [{name: gang}]}, {plugins: [{name: priority}, {name: predicates}]}]"
+        assert dict(Pipeline(load_policy(text)).describe())["gang_order"] == ["gang", "priority"]
+
+
+class Custom(Plugin):
+    name = "custom"
+    arguments = ("custom.text",)
+
+    def __init__(self, arguments: Arguments) -> None:
+        if arguments.text("custom.text") == "bad":
+            raise ValueError("that one is bad")
+
+
+class TestPluginsOfOthers:
+    def offer(self, monkeypatch: pytest.MonkeyPatch, loaded: object) -> None:
+        def load() -> object:
+            if isinstance(loaded, Exception):
+                raise loaded
+            return loaded
+
+        entry = SimpleNamespace(name="custom", value="package:Custom", load=load)
+        monkeypatch.setattr("phalanx.scheduling.registry.entry_points", lambda group: [entry])
+
+    def test_an_installed_package_brings_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offer(monkeypatch, Custom)
+        assert names(load_policy(with_plugin("{name: custom, arguments: {custom.text: x}}"))) == [
+            "predicates",
+            "custom",
+        ]
+
+    def test_its_errors_are_told_like_ours(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.offer(monkeypatch, Custom)
+        text = with_plugin("{name: custom, arguments: {custom.text: bad}}")
+        assert mistakes(text) == ["tiers[0].plugins[1] (custom): ValueError: that one is bad"]
+
+    @pytest.mark.parametrize(
+        ("loaded", "problem"),
+        [
+            (ImportError("no module named x"), "cannot be loaded: no module named x"),
+            (dict, "is not a phalanx Plugin class"),
+            (type("Impostor", (Custom,), {"name": "gang"}), "there is a plugin 'gang' already"),
+        ],
+    )
+    def test_one_that_is_none_stops_the_start(
+        self, monkeypatch: pytest.MonkeyPatch, loaded: object, problem: str
+    ) -> None:
+        self.offer(monkeypatch, loaded)
+        with pytest.raises(PolicyError, match=problem):
+            load_policy()
