@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple
 
 from phalanx.local.errors import ApiError, FieldCause, bad_request, expired
@@ -184,7 +184,7 @@ class Watch:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def stream(self) -> AsyncIterator[bytes]:
+    async def stream(self) -> AsyncGenerator[bytes, None]:
         """Chunks of whole lines until the timeout, an end or an error."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._query.timeout
