@@ -44,7 +44,7 @@ class Fault:
 
 
 class PodServer:
-    """Pods by (namespace, name); `calls` are the requests as `METHOD path`, `patches` the decoded bodies of patches.
+    """Pods by (namespace, name); `calls` are the requests as `METHOD path`, `patches` the bodies of patches.
 
     `before` is called with each request before it is looked at.
     """

@@ -7,6 +7,8 @@ import heapq
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.narrator import Narrator
@@ -16,18 +18,27 @@ from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.explanation import AWAITING_ADMISSION
 
-# A verdict is told when it has stood this long (seconds). Pods of one gang are created one by one: "1 of 5
-# members", "2 of 5" ... would be five times five writes for nothing.
-_SETTLE = 0.3
-_SETTLE_MEMBERS = 1.0
 _NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
 # One that never stands still is told after this many settling times.
 _RESTLESS = 3
-# The same reason with other numbers ("98 of 100 nodes" after "99 of 100") is told again after this many seconds,
-# and later where many must be told: what nobody waits for must not keep the API server busy.
-_REPEAT = 5.0
-_REPEAT_PER_LISTENER = 0.02
-_LONGEST_REPEAT = 120.0
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Seconds. A verdict is told when it has stood for `settle`, or `settle_members` where it is about members
+    that are missing: pods of one gang are created one by one, and "1 of 5 members", "2 of 5" ... would be five
+    times five writes for nothing.
+
+    The same reason with other numbers ("98 of 100 nodes" after "99 of 100") is told again after `repeat`, and
+    `repeat_per_listener` later for each that must be told, but after `longest_repeat` at the latest: what nobody
+    waits for must not keep the API server busy.
+    """
+
+    settle: float = 0.3
+    settle_members: float = 1.0
+    repeat: float = 5.0
+    repeat_per_listener: float = 0.02
+    longest_repeat: float = 120.0
+
 
 Subject = GangKey | str
 
@@ -64,12 +75,14 @@ class Announcer:
         narrator: Narrator,
         status_changed: Callable[[GangKey], None],
         clock: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
     ) -> None:
         self._state = state
         self._conditions = conditions
         self._narrator = narrator
         self._status_changed = status_changed
         self._clock = clock
+        self._pace = pace or Pace()
         self._gangs: dict[GangKey, _Topic] = {}
         self._pods: dict[str, _Topic] = {}
         # Members above the minimum that have a verdict of their own, by gang.
@@ -169,13 +182,14 @@ class Announcer:
     def _plan(self, subject: Subject, topic: _Topic, listeners: int) -> None:
         verdict = topic.verdict
         assert verdict is not None
-        now = self._clock()
-        settle = _SETTLE_MEMBERS if verdict.code in _NOT_A_MEMBER_YET else _SETTLE
+        now, pace = self._clock(), self._pace
+        settle = pace.settle_members if verdict.code in _NOT_A_MEMBER_YET else pace.settle
         if topic.due is None:
             topic.since = now
         due = min(now + settle, topic.since + _RESTLESS * settle)
         if topic.told is not None and topic.told.code == verdict.code and topic.told != verdict:
-            due = max(due, topic.told_at + min(_LONGEST_REPEAT, _REPEAT + _REPEAT_PER_LISTENER * listeners))
+            repeat = min(pace.longest_repeat, pace.repeat + pace.repeat_per_listener * listeners)
+            due = max(due, topic.told_at + repeat)
         if due == topic.due:
             return
         topic.due = due

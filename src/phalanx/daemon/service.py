@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.announcer import Announcer
+from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor
 from phalanx.daemon.group_status import GroupStatuses
@@ -49,7 +49,7 @@ class ServiceError(Exception):
 
 
 class ServiceOptions(msgspec.Struct, frozen=True):
-    """`config` is the path of a policy file, "" for the built-in policy."""
+    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told."""
 
     scheduler_names: tuple[str, ...] = ("phalanx",)
     config: str = ""
@@ -59,6 +59,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     lease_name: str = "phalanx-scheduler"
     metrics_address: str = ""
     drain_seconds: float = 10.0
+    pace: Pace = Pace()
 
 
 class SchedulerService:
@@ -90,7 +91,7 @@ class SchedulerService:
         statuses = GroupStatuses(
             client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
-        self._announcer = Announcer(self.state, conditions, narrator, statuses.touch)
+        self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
         self.executor = Executor(
             self.state,
             Binder(client, self._pool, self._bound),

@@ -1,0 +1,69 @@
+"""One API server per session: the embedded one, or the one that PHALANX_E2E_KUBECONFIG names."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import load_config
+from phalanx.local.options import ServerOptions
+from phalanx.local.server import ApiServer
+from tests.e2e.world import Cluster, World
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """With our CRDs installed. No controllers and no kubelets: tests report phases and delete what they made."""
+    named = os.environ.get("PHALANX_E2E_KUBECONFIG")
+    server = None
+    kubeconfig = Path(named) if named else tmp_path_factory.mktemp("e2e") / "kubeconfig"
+    if not named:
+        server = ApiServer(ServerOptions(controllers=frozenset({"definitions"})))
+        await server.start()
+        server.write_kubeconfig(kubeconfig)
+    try:
+        await install(kubeconfig)
+        async with KubeClient(load_config(str(kubeconfig))) as client:
+            yield Cluster(kubeconfig, client, server)
+    finally:
+        if server is not None:
+            await server.stop()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def world(cluster: Cluster) -> AsyncIterator[World]:
+    made = World(cluster)
+    await made.open()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+@pytest.fixture
+def embedded(cluster: Cluster) -> None:
+    """For tests that choose the server's faults."""
+    if cluster.server is None:
+        pytest.skip("faults are chosen on the embedded server only")
+
+
+async def install(kubeconfig: Path) -> None:
+    child = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "phalanx.cli",
+        "install",
+        "--kubeconfig",
+        str(kubeconfig),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await child.communicate()
+    assert child.returncode == 0, output.decode()

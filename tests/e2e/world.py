@@ -1,0 +1,344 @@
+"""A cluster with its API server, a scheduler in this process, and short ways to act and to ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from phalanx.daemon.announcer import Pace
+from phalanx.daemon.service import SchedulerService, ServiceOptions
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.config import load_config
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.local.server import ApiServer
+from tests.e2e.wire import Wire
+
+PATIENCE = 20.0
+_POLL = 0.02
+_PLURALS = {"PriorityClass": "priorityclasses"}
+_CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "CustomResourceDefinition", "Queue"})
+PODS = Resource("", "v1", "pods", "Pod")
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event")
+DEFINITIONS = Resource(
+    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
+)
+# Verdicts are told soon, so that tests need not wait for them to settle.
+QUICK = Pace(settle=0.05, settle_members=0.15, repeat=0.3, repeat_per_listener=0.0)
+
+Object = dict[str, Any]
+
+
+class Cluster:
+    """An API server for a whole test session: the embedded one (`server`), or one that was there before us."""
+
+    def __init__(self, kubeconfig: Path, client: KubeClient, server: ApiServer | None) -> None:
+        self.kubeconfig = kubeconfig
+        self.client = client
+        self.server = server
+        # Namespaces of an earlier session may still be there on a server that was there before us.
+        self.session = "e2e" if server is not None else f"e2e-{secrets.token_hex(2)}"
+        self.numbers = itertools.count(1)
+
+
+class Running:
+    """A scheduler in this process, over a wire of its own."""
+
+    def __init__(self, kubeconfig: Path, options: ServiceOptions) -> None:
+        self.wire = Wire()
+        self.client = KubeClient(load_config(str(kubeconfig)), transports=self.wire.transports)
+        self.service = SchedulerService(self.client, options)
+        self.task = asyncio.create_task(self.service.run())
+
+    async def ready(self) -> None:
+        waiting = asyncio.create_task(self.service.ready.wait())
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.wait([waiting, self.task], return_when=asyncio.FIRST_COMPLETED)
+        waiting.cancel()
+        if self.task.done():
+            self.task.result()
+
+    async def stop(self) -> None:
+        """As SIGTERM does."""
+        if self.task.done():
+            return
+        self.service.stop()
+        async with asyncio.timeout(PATIENCE):
+            await self.task
+        await self.client.close()
+
+    async def kill(self) -> None:
+        """As SIGKILL does: nothing is sent any more, and nobody cleans up."""
+        self.wire.dead.set()
+        while not self.task.done():
+            self.task.cancel()
+            await asyncio.sleep(0)
+        with contextlib.suppress(asyncio.CancelledError):
+            await self.task
+        self.wire.buried.set()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        await self.client.close()
+
+
+class World:
+    """One test's part of a cluster: a namespace or two, nodes, schedulers. `close` leaves nothing behind."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.client = cluster.client
+        self.name = f"{cluster.session}-{next(cluster.numbers)}"
+        self.namespace = self.name
+        self.schedulers: list[Running] = []
+        self._made: list[str] = []
+
+    @property
+    def server(self) -> ApiServer:
+        """The embedded server, whose faults can be chosen."""
+        assert self.cluster.server is not None
+        return self.cluster.server
+
+    # acting
+
+    async def open(self, namespace: str = "") -> None:
+        """Makes a namespace and goes on in it."""
+        self.namespace = namespace or self.name
+        await self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
+
+    async def close(self) -> None:
+        for scheduler in self.schedulers:
+            await scheduler.kill()
+        if self.cluster.server is not None:
+            self.cluster.server.faults.clear()
+        for path in reversed(self._made):
+            with contextlib.suppress(ApiError):
+                await self.client.delete(path, grace_seconds=0)
+
+    async def scheduler(self, *, wait: bool = True, **options: Any) -> Running:
+        options.setdefault("pace", QUICK)
+        made = Running(self.cluster.kubeconfig, ServiceOptions(**options))
+        self.schedulers.append(made)
+        if wait:
+            await made.ready()
+        return made
+
+    async def make(self, document: Object) -> Object:
+        """Creates one object as it is written; it is deleted when the test ends."""
+        resource = resource_of(document)
+        namespace = document["metadata"].get("namespace", self.namespace) if resource.namespaced else None
+        created: Object = await self.client.create(resource.path(namespace), document)
+        if resource.kind != "Namespace":  # the server keeps those until a controller has emptied them
+            self._made.append(resource.path(namespace, created["metadata"]["name"]))
+        return created
+
+    async def apply(self, text: str) -> None:
+        """Creates every document of a manifest."""
+        for document in yaml.safe_load_all(text):
+            await self.make(document)
+
+    async def node(self, name: str, **allocatable: Any) -> Object:
+        """An empty node; 8 CPU where nothing else is said. Names are this test's own."""
+        amounts = {"cpu": "8", "memory": "32Gi", "pods": "110", **_dotted(allocatable)}
+        document: Object = {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": f"{self.name}-{name}", "labels": {"kubernetes.io/hostname": name}},
+            "status": {"capacity": amounts, "allocatable": amounts},
+        }
+        created = await self.make(document)
+        if created["spec"].get("taints"):
+            # A real server taints new nodes as not ready; their kubelet would lift that.
+            path = NODES.path(None, created["metadata"]["name"])
+            created = await self.client.patch(path, {"spec": {"taints": None}}, PatchType.MERGE)
+        return created
+
+    async def patch_node(self, name: str, patch: Object) -> None:
+        await self.client.patch(NODES.path(None, f"{self.name}-{name}"), patch, PatchType.MERGE)
+
+    async def pod(self, name: str, **what: Any) -> Object:
+        return await self.make(pod(name, **what))
+
+    async def pods(self, *names: str, **what: Any) -> None:
+        for name in names:
+            await self.pod(name, **what)
+
+    async def patch(self, resource: Resource, name: str, patch: Object, *, status: bool = False) -> None:
+        path = resource.path(self.namespace, name) + ("/status" if status else "")
+        await self.client.patch(path, patch, PatchType.MERGE)
+
+    async def phase(self, phase: str, *names: str) -> None:
+        """What a kubelet would report."""
+        for name in names:
+            await self.patch(PODS, name, {"status": {"phase": phase}}, status=True)
+
+    async def delete(self, resource: Resource, *names: str) -> None:
+        for name in names:
+            await self.client.delete(resource.path(self.namespace, name), grace_seconds=0)
+
+    # asking
+
+    async def list(self, resource: Resource) -> list[Object]:
+        namespace = self.namespace if resource.namespaced else None
+        items: list[Object] = (await self.client.list_all(resource.path(namespace)))["items"]
+        return items
+
+    async def get(self, resource: Resource, name: str) -> Object:
+        found: Object = await self.client.get(resource.path(self.namespace, name))
+        return found
+
+    async def placement(self) -> dict[str, str]:
+        """pod -> node, "" while it waits; node names as the test knows them."""
+        return {
+            item["metadata"]["name"]: item["spec"].get("nodeName", "").removeprefix(f"{self.name}-")
+            for item in await self.list(PODS)
+        }
+
+    async def until(self, holds: Callable[[], Any], what: str) -> Any:
+        """Waits until an asynchronous question has a truthy answer, and returns it."""
+        answer = None
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while asyncio.get_running_loop().time() < deadline:
+            answer = await holds()
+            if answer:
+                return answer
+            await asyncio.sleep(_POLL)
+        raise AssertionError(f"waited in vain: {what}; pods: {await self.placement()}")
+
+    async def until_bound(self, *names: str) -> dict[str, str]:
+        """Waits until these pods have nodes."""
+
+        async def bound() -> dict[str, str]:
+            placement = await self.placement()
+            return placement if all(placement.get(name) for name in names) else {}
+
+        found: dict[str, str] = await self.until(bound, f"{', '.join(names)} are bound")
+        return found
+
+    async def until_held(self, *names: str, words: str = "", reason: str = "Unschedulable") -> Object:
+        """Waits until these pods say why they wait (in words that match); the condition of the first."""
+
+        async def held() -> Object:
+            pods = {item["metadata"]["name"]: item for item in await self.list(PODS)}
+            found = [condition(pods[name], "PodScheduled") for name in names if name in pods]
+            said = [
+                entry
+                for entry in found
+                if entry.get("status") == "False"
+                and entry.get("reason") == reason
+                and re.search(words, entry.get("message", ""))
+            ]
+            return said[0] if len(said) == len(names) else {}
+
+        said: Object = await self.until(held, f"{', '.join(names)} are held: {reason} {words}")
+        placement = await self.placement()
+        assert not any(placement[name] for name in names)
+        return said
+
+    async def until_status(self, resource: Resource, name: str, **wanted: Any) -> Object:
+        """Waits until an object's status has these values (camelCase as in the API)."""
+        seen: Object = {}
+
+        async def shown() -> Object:
+            seen.clear()
+            seen.update((await self.get(resource, name)).get("status") or {})
+            return seen if all(seen.get(key, 0) == value for key, value in wanted.items()) else {}
+
+        try:
+            found: Object = await self.until(shown, f"the status of {name} is {wanted}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; status: {seen}") from None
+        return found
+
+    async def until_event(self, reason: str, about: str = "", words: str = "") -> Object:
+        """Waits for an event of this reason, regarding an object of this name, whose note matches."""
+
+        async def told() -> Object:
+            for event in await self.list(EVENTS):
+                regarding = event.get("regarding") or {}
+                if (
+                    event.get("reason") == reason
+                    and (not about or regarding.get("name") == about)
+                    and re.search(words, event.get("note", ""))
+                ):
+                    return event
+            return {}
+
+        found: Object = await self.until(told, f"event {reason} about {about or 'anything'} saying {words!r}")
+        return found
+
+    async def settled(self, *schedulers: Running, quiet: float = 1.0) -> None:
+        """Waits until these schedulers have written nothing for a while."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + PATIENCE
+        last, since = [0] * len(schedulers), loop.time()
+        while loop.time() < deadline:
+            counts = [scheduler.wire.count() for scheduler in schedulers]
+            if counts != last:
+                last, since = counts, loop.time()
+            if loop.time() - since >= quiet:
+                return
+            await asyncio.sleep(_POLL)
+        raise AssertionError(f"writes do not end: {[entry.wire.writes[-10:] for entry in schedulers]}")
+
+
+def pod(
+    name: str,
+    *,
+    labels: Mapping[str, str] | None = None,
+    annotations: Mapping[str, str] | None = None,
+    cpu: str = "1",
+    requests: Mapping[str, str] | None = None,
+    namespace: str = "",
+    scheduler: str = "phalanx",
+    owner: str = "",
+    **spec: Any,
+) -> Object:
+    """A pod of one container for our scheduler. `spec` are further fields of its spec."""
+    wanted = dict(requests) if requests is not None else {"cpu": cpu}
+    metadata: Object = {"name": name, "labels": dict(labels or {}), "annotations": dict(annotations or {})}
+    if namespace:
+        metadata["namespace"] = namespace
+    if owner:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": f"uid-{owner}"}
+        metadata["ownerReferences"] = [reference]
+    limits = {key: value for key, value in wanted.items() if "/" in key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {
+            "schedulerName": scheduler,
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 0,
+            "containers": [
+                {"name": "main", "image": "example/main", "resources": {"requests": wanted, "limits": limits}}
+            ],
+            **spec,
+        },
+    }
+
+
+def condition(body: Object, kind: str) -> Object:
+    found: Iterable[Object] = (body.get("status") or {}).get("conditions") or ()
+    return next((entry for entry in found if entry["type"] == kind), {})
+
+
+def resource_of(document: Object) -> Resource:
+    group, _, version = document["apiVersion"].rpartition("/")
+    kind = document["kind"]
+    namespaced = kind not in _CLUSTER_SCOPED
+    return Resource(group, version, _PLURALS.get(kind, f"{kind.lower()}s"), kind, namespaced=namespaced)
+
+
+def _dotted(amounts: Mapping[str, Any]) -> dict[str, str]:
+    """`nvidia_com__gpu` is `nvidia.com/gpu`, so that it can be a keyword."""
+    return {key.replace("__", "/").replace("_", "."): str(value) for key, value in amounts.items()}
