@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from typing import Any
 
+import click
 import pytest
 import pytest_asyncio
 import yaml
@@ -15,6 +16,7 @@ from phalanx.cli.install import install, install_into
 from phalanx.daemon.service import ServiceOptions
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
+from phalanx.kube.errors import ApiError
 from phalanx.local.server import ApiServer, ServerOptions
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -110,6 +112,38 @@ async def test_definitions_of_others_are_left_alone_and_so_are_their_queues(
     assert "labels" not in (await client.get(f"{DEFINITIONS}/queues.scheduling.volcano.sh"))["metadata"]
     assert (await client.get(QUEUES))["items"] == []
     assert not [told for told in outcomes if told.startswith("queue.scheduling")]
+
+
+class LateClient(KubeClient):
+    """Talks to a server that has not heard of the definition yet when the first queue is made."""
+
+    late = True
+
+    async def create(self, path: str, obj: Any, params: Any = None) -> Any:
+        if path == QUEUES and self.late:
+            self.late = False
+            raise ApiError(404, "NotFound", "404 page not found")
+        return await super().create(path, obj, params)
+
+
+async def test_a_server_that_needs_a_moment_is_asked_again(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with LateClient(client.config) as late:
+        outcomes = await run(late, capsys, rights=False)
+    assert not late.late
+    assert outcomes["queue.scheduling.volcano.sh/root"] == "created"
+
+
+async def test_a_definition_whose_names_are_taken_is_a_clear_failure(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    theirs = without_our_mark("elasticquotas.scheduling.x-k8s.io")
+    theirs["metadata"]["name"] = "quotas.scheduling.x-k8s.io"
+    theirs["spec"]["names"] |= {"plural": "quotas", "singular": "quota", "kind": "Quota", "listKind": "QuotaList"}
+    await client.create(DEFINITIONS, theirs)
+    with pytest.raises(click.ClickException, match=r"definition elasticquotas\.scheduling\.x-k8s\.io: .*eq"):
+        await run(client, capsys, rights=False)
 
 
 # On paper

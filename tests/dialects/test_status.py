@@ -208,6 +208,8 @@ def test_x_k8s_knows_neither_conditions_nor_a_start_time() -> None:
         ({"bound": 3}, "Scheduled"),
         ({"running": 2, "bound": 1}, "Scheduled"),
         ({"running": 3}, "Running"),
+        ({"bound": 1, "succeeded": 2}, "Scheduled"),
+        ({"running": 2}, "Pending"),
         ({"running": 1, "failed": 2}, "Failed"),
         ({"succeeded": 3}, "Finished"),
         ({}, "Pending"),

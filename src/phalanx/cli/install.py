@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
 
 FIELD_MANAGER = "phalanx"
+_PAUSE = 0.1  # seconds between looks
 
 # Kind -> plural, for the kinds that are installed.
 _PLURALS = {
@@ -100,10 +101,11 @@ async def install_into(
     ours = [entry for entry in definitions if await _apply(client, entry, respect_others=True)]
     for manifest in rights:
         await _apply(client, manifest)
-    await _wait_until_served(client, ours, timeout)
+    deadline = time.monotonic() + timeout
+    await _wait_until_served(client, ours, deadline)
     if any(entry["metadata"]["name"] == QUEUES_DEFINITION for entry in ours):
         for manifest in queues:
-            await _create(client, manifest)
+            await _create(client, manifest, deadline)
 
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:
@@ -124,18 +126,28 @@ async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool
     return True
 
 
-async def _create(client: KubeClient, manifest: Manifest) -> None:
+async def _create(client: KubeClient, manifest: Manifest, deadline: float) -> None:
     """Makes an object that is its users' to change from then on."""
+    from phalanx.kube.errors import ApiError
+
     path = _path(manifest)
-    if await _read(client, path) is not None:
-        _say(manifest, "unchanged")
-        return
-    await client.create(path.rpartition("/")[0], manifest)
-    _say(manifest, "created")
+    while True:
+        if await _read(client, path) is not None:
+            _say(manifest, "unchanged")
+            return
+        try:
+            await client.create(path.rpartition("/")[0], manifest)
+        except ApiError as error:
+            # A server of several that has not heard of the definition yet, or somebody who was faster.
+            if error.status not in (404, 409) or time.monotonic() >= deadline:
+                raise
+            await asyncio.sleep(_PAUSE)
+        else:
+            _say(manifest, "created")
+            return
 
 
-async def _wait_until_served(client: KubeClient, definitions: list[Manifest], timeout: float) -> None:  # noqa: ASYNC109
-    deadline = time.monotonic() + timeout
+async def _wait_until_served(client: KubeClient, definitions: list[Manifest], deadline: float) -> None:
     for manifest in definitions:
         name = manifest["metadata"]["name"]
         while True:
@@ -149,8 +161,8 @@ async def _wait_until_served(client: KubeClient, definitions: list[Manifest], ti
             if refused:
                 raise click.ClickException(f"definition {name}: {refused[0].get('message', 'its names are taken')}")
             if time.monotonic() >= deadline:
-                raise click.ClickException(f"definition {name} is not served after {timeout:g} s")
-            await asyncio.sleep(0.1)
+                raise click.ClickException(f"definition {name} is still not served; see its conditions")
+            await asyncio.sleep(_PAUSE)
 
 
 async def _read(client: KubeClient, path: str) -> dict[str, Any] | None:

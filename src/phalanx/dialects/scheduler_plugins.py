@@ -65,13 +65,11 @@ def _phase(standing: Standing, old: bool) -> str:
         return "Failed"
     if counts.running + counts.succeeded >= needed:
         return "Running"
-    if not old:
-        return "Scheduling" if standing.members >= needed else "Pending"
-    if standing.scheduled >= needed:
+    if old and standing.scheduled >= needed:
         return "Scheduled"
-    if standing.scheduled:
-        return "Scheduling"
-    return "PreScheduling" if standing.members >= needed else "Pending"
+    if standing.members < needed:
+        return "Pending"
+    return "PreScheduling" if old and not standing.scheduled else "Scheduling"
 
 
 def _has_failed(standing: Standing) -> bool:
