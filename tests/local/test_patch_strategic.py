@@ -155,6 +155,18 @@ def test_set_element_order_sorts_what_it_names_and_keeps_the_rest_in_place() -> 
     assert names == ["a", "sidecar", "c", "b", "new"]
 
 
+def test_a_new_item_takes_the_place_that_a_deleted_one_leaves() -> None:
+    doc = pod(containers=[{"name": "a"}, {"name": "b"}, {"name": "foreign"}])
+    change = {
+        "spec": {
+            "$setElementOrder/containers": [{"name": "b"}, {"name": "new"}],
+            "containers": [{"name": "new", "image": "i"}, {"name": "a", "$patch": "delete"}],
+        }
+    }
+    names = [item["name"] for item in patched(doc, change)["spec"]["containers"]]
+    assert names == ["b", "foreign", "new"]
+
+
 def test_set_element_order_alone_reorders() -> None:
     doc = pod(containers=[{"name": "a"}, {"name": "b"}])
     change = {"spec": {"$setElementOrder/containers": [{"name": "b"}, {"name": "a"}]}}

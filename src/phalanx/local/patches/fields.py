@@ -221,15 +221,26 @@ def compare(kind: FieldType, old: Any, new: Any) -> tuple[Fields, Fields]:
             if others is None:
                 changed[key] = whole(element, items[0]) if len(items) == 1 else _LEAF
             elif others != items:
-                if len(others) == len(items) == 1:
-                    step(element, key, others[0], items[0], changed, removed)
-                else:
-                    changed[key] = _LEAF
+                _compare_items(element, key, others, items, changed, removed)
         for key, items in before.items():
             if key not in after:
                 removed[key] = whole(element, items[0]) if len(items) == 1 else _LEAF
         return changed, removed
     return _compare_maps(kind, old or {}, new or {})
+
+
+def _compare_items(
+    element: FieldType, key: str, old: list[Any], new: list[Any], changed: Fields, removed: Fields
+) -> None:
+    """Files the difference of list items under one key. Items that share a key are owned as one, without parts."""
+    if len(old) == 1 and len(new) == 1:
+        step(element, key, old[0], new[0], changed, removed)
+        return
+    changed[key] = whole(element, new[0]) if len(new) == 1 else _LEAF
+    if len(old) == 1:
+        removed[key] = whole(element, old[0])
+    elif len(new) == 1:
+        removed[key] = _LEAF
 
 
 def _compare_maps(kind: FieldType, before: dict[str, Any], after: dict[str, Any]) -> tuple[Fields, Fields]:

@@ -132,7 +132,25 @@ def _merge_ordered(original: dict[str, Any], patch: dict[str, Any], key: str, ki
         merged = _merge_list(list(current), change, rule, False)
     else:
         merged = change
-    original[name] = _in_order(merged, order, current or [], merge_key)
+    live = _live_order(current or [], change or [], merge_key) if rule.patch_merge else current or []
+    original[name] = _in_order(merged, order, live, merge_key)
+
+
+def _live_order(current: list[Any], change: list[Any], merge_key: str) -> list[Any]:
+    """The order that items of the live list count as having.
+
+    New items take the places at the end that deleted ones leave. That is an accident of the server's
+    implementation, but it decides where a new item stands between items that the patch does not name.
+    """
+    if not merge_key:
+        return current
+    gone = {_identity(item, merge_key) for item in change if item.get(DIRECTIVE) == "delete"}
+    rest = [item for item in current if _identity(item, merge_key) not in gone]
+    if len(rest) == len(current):
+        return current
+    known = {_identity(item, merge_key) for item in rest}
+    new = [item for item in change if DIRECTIVE not in item and _identity(item, merge_key) not in known]
+    return (rest + new)[: len(current)]
 
 
 def _check_order(change: list[Any], order: list[Any], merge_key: str) -> None:
