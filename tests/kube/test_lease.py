@@ -357,3 +357,21 @@ async def test_a_thread_stopped_before_it_leads_ends(server: StubServer, store: 
     await thread.stop()
     assert thread.ended.result(0) is None
     assert thread.leading.cancelled()
+
+
+async def test_who_stops_waiting_for_the_end_does_not_prevent_it(server: StubServer, store: LeaseStore) -> None:
+    thread = LeaderThread(
+        ClusterConfig(server.url),
+        lambda client: LeaderElector(
+            client, "phalanx", identity="thread", lease_duration=1, renew_deadline=0.2, retry_period=0.02
+        ),
+    )
+    thread.start()
+    await asyncio.wait_for(asyncio.wrap_future(thread.leading), 5)
+    impatient = asyncio.wrap_future(thread.ended)
+    impatient.cancel()
+    await asyncio.sleep(0)
+    store.held_by("usurper")
+    with pytest.raises(LeadershipLost, match="usurper"):
+        await asyncio.wait_for(asyncio.wrap_future(thread.ended), 5)
+    await thread.stop()

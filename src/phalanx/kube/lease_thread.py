@@ -36,6 +36,8 @@ class LeaderThread:
         self._thread = threading.Thread(target=self._run, name="leader-election", daemon=True)
 
     def start(self) -> None:
+        # Whoever waits for the end may be cancelled; that must not cancel the end itself.
+        self.ended.set_running_or_notify_cancel()
         self._thread.start()
 
     def is_leader(self, margin: float = 0.0) -> bool:
@@ -81,4 +83,5 @@ class LeaderThread:
 
     async def _announce(self, elector: LeaderElector) -> None:
         await elector.leading.wait()
-        self.leading.set_result(None)
+        if self.leading.set_running_or_notify_cancel():
+            self.leading.set_result(None)
