@@ -44,17 +44,20 @@ class GangRecord:
     """A gang's members and their counts by state, in all and per role.
 
     `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it:
-    this is what tells a half-bound plan from a gang that never started. `arrivals` counts how often a member
-    became pending: what was said about the gang before the last arrival has not reached everyone.
+    this is what tells a half-bound plan from a gang that never started. `finished` is the newest plan that was seen
+    complete, every member of it confirmed by the API: what it loses later was not cut off. `arrivals` counts how
+    often a member became pending: what was said about the gang before the last arrival has not reached everyone.
     `admitted` stands for an admission that we have decided and the group's phase does not show yet.
     """
 
     __slots__ = (
         "_counts",
         "_roles",
+        "_unconfirmed",
         "admitted",
         "arrivals",
         "failures",
+        "finished",
         "key",
         "marks",
         "members",
@@ -68,11 +71,13 @@ class GangRecord:
         self.members: dict[str, PodRecord] = {}
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
+        self.finished: PlanMark | None = None
         self.failures = 0
         self.arrivals = 0
         self.admitted = False
         self._counts = [0] * len(MemberState)
         self._roles: dict[str, list[int]] = {}
+        self._unconfirmed: dict[PlanMark, int] = {}
 
     def __repr__(self) -> str:
         return f"GangRecord({self.key}, {self.counts()})"
@@ -117,10 +122,22 @@ class GangRecord:
                 self.pending[record.pod.uid] = record
             else:
                 del self.pending[record.pod.uid]
-        mark = record.mark
-        if mark is not None:
-            left = self.marks.get(mark, 0) + step
-            if left:
-                self.marks[mark] = left
-            else:
-                del self.marks[mark]
+        if record.mark is not None:
+            self._tally_mark(record.mark, state, step)
+
+    def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
+        left = _add(self.marks, mark, step)
+        if state is MemberState.PLACED:
+            _add(self._unconfirmed, mark, step)
+        complete = step > 0 and left >= mark.size and mark not in self._unconfirmed
+        if complete and (self.finished is None or self.finished.time <= mark.time):
+            self.finished = mark
+
+
+def _add(counts: dict[PlanMark, int], mark: PlanMark, step: int) -> int:
+    left = counts.get(mark, 0) + step
+    if left:
+        counts[mark] = left
+    else:
+        del counts[mark]
+    return left

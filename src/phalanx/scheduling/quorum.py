@@ -78,13 +78,16 @@ def was_satisfied(record: GangRecord, gang: Gang) -> bool:
 def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     """The newest plan of this gang of which some members are bound and some are still pending.
 
-    A pending member counts as left over only if it existed when the plan was made (creation times are whole
-    seconds, like the mark's): a replacement that came later is a new question for the match policy.
+    A plan that was seen complete is over: who comes to replace a lost member is a new question for the match
+    policy. After a restart only times are left to tell: a pending member counts as left over if it existed when
+    the plan was made (creation times are whole seconds, like the mark's).
     """
     if not record.marks:
         return None
     newest = max(record.marks, key=lambda mark: (mark.time, mark.plan))
     if record.marks[newest] >= newest.size:
+        return None
+    if record.finished is not None and record.finished.time >= newest.time:
         return None
     if not any(member.pod.created <= newest.time for member in record.pending.values()):
         return None
