@@ -110,6 +110,7 @@ async def test_a_definition_is_established_and_served_at_once(client: Client) ->
     assert made["spec"]["names"]["singular"] == "gang"
     assert made["spec"]["names"]["listKind"] == "GangList"
     found = await client.get(GANGS)
+    assert found["metadata"]["continue"] == ""
     assert (found["kind"], found["apiVersion"], found["items"]) == ("GangList", "example.com/v1", [])
     resources = (await client.get("/apis/example.com/v1"))["resources"]
     assert [item["name"] for item in resources] == ["gangs", "gangs/scale", "gangs/status"]
@@ -185,6 +186,19 @@ async def test_status_and_spec_have_different_doors(client: Client) -> None:
     changed = await client.merge(f"{GANGS}/a", change)
     assert changed["spec"]["minMember"] == 9
     assert changed["metadata"]["generation"] == 2
+
+
+async def test_the_status_door_of_a_custom_resource_does_not_look_at_metadata(client: Client) -> None:
+    """Not even at the uid: there is no such precondition on it, on a real server either."""
+    await define(client)
+    await client.create(GANGS, gang("a"))
+    change = {"metadata": {"uid": "another"}, "status": {"phase": "Running"}}
+    assert (await client.merge(f"{GANGS}/a/status", change))["status"]["phase"] == "Running"
+    reply = await client.call("PATCH", f"{GANGS}/a", change, content_type=MERGE)
+    assert reply.status == 422
+    stale = {"metadata": {"resourceVersion": "1"}, "status": {"phase": "Failed"}}
+    reply = await client.call("PATCH", f"{GANGS}/a/status", stale, content_type=MERGE)
+    assert reply.status == 409
 
 
 async def test_an_update_must_state_its_revision(client: Client) -> None:

@@ -180,14 +180,20 @@ async def test_revision_zero_ignores_the_limit(client: Client) -> None:
 
 
 @pytest.mark.parametrize(
-    "query",
+    ("query", "reason"),
     [
-        {"resourceVersion": "abc"},
-        {"resourceVersionMatch": "Exact"},
-        {"resourceVersion": "1", "resourceVersionMatch": "Nearly"},
-        {"resourceVersion": "0", "resourceVersionMatch": "Exact"},
-        {"limit": "many"},
+        ({"resourceVersionMatch": "Exact"}, "FieldValueForbidden"),
+        ({"resourceVersion": "1", "resourceVersionMatch": "Nearly"}, "FieldValueNotSupported"),
+        ({"resourceVersion": "0", "resourceVersionMatch": "Exact"}, "FieldValueForbidden"),
     ],
 )
-async def test_contradictory_list_options_are_bad_requests(client: Client, query: dict[str, Any]) -> None:
+async def test_contradictory_list_options_are_invalid(client: Client, query: dict[str, Any], reason: str) -> None:
+    reply = await client.call("GET", PODS, **query)
+    assert (reply.status, reply.reason) == (422, "Invalid")
+    assert reply.body["details"]["kind"] == "ListOptions"
+    assert reply.causes == [("resourceVersionMatch", reason)]
+
+
+@pytest.mark.parametrize("query", [{"resourceVersion": "abc"}, {"limit": "many"}])
+async def test_malformed_list_options_are_bad_requests(client: Client, query: dict[str, Any]) -> None:
     assert (await client.call("GET", PODS, **query)).status == 400

@@ -65,7 +65,14 @@ async def test_what_is_not_there_is_not_found(client: Client) -> None:
     assert reply.body["details"] == {"name": "x", "group": "apps", "kind": "deployments"}
 
 
-@pytest.mark.parametrize("path", ["/api/v1/unicorns", "/apis/nope/v1/things", "/nowhere", "/api/v2/pods"])
+@pytest.mark.parametrize("path", ["/api/v1/unicorns", "/apis/apps/v2", "/apis/apps/v1/foos", f"{PODS}/p/foo"])
+async def test_a_built_in_group_says_that_it_has_no_such_resource(client: Client, path: str) -> None:
+    reply = await client.call("GET", path)
+    assert (reply.status, reply.reason) == (404, "NotFound")
+    assert reply.body["message"] == "the server could not find the requested resource"
+
+
+@pytest.mark.parametrize("path", ["/apis/nope/v1/things", "/nowhere", "/apis/nope/v1"])
 async def test_an_unknown_path_is_plain_404(client: Client, path: str) -> None:
     reply = await client.call("GET", path)
     assert reply.status == 404
@@ -132,18 +139,18 @@ async def test_generation_counts_changes_of_the_spec_only(client: Client) -> Non
     spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
     made = await client.create(path, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})
     assert made["metadata"]["generation"] == 1
-    assert made.get("status", {}) == {}
+    assert made["status"] == {"replicas": 0, "availableReplicas": 0}
 
     labelled = await client.merge(f"{path}/d", {"metadata": {"labels": {"x": "y"}}})
     assert labelled["metadata"]["generation"] == 1
     scaled = await client.merge(f"{path}/d", {"spec": {"replicas": 3}, "status": {"replicas": 9}})
     assert scaled["metadata"]["generation"] == 2
-    assert scaled.get("status", {}) == {}
+    assert scaled["status"] == made["status"]
 
     told = await client.merge(f"{path}/d/status", {"spec": {"replicas": 7}, "status": {"replicas": 2}})
     assert told["metadata"]["generation"] == 2
     assert told["spec"]["replicas"] == 3
-    assert told["status"] == {"replicas": 2}
+    assert told["status"] == {"replicas": 2, "availableReplicas": 0}
 
 
 async def test_deleting_answers_a_status_or_the_object_as_upstream(client: Client) -> None:
@@ -162,6 +169,9 @@ async def test_deletion_preconditions(client: Client) -> None:
     for condition in ({"uid": "another"}, {"resourceVersion": "1"}):
         reply = await client.call("DELETE", f"{CONFIG_MAPS}/a", {"preconditions": condition})
         assert (reply.status, reply.reason) == (409, "Conflict")
+        assert "in the precondition" in reply.body["message"]
+    reply = await client.call("DELETE", f"{CONFIG_MAPS}/a", {"propagationPolicy": "Sideways"})
+    assert reply.causes == [("propagationPolicy", "FieldValueNotSupported")]
     right = {
         "uid": made["metadata"]["uid"],
         "resourceVersion": made["metadata"]["resourceVersion"],
@@ -191,7 +201,8 @@ async def test_a_collection_is_deleted_by_selector(client: Client) -> None:
         body["metadata"]["labels"] = {"color": color}
         await client.create(CONFIG_MAPS, body)
     answer = await client.ok("DELETE", CONFIG_MAPS, labelSelector="color=red")
-    assert answer["status"] == "Success"
+    assert answer["kind"] == "ConfigMapList"
+    assert [item["metadata"]["name"] for item in answer["items"]] == ["a", "b"]
     assert await client.names(CONFIG_MAPS) == ["c"]
 
 
@@ -209,7 +220,9 @@ async def test_a_dry_run_answers_as_if_and_stores_nothing(client: Client) -> Non
     assert (await client.merge(f"{CONFIG_MAPS}/a", {"data": {"key": "2"}}, dryRun="All"))["data"] == {"key": "2"}
     await client.ok("DELETE", f"{CONFIG_MAPS}/a", dryRun="All")
     assert (await client.get(f"{CONFIG_MAPS}/a"))["data"] == {"key": "1"}
-    assert (await client.call("POST", CONFIG_MAPS, config_map("b"), dryRun="Some")).status == 400
+    refused = await client.call("POST", CONFIG_MAPS, config_map("b"), dryRun="Some")
+    assert refused.causes == [("dryRun", "FieldValueNotSupported")]
+    assert refused.body["details"]["kind"] == "CreateOptions"
 
 
 async def test_unknown_fields_are_refused_warned_of_or_ignored(client: Client) -> None:
@@ -231,6 +244,7 @@ async def test_patches_bring_no_unknown_fields_either(client: Client) -> None:
     change = {"spec": {"containers": [{"name": "main", "flavour": "sour"}]}}
     strategic = "application/strategic-merge-patch+json"
     reply = await client.call("PATCH", f"{PODS}/p", change, content_type=strategic, fieldValidation="Strict")
+    assert reply.causes == [("patch", "FieldValueInvalid")]
     assert 'unknown field "spec.containers[0].flavour"' in reply.body["message"]
     reply = await client.call("PATCH", f"{PODS}/p", change, content_type=strategic)
     assert "flavour" not in reply.body["spec"]["containers"][0]
@@ -264,7 +278,8 @@ async def test_bodies_that_are_no_objects(client: Client) -> None:
 
 
 async def test_methods_that_a_resource_does_not_have(client: Client) -> None:
-    for method, path in (("PUT", PODS), ("POST", f"{PODS}/p"), ("GET", "/api/v1/bindings")):
+    bindings = "/api/v1/namespaces/default/bindings"
+    for method, path in (("PUT", PODS), ("POST", f"{PODS}/p"), ("GET", bindings)):
         reply = await client.call(method, path, {} if method != "GET" else None)
         assert (reply.status, reply.reason) == (405, "MethodNotAllowed"), (method, path)
 

@@ -32,7 +32,15 @@ async def test_a_json_patch_whose_test_fails_is_unprocessable(client: Client) ->
     operations = [{"op": "test", "path": "/data/one", "value": "2"}]
     reply = await patch(client, f"{CONFIG_MAPS}/a", operations, JSON_PATCH)
     assert (reply.status, reply.reason) == (422, "Invalid")
+    assert reply.body["message"] == "the server rejected our request due to an error in our request"
     assert (await patch(client, f"{CONFIG_MAPS}/a", {}, JSON_PATCH)).status == 400
+
+
+async def test_a_patch_to_something_undecodable_blames_the_patch(client: Client) -> None:
+    await client.create(CONFIG_MAPS, config_map("a"))
+    for change in ({"data": [1]}, {"kind": "Pod"}):
+        reply = await patch(client, f"{CONFIG_MAPS}/a", change, MERGE)
+        assert (reply.status, reply.causes) == (422, [("patch", "FieldValueInvalid")])
 
 
 async def test_a_merge_patch_replaces_lists_and_null_removes(client: Client) -> None:
@@ -60,10 +68,14 @@ async def test_a_patch_without_a_revision_never_conflicts_and_with_one_must_matc
     assert (await patch(client, f"{CONFIG_MAPS}/a", {"data": {"x": "3"}}, MERGE)).status == 200
 
 
-async def test_a_patch_of_another_uid_is_a_conflict(client: Client) -> None:
-    await client.create(PODS, pod("p"))
+async def test_a_patch_of_another_uid_is_invalid(client: Client) -> None:
+    """A real server finds the uid immutable here, where a PUT and a Binding find a conflict."""
+    made = await client.create(PODS, pod("p"))
     reply = await patch(client, f"{PODS}/p/status", {"metadata": {"uid": "another"}}, STRATEGIC)
-    assert (reply.status, reply.reason) == (409, "Conflict")
+    assert (reply.status, reply.reason) == (422, "Invalid")
+    assert set(reply.causes) == {("metadata.uid", "FieldValueInvalid")}
+    right = {"metadata": {"uid": made["metadata"]["uid"]}, "status": {"phase": "Running"}}
+    assert (await patch(client, f"{PODS}/p/status", right, STRATEGIC)).status == 200
 
 
 async def test_a_status_patch_reaches_only_the_status(client: Client) -> None:
@@ -87,7 +99,7 @@ async def test_unknown_patch_types_are_unsupported(client: Client) -> None:
     await client.create(CONFIG_MAPS, config_map("a"))
     reply = await patch(client, f"{CONFIG_MAPS}/a", {}, "application/json")
     assert (reply.status, reply.reason) == (415, "UnsupportedMediaType")
-    assert STRATEGIC in reply.body["message"]
+    assert reply.body["message"] == "415: Unsupported Media Type"
 
 
 async def test_a_malformed_patch_is_a_bad_request(client: Client) -> None:

@@ -88,6 +88,7 @@ async def test_a_pod_runs_as_a_service_account_that_exists(client: Client) -> No
 
 async def test_a_gated_pod_says_so_itself(client: Client) -> None:
     made = await client.create(PODS, pod("p", schedulingGates=[{"name": "example.com/wait"}]))
+    assert made["status"]["conditions"][0]["lastProbeTime"] is None
     condition = made["status"]["conditions"][0]
     assert (condition["type"], condition["status"], condition["reason"]) == (
         "PodScheduled",
@@ -196,8 +197,10 @@ async def test_bindings_that_are_refused(client: Client) -> None:
     assert await status("held", binding("held", "n")) == 409
     assert await status("none", binding("none", "n")) == 404
     assert await status("p", binding("q", "n")) == 400
-    assert await status("p", binding("p", "")) == 422
-    assert await status("p", {"target": {"kind": "Pod", "name": "x"}}) == 422
+    assert await status("p", {"target": {"kind": "Node", "name": "n"}}) == 400
+    # upstream finds no better word for a bad target
+    assert await status("p", binding("p", "")) == 500
+    assert await status("p", {"metadata": {"name": "p"}, "target": {"kind": "Pod", "name": "x"}}) == 500
     assert (await client.get(f"{PODS}/p"))["metadata"]["resourceVersion"] == (made["metadata"]["resourceVersion"])
 
 

@@ -6,9 +6,10 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from phalanx.local import fieldmanagement, metafields
-from phalanx.local.clock import Clock, TimestampCache
+from phalanx.local.clock import Clock, TimestampCache, timestamp
 from phalanx.local.errors import (
     ApiError,
     Cause,
@@ -117,7 +118,7 @@ class Api:
         if version.check_new is not None:
             wrong = version.check_new(body)
             if wrong:
-                raise invalid(type_, text(metadata(body).get("name")), wrong)
+                raise invalid(_Named("", "events", "Event"), text(metadata(body).get("name")), wrong)
         obj = take_in(version, body, write)
         metafields.fill_system_fields(obj, type_, namespace, write)
         meta = metadata(obj)
@@ -216,10 +217,10 @@ class Api:
         given = metadata(body)
         uid = text(given.get("uid"))
         if uid and uid != record.uid:
-            raise uid_mismatch(type_, record, uid)
+            raise stored_mismatch(type_, record, "UID", uid, record.uid)
         current, causes = metafields.check_revision(given, record, must=must_state_revision)
         if causes:
-            raise invalid(type_, record.name, causes)
+            raise invalid(plural_kind(type_), record.name, causes)
         if not current:
             raise stale(type_, record.name)
         managed = given.get("managedFields")
@@ -305,6 +306,7 @@ class Api:
         self.check_preconditions(type_, record, options)
         obj = record.load()
         meta = metadata(obj)
+        type_.strategy.prepare_delete(obj)
         self._set_propagation(type_, record, meta, options)
         grace = type_.strategy.grace_period(obj, options.grace_period)
         terminating = record.terminating
@@ -320,18 +322,26 @@ class Api:
             return self._mark(type_, record, obj, 0, write), False
         if not write.dry_run:
             self.store.remove(self.collection(type_), record)
-        return record, True
+        if grace is None:
+            return record, True
+        meta["deletionTimestamp"] = timestamp(self.clock.now())
+        meta["deletionGracePeriodSeconds"] = 0
+        return self._unsaved(self.collection(type_), obj, str(record.revision)), True
 
     def check_preconditions(self, type_: ResourceType, record: Record, options: DeleteOptions) -> None:
         """409 when the object is not the one that the client means."""
         if options.uid is not None and options.uid != record.uid:
-            raise uid_mismatch(type_, record, options.uid)
+            why = (
+                f"the UID in the precondition ({options.uid}) does not match the UID in record ({record.uid}). "
+                "The object might have been deleted and then recreated"
+            )
+            raise conflict(singular_kind(type_), record.name, why)
         if options.revision is not None and options.revision != str(record.revision):
             why = (
-                f"Precondition failed: ResourceVersion in precondition: {options.revision}, "
-                f"ResourceVersion in object meta: {record.revision}"
+                f"the ResourceVersion in the precondition ({options.revision}) does not match the "
+                f"ResourceVersion in record ({record.revision}). The object might have been modified"
             )
-            raise conflict(type_, record.name, why)
+            raise conflict(singular_kind(type_), record.name, why)
 
     def _set_propagation(self, type_: ResourceType, record: Record, meta: Json, options: DeleteOptions) -> None:
         """Turns the propagation policy into the finalizer that the garbage collector works off.
@@ -356,8 +366,6 @@ class Api:
             meta.pop("finalizers", None)
 
     def _mark(self, type_: ResourceType, record: Record, obj: Json, grace: int, write: Write) -> Record:
-        from phalanx.local.clock import timestamp
-
         meta = metadata(obj)
         meta["deletionTimestamp"] = timestamp(self.clock.now() + grace)
         meta["deletionGracePeriodSeconds"] = grace
@@ -392,9 +400,33 @@ class Api:
         return make_record(collection, obj, int(revision or 0))
 
 
-def uid_mismatch(type_: ResourceType, record: Record, uid: str) -> ApiError:
-    why = f"Precondition failed: UID in precondition: {uid}, UID in object meta: {record.uid}"
+def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> ApiError:
+    """409 in the words of the storage, which names its key."""
+    parts = ["registry", type_.group, type_.plural, record.namespace, record.name]
+    key = "/" + "/".join(part for part in parts if part)
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {key}, ResourceVersion: 0, AdditionalErrorMsg: "
+        f"Precondition failed: {what} in precondition: {asked}, {what} in object meta: {found}"
+    )
     return conflict(type_, record.name, why)
+
+
+class _Named(NamedTuple):
+    """A resource under the name that some errors use for it."""
+
+    group: str
+    plural: str
+    kind: str
+
+
+def plural_kind(type_: ResourceType) -> _Named:
+    """For errors that say `leases.coordination.k8s.io` where others say `Lease.coordination.k8s.io`."""
+    return _Named(type_.group, type_.plural, type_.plural)
+
+
+def singular_kind(type_: ResourceType) -> _Named:
+    """For errors that say `ConfigMap` where others say `configmaps`."""
+    return _Named(type_.group, type_.kind, type_.kind)
 
 
 def _held_by_spec(type_: ResourceType, obj: Json) -> bool:

@@ -13,7 +13,7 @@ from phalanx.local.strategies.events import (
     from_events_v1,
     to_events_v1,
 )
-from phalanx.local.strategies.groups import PodGroupStrategy
+from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateStrategy
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
@@ -206,7 +206,7 @@ def build_registry(native_groups: str, *, protect_groups: bool) -> Registry:
     if native_groups != "none":
         group = "scheduling.k8s.io"
         groups = PodGroupStrategy(native_groups, protect=protect_groups)
-        rows.append(Row(group, native_groups, "workloads", "Workload", SpecStrategy()))
+        rows.append(Row(group, native_groups, "workloads", "Workload", WorkloadTemplateStrategy(native_groups)))
         rows.append(Row(group, native_groups, "podgroups", "PodGroup", groups, "status"))
     for group, plural, kind in _REVIEWS:
         rows.append(Row(group, "v1", plural, kind, Strategy(), verbs=("create",)))

@@ -147,7 +147,8 @@ def _columns(columns: list[object]) -> tuple[Column, ...]:
         Column(
             text(item.get("name")),
             text(item.get("type")) or "string",
-            text(item.get("description")),
+            text(item.get("description"))
+            or f"Custom resource definition column (in JSONPath format): {text(item.get('jsonPath'))}",
             item.get("priority") or 0,
             text(item.get("format")),
             text(item.get("jsonPath")),

@@ -85,9 +85,10 @@ class ApiError(Exception):
             "metadata": self.list_meta,
             "status": "Failure",
             "message": str(self),
-            "reason": self.reason,
         }
-        if self.details:
+        if self.reason:
+            body["reason"] = self.reason
+        if self.details is not None:
             body["details"] = self.details
         body["code"] = self.code
         return body
@@ -135,6 +136,9 @@ def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> ApiError:
 def bad_patch(message: str, code: int) -> ApiError:
     """A patch that is malformed (400) or does not fit the object (422), or that nobody has a word for (500)."""
     reasons = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}
+    if code == 422:
+        # Upstream does not say which operation did not fit.
+        message = "the server rejected our request due to an error in our request"
     return ApiError(code, reasons.get(code, "InternalError"), message, {} if code == 422 else None)
 
 
@@ -165,6 +169,37 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
+class UndecodableError(ApiError):
+    """400: a body that is no object of the kind. In a patch the same is a 422 that blames the patch."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(400, "BadRequest", message)
+
+    def of_patch(self, patched: object) -> ApiError:
+        shown = encode(encode(patched).decode()).decode()
+        why = f"Invalid value: {shown}: {self}"
+        cause = {"reason": "FieldValueInvalid", "message": why, "field": "patch"}
+        return ApiError(422, "Invalid", f' "" is invalid: patch: {why}', {"causes": [cause]})
+
+
+def invalid_options(kind: str, *causes: Cause) -> ApiError:
+    """422 for query parameters (ListOptions, CreateOptions, ...) that are wrong or contradict each other."""
+    listed = [{"reason": item.reason, "message": item.message, "field": item.field} for item in causes]
+    details: Json = {"group": "meta.k8s.io", "kind": kind, "causes": listed}
+    text = ", ".join(f"{item.field}: {item.message}" for item in causes)
+    return ApiError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {text}', details)
+
+
+def no_such_resource() -> ApiError:
+    """404 for a resource that a served group does not have."""
+    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+
+
+def nameless(code: int, message: str) -> ApiError:
+    """What upstream answers where it has no reason to give."""
+    return ApiError(code, "", message)
+
+
 def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
@@ -176,7 +211,7 @@ def method_not_allowed() -> ApiError:
 
 def not_acceptable(accepted: Sequence[str]) -> ApiError:
     text = "only the following media types are accepted: " + ", ".join(accepted)
-    return ApiError(406, "NotAcceptable", text)
+    return ApiError(406, "NotAcceptable", text, {})
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> ApiError:

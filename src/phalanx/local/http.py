@@ -14,7 +14,7 @@ from phalanx.local import discovery, openapi
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
-from phalanx.local.errors import ApiError, internal, too_large
+from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
 from phalanx.local.negotiation import JSON, negotiate
@@ -163,7 +163,11 @@ class HttpDoor:
 
     def _resource_list(self, group: str, version: str) -> web.StreamResponse:
         found = discovery.resource_list(self._api.registry, group, version)
-        return _json(found) if found is not None else _page_not_found()
+        if found is not None:
+            return _json(found)
+        if any(item.group == group and not item.custom for item in self._api.registry):
+            raise no_such_resource()
+        return _page_not_found()
 
     def _openapi(self, path: str) -> web.StreamResponse:
         parts = path.split("/")[3:]

@@ -12,7 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.local.errors import ApiError, bad_request, expired, revision_too_large
+from phalanx.local.errors import (
+    ApiError,
+    bad_request,
+    expired,
+    forbidden_field,
+    invalid_options,
+    revision_too_large,
+    unsupported_value,
+)
 from phalanx.local.objects import Json, encode
 from phalanx.local.records import Key, Record, view_body
 from phalanx.local.resources import Version
@@ -91,30 +99,34 @@ def parse_list_query(version: Version, namespace: str, query: Mapping[str, str])
     revision = query.get("resourceVersion", "")
     match = query.get("resourceVersionMatch", "")
     continuation = query.get("continue", "")
-    if revision and not revision.isdigit():
-        raise bad_request(f'invalid resource version "{revision}": strconv.ParseUint: invalid syntax')
     if match:
-        if match not in ("Exact", "NotOlderThan"):
-            raise bad_request(f'resourceVersionMatch: Unsupported value: "{match}"')
-        if not revision:
-            raise bad_request(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless "
-                "resourceVersion is provided"
-            )
-        if continuation:
-            raise bad_request(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided"
-            )
-        if match == "Exact" and revision == "0":
-            raise bad_request(
-                'resourceVersionMatch: Forbidden: resourceVersionMatch "Exact" is forbidden for resourceVersion "0"'
-            )
+        _check_match(revision, match, continuation)
+    if revision and not revision.isdigit():
+        raise bad_request(
+            f'invalid resource version: resourceVersion: Invalid value: "{revision}": '
+            f'strconv.ParseUint: parsing "{revision}": invalid syntax'
+        )
     if continuation and revision not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     limit = _integer(query, "limit")
     if revision == "0" and not match:
         limit = 0  # served from the cache upstream, which does not page
     return ListQuery(parse_selection(version, namespace, query), limit, continuation, revision, match)
+
+
+def _check_match(revision: str, match: str, continuation: str) -> None:
+    field = "resourceVersionMatch"
+    if match not in ("Exact", "NotOlderThan"):
+        cause = unsupported_value(field, match, ("Exact", "NotOlderThan", ""))
+    elif not revision:
+        cause = forbidden_field(field, f"{field} is forbidden unless resourceVersion is provided")
+    elif continuation:
+        cause = forbidden_field(field, f"{field} is forbidden when continue is provided")
+    elif match == "Exact" and revision == "0":
+        cause = forbidden_field(field, f'{field} "exact" is forbidden for resourceVersion "0"')
+    else:
+        return
+    raise invalid_options("ListOptions", cause)
 
 
 def _integer(query: Mapping[str, str], name: str) -> int:
@@ -218,7 +230,7 @@ class Lister:
             padded = source + "=" * (-len(source) % 4)
             token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
         except (ValueError, msgspec.MsgspecError):
-            raise bad_request("continue key is not valid: encoded token is malformed") from None
+            raise bad_request("invalid continue token: continue key is not valid: the token is malformed") from None
         if token.rv > self._store.revision:
             raise self._expired_token((token.ns, token.name))
         return token
@@ -254,8 +266,11 @@ def _first_after(records: list[Record], after: Key) -> int:
     return low
 
 
-def list_metadata(page: Page) -> Json:
+def list_metadata(page: Page, version: Version | None = None) -> Json:
+    """The ListMeta of a page; lists of custom resources say `continue` even where it is empty."""
     meta: Json = {"resourceVersion": str(page.revision)}
+    if version is not None and version.type.custom:
+        meta["continue"] = ""
     if page.continuation:
         meta["continue"] = page.continuation
         if page.remaining is not None:
@@ -265,7 +280,7 @@ def list_metadata(page: Page) -> Json:
 
 def list_document(page: Page, version: Version) -> bytes:
     """The list as JSON; stored bytes are joined, not decoded."""
-    parts = [version.list_head, encode(list_metadata(page)), b',"items":[']
+    parts = [version.list_head, encode(list_metadata(page, version)), b',"items":[']
     if page.records:
         head = version.item_head
         joint = b"," + head

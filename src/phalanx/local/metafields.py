@@ -6,7 +6,7 @@ import random
 import uuid
 from typing import Any, Final
 
-from phalanx.local.errors import FieldCause, bad_request, forbidden_field, required, wrong_value
+from phalanx.local.errors import FieldCause, bad_request, forbidden_field, nameless, required, wrong_value
 from phalanx.local.objects import Json, metadata, sequence, text
 from phalanx.local.records import Record
 from phalanx.local.resources import ResourceType
@@ -50,7 +50,7 @@ def fill_system_fields(obj: Json, type_: ResourceType, namespace: str, write: Wr
     """Gives a new object its identity, in place. Raises 400 or 422 when the client's metadata forbids it."""
     meta = metadata(obj)
     if text(meta.get("resourceVersion")) not in ("", "0"):
-        raise bad_request("resourceVersion should not be set on objects to be created")
+        raise nameless(500, "resourceVersion should not be set on objects to be created")
     own = meta.get("namespace")
     if type_.namespaced:
         if own and own != namespace:
@@ -122,4 +122,6 @@ def check_revision(meta: Json, record: Record, *, must: bool) -> tuple[bool, lis
         if must:
             return True, [wrong_value("metadata.resourceVersion", 0, "must be specified for an update")]
         return True, []
+    if not given.isdigit():
+        raise nameless(500, f'strconv.ParseUint: parsing "{given}": invalid syntax')
     return given == str(record.revision), []

@@ -7,7 +7,19 @@ from typing import Any, Final
 
 from phalanx.local import fieldmanagement
 from phalanx.local.api import Api
-from phalanx.local.errors import ApiError, bad_patch, bad_request, not_found, unsupported_media_type
+from phalanx.local.errors import (
+    ApiError,
+    UndecodableError,
+    bad_patch,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_options,
+    not_found,
+    required,
+    unsupported_media_type,
+    wrong_value,
+)
 from phalanx.local.metafields import without_nulls
 from phalanx.local.objects import Json, decode, metadata, text
 from phalanx.local.records import Record, view
@@ -31,7 +43,7 @@ def patch_types(version: Version) -> tuple[str, ...]:
 def read_yaml(body: bytes) -> Any:
     """A YAML (or JSON) document. Raises 400 when it is neither."""
     if body[:1] == b"{":
-        return read_json(body)
+        return read_json(body, "error decoding YAML")
     import yaml
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -41,14 +53,14 @@ def read_yaml(body: bytes) -> Any:
         raise bad_request(f"error decoding YAML: {problem}") from None
 
 
-def read_json(body: bytes) -> Any:
-    """A JSON document. Raises 400 when it is malformed."""
+def read_json(body: bytes, what: str) -> Any:
+    """A JSON document. Raises 400, beginning with `what`, when it is malformed."""
     import msgspec
 
     try:
         return decode(body)
     except msgspec.DecodeError as problem:
-        raise bad_request(f"error decoding JSON: {problem}") from None
+        raise bad_request(f"{what}: {problem}") from None
 
 
 def patch_object(
@@ -67,21 +79,26 @@ def patch_object(
     """
     namespace, name, subresource = target
     if content_type not in patch_types(version):
-        raise unsupported_media_type(patch_types(version))
+        if version.type.custom:
+            raise unsupported_media_type(patch_types(version))
+        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     record = api.collection(version.type).records.get((namespace, name))
     if content_type == APPLY_PATCH:
         return _apply(api, version, target, record, body, write, query)
     if record is None:
         raise not_found(version.type, name)
-    change = read_json(body)
+    change = read_json(body, "error decoding patch")
     live = scale_of(record, version) if subresource == "scale" else view(record, version)
     kind = "Scale" if subresource == "scale" else version.type.kind
     patched = _patched(live, change, content_type, kind)
     if subresource == "scale":
         return rescale(api, version, record, patched, write), False
     patched = without_nulls(patched, custom=version.type.custom)
-    _check_identity(patched, record)
-    return api.replace(version, record, patched, write, subresource), False
+    _check_identity(version, patched, record, subresource)
+    try:
+        return api.replace(version, record, patched, write, subresource), False
+    except UndecodableError as error:
+        raise error.of_patch(patched) from None
 
 
 def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
@@ -105,10 +122,26 @@ def _patched(live: Json, change: Any, content_type: str, kind: str) -> Json:
     return patched
 
 
-def _check_identity(patched: Json, record: Record) -> None:
-    name = text(metadata(patched).get("name"))
+def _check_identity(version: Version, patched: Json, record: Record, subresource: str) -> None:
+    """A patch can change neither name nor uid: upstream finds them invalid where a PUT finds a conflict.
+
+    On the status of a custom resource metadata is not looked at, so a uid there is no precondition.
+    """
+    meta = metadata(patched)
+    name = text(meta.get("name"))
     if name != record.name:
         raise bad_request(f"the name of the object ({name}) does not match the name on the URL ({record.name})")
+    uid = meta.get("uid")
+    if uid == record.uid:
+        return
+    if not uid or (version.type.custom and subresource == "status"):
+        meta["uid"] = record.uid
+        return
+    cause = wrong_value("metadata.uid", uid, "field is immutable")
+    error = invalid(version.type, record.name, [cause])
+    assert error.details is not None
+    error.details["causes"] *= 2  # the rule is checked twice upstream, and told once
+    raise error
 
 
 def _apply(
@@ -122,16 +155,7 @@ def _apply(
 ) -> tuple[Record, bool]:
     namespace, name, subresource = target
     if not query.get("fieldManager"):
-        cause = {
-            "reason": "FieldValueRequired",
-            "message": "Required value: is required for apply patch",
-            "field": "fieldManager",
-        }
-        details = {"group": "meta.k8s.io", "kind": "PatchOptions", "causes": [cause]}
-        message = (
-            'PatchOptions.meta.k8s.io "" is invalid: fieldManager: Required value: is required for apply patch'
-        )
-        raise ApiError(422, "Invalid", message, details)
+        raise invalid_options("PatchOptions", required("fieldManager", "is required for apply patch"))
     config = read_yaml(body)
     if not isinstance(config, dict):
         raise bad_request("error decoding the applied configuration: it must be an object")
@@ -146,9 +170,7 @@ def _apply(
         if text(metadata(config).get("uid")):
             uid = metadata(config)["uid"]
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
-            raise ApiError(
-                409, "Conflict", f'Operation cannot be fulfilled on {version.type.plural} "{name}": {why}'
-            )
+            raise conflict(version.type, name, why)
         metadata(config).setdefault("name", name)
         created = fieldmanagement.applied(None, config, version, write, force, subresource)
         return api.create(version, namespace, without_nulls(created, custom=version.type.custom), write), True

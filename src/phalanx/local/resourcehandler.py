@@ -11,13 +11,16 @@ from phalanx.local.api import Api
 from phalanx.local.authentication import Authenticator, User
 from phalanx.local.errors import (
     bad_request,
+    invalid_options,
     method_not_allowed,
+    no_such_resource,
     unsupported_media_type,
+    unsupported_value,
 )
-from phalanx.local.listing import Lister, list_document, parse_list_query, parse_selection
+from phalanx.local.listing import Lister, Page, list_document, parse_list_query, parse_selection
 from phalanx.local.logs import LogStream, open_log
 from phalanx.local.metafields import without_nulls
-from phalanx.local.negotiation import JSON, PLAIN, Form, negotiate
+from phalanx.local.negotiation import JSON, PLAIN, negotiate
 from phalanx.local.objects import Json, encode
 from phalanx.local.options import ServerOptions
 from phalanx.local.patching import patch_object, read_json, read_yaml
@@ -29,6 +32,7 @@ from phalanx.local.watching import Watch, parse_watch_query
 from phalanx.local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
 
 _BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
+_OPTIONS: Final = {"PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -65,9 +69,11 @@ class ResourceHandler:
         """The answer, a watch or a log to be streamed, or None where no such resource is served."""
         target = call.target
         version = self._api.registry.version(target.group, target.version, target.plural)
-        if version is None:
-            return None
-        if target.namespace and not version.type.namespaced:
+        if version is None or (target.namespace and not version.type.namespaced):
+            # Upstream a group of its own answers for all its paths; those of custom resources do not.
+            known = [item for item in self._api.registry if item.group == target.group and not item.custom]
+            if known:
+                raise no_such_resource()
             return None
         if target.subresource:
             return self._subresource(call, version)
@@ -87,6 +93,8 @@ class ResourceHandler:
 
     def _on_collection(self, call: Call, version: Version) -> Answer | Watch | None:
         verbs = version.type.verbs
+        if version.type.namespaced and not call.target.namespace and "list" not in verbs:
+            raise no_such_resource()
         if call.method == "GET" and "list" in verbs:
             if call.query.get("watch") in ("true", "1"):
                 return self._watch(call, version)
@@ -105,9 +113,9 @@ class ResourceHandler:
         if form.shape == "table":
             include = tables.included(call.query)
             document = tables.table_of(page, version, form.version, include, self._api.clock.now())
-            return Answer(encode(document), content_type=_content_type(form), warnings=warnings)
+            return Answer(encode(document), warnings=warnings)
         if form.shape == "partial":
-            return Answer(tables.partial_list(page, version), content_type=_content_type(form), warnings=warnings)
+            return Answer(tables.partial_list(page, version), warnings=warnings)
         return Answer(list_document(page, version), warnings=warnings)
 
     def _watch(self, call: Call, version: Version) -> Watch:
@@ -152,19 +160,12 @@ class ResourceHandler:
             raise method_not_allowed()
         selection = parse_selection(version, call.target.namespace, call.query)
         collection = self._api.collection(type_)
-        keys = list(collection.keys(selection.namespace))
-        for key in keys:
-            record = collection.records.get(key)
-            if record is not None and selection.matches(record):
-                self._api.delete(type_, record, options, write)
-        document = {
-            "kind": "Status",
-            "apiVersion": "v1",
-            "metadata": {},
-            "status": "Success",
-            "details": _status_details(version, ""),
-        }
-        return Answer(encode(document), warnings=tuple(write.warnings))
+        chosen = [collection.records[key] for key in collection.keys(selection.namespace)]
+        chosen = [record for record in chosen if selection.matches(record)]
+        for record in chosen:
+            self._api.delete(type_, record, options, write)
+        page = Page(chosen, self._api.store.revision, "", None)
+        return Answer(list_document(page, version), warnings=tuple(write.warnings))
 
     # --- single objects
 
@@ -179,9 +180,9 @@ class ResourceHandler:
         if form.shape == "table":
             include = tables.included(call.query)
             document = tables.table_of_one(record, version, form.version, include, self._api.clock.now())
-            return Answer(encode(document), content_type=_content_type(form), warnings=warnings)
+            return Answer(encode(document), warnings=warnings)
         if form.shape == "partial":
-            return Answer(tables.partial(record), content_type=_content_type(form), warnings=warnings)
+            return Answer(tables.partial(record), warnings=warnings)
         return Answer(render(record, version), warnings=warnings)
 
     def _update(self, call: Call, version: Version) -> Answer:
@@ -231,7 +232,7 @@ class ResourceHandler:
         target = call.target
         name = target.subresource
         if name not in version.subresources:
-            return None
+            raise no_such_resource()
         if name == "log":
             record = self._api.record(version.type, target.namespace, target.name)
             return open_log(self._api, record, call.query)
@@ -255,7 +256,7 @@ class ResourceHandler:
 
     def _post_subresource(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
-        body = self._body(call)
+        body = self._body(call, target.subresource.capitalize())
         if target.subresource == "binding":
             status = sub.bind(self._api, version, target.namespace, target.name, body, write)
             return self._status(status)
@@ -275,7 +276,7 @@ class ResourceHandler:
         record = self._api.record(version.type, target.namespace, target.name)
         if call.method == "PUT":
             write = self._write(call)
-            record = sub.rescale(self._api, version, record, self._body(call), write)
+            record = sub.rescale(self._api, version, record, self._body(call, "Scale"), write)
         elif call.method != "GET":
             raise method_not_allowed()
         return Answer(encode(sub.scale_of(record, version)))
@@ -284,14 +285,14 @@ class ResourceHandler:
 
     def _write(self, call: Call) -> Write:
         query = call.query
+        options = _OPTIONS.get(call.method, "CreateOptions")
         dry_run = query.get("dryRun", "")
         if dry_run and dry_run != "All":
-            raise bad_request(f'dryRun: Unsupported value: "{dry_run}": supported values: "All"')
+            raise invalid_options(options, unsupported_value("dryRun", [dry_run], ("All",)))
         validation = query.get("fieldValidation") or "Warn"
         if validation not in ("Strict", "Warn", "Ignore"):
-            raise bad_request(
-                f'fieldValidation: Unsupported value: "{validation}": supported values: "Ignore", "Strict", "Warn"'
-            )
+            supported = ("", "Ignore", "Strict", "Warn")
+            raise invalid_options(options, unsupported_value("fieldValidation", validation, supported))
         agent = call.headers.get("User-Agent", "").partition("/")[0]
         manager = query.get("fieldManager") or agent or "unknown"
         tracked = self._options.managed_fields == "all" or manager.startswith("kubectl")
@@ -305,7 +306,7 @@ class ResourceHandler:
             track_fields=tracked,
         )
 
-    def _body(self, call: Call) -> Json:
+    def _body(self, call: Call, kind: str) -> Json:
         media = call.headers.get("Content-Type", JSON).partition(";")[0].strip()
         if media not in _BODY_TYPES and media not in ("", "*/*"):
             raise unsupported_media_type(_BODY_TYPES)
@@ -314,24 +315,32 @@ class ResourceHandler:
                 return read_protobuf(call.body)
             except ProtobufError as problem:
                 raise bad_request(str(problem)) from None
-        read: Any = read_yaml(call.body) if media == "application/yaml" else read_json(call.body)
+        what = f"the object provided is unrecognized (must be of type {kind}): couldn't get version/kind"
+        if media == "application/yaml":
+            read: Any = read_yaml(call.body)
+        else:
+            read = read_json(call.body, f"{what}; json parse error")
         if not isinstance(read, dict):
-            raise bad_request("the body must be an object")
+            raise bad_request(f"{what}; json parse error: the body is not an object")
         return read
 
     def _object(self, call: Call, version: Version, write: Write) -> Json:
-        body = self._body(call)
+        body = self._body(call, version.type.kind)
         custom = version.type.custom
         if b"null" in call.body:
             body = without_nulls(body, custom=custom)
         if custom and not (body.get("kind") and body.get("apiVersion")):
-            raise bad_request("Object 'Kind' is missing in the body of a custom resource")
+            missing = "apiVersion" if body.get("kind") else "Kind"
+            raise bad_request(
+                f"the object provided is unrecognized (must be of type {version.type.kind}): "
+                f"Object '{missing}' is missing in '{call.body.decode(errors='replace')}'"
+            )
         if version.warning:
             write.warnings.append(version.warning)
         return body
 
     def _delete_options(self, call: Call) -> Any:
-        body = self._body(call) if call.body.strip() else {}
+        body = self._body(call, "DeleteOptions") if call.body.strip() else {}
         query = call.query
         if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
             try:
@@ -357,9 +366,3 @@ def _status_details(version: Version, name: str) -> Json:
         details["group"] = version.type.group
     details["kind"] = version.type.plural
     return details
-
-
-def _content_type(form: Form) -> str:
-    if form.shape == "table":
-        return f"application/json;as=Table;g=meta.k8s.io;v={form.version}"
-    return f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v={form.version}"

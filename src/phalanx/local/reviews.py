@@ -31,7 +31,7 @@ def review(body: Json, version: Version, user: User, authenticator: Authenticato
             "incomplete": False,
         }
     else:
-        answer["status"] = {"allowed": True, "reason": "this server lets every authenticated user do everything"}
+        answer["status"] = {"allowed": True}
     return answer
 
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
-from phalanx.local.api import Api, DeleteOptions, uid_mismatch
+from phalanx.local.api import Api, DeleteOptions, stored_mismatch
 from phalanx.local.errors import (
     bad_request,
     conflict,
     internal,
     invalid,
+    invalid_options,
+    nameless,
     not_found,
-    required,
     too_many_requests,
+    unsupported_value,
     wrong_value,
 )
 from phalanx.local.fieldmanagement import tracked
@@ -35,40 +37,35 @@ SUCCESS: Final[Json] = {
 }
 
 
-class _PodBinding:
-    """How upstream names the resource when a pod refuses to be bound."""
+class _Named(NamedTuple):
+    """A resource under the name that its errors use."""
 
-    group: Final = ""
-    plural: Final = "pods/binding"
-    kind: Final = "Binding"
+    group: str
+    plural: str
+    kind: str
 
 
-_POD_BINDING: Final = _PodBinding()
+_POD_BINDING: Final = _Named("", "pods/binding", "Binding")
+_SCALE: Final = _Named("autoscaling", "scales", "Scale")
 
 
 def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, write: Write) -> Json:
     """Assigns a pod to a node, once and for all. 409 unless the pod waits to be bound under the given uid."""
     type_ = version.type
-    check_names(binding, name, namespace)
     target, given = mapping(binding.get("target")), metadata(binding)
-    record = api.record(type_, namespace, name)
-    node = text(target.get("name"))
-    causes = []
+    _require_request(binding, "Binding", name, namespace)
     if target.get("kind") not in ("Node", "", None):
-        causes.append(wrong_value("target.kind", target.get("kind"), 'must be "Node" or empty'))
+        cause = unsupported_value("target.kind", target["kind"], ("Node", "<empty>"))
+        raise nameless(500, f"{cause.field}: {cause.message}")
+    node = text(target.get("name"))
     if not node:
-        causes.append(required("target.name"))
-    if causes:
-        raise invalid(type_, name, causes)
+        raise nameless(500, "target.name: Required value")
+    record = api.record(type_, namespace, name)
     uid, revision = text(given.get("uid")), text(given.get("resourceVersion"))
     if uid and uid != record.uid:
-        raise uid_mismatch(type_, record, uid)
+        raise stored_mismatch(type_, record, "UID", uid, record.uid)
     if revision and revision != str(record.revision):
-        why = (
-            f"Precondition failed: ResourceVersion in precondition: {revision}, "
-            f"ResourceVersion in object meta: {record.revision}"
-        )
-        raise conflict(type_, name, why)
+        raise stored_mismatch(type_, record, "ResourceVersion", revision, str(record.revision))
     old = record.load()
     spec = mapping(old.get("spec"))
     if record.terminating:
@@ -89,6 +86,18 @@ def bind(api: Api, version: Version, namespace: str, name: str, binding: Json, w
     new = tracked(old, new, version, write, "binding")
     api.save(type_, record, new, old, write, counts=False)
     return SUCCESS
+
+
+def _require_request(body: Json, kind: str, name: str, namespace: str) -> None:
+    """400 when a request about a pod is of another kind or names another pod."""
+    given = body.get("kind")
+    if given and given != kind:
+        raise bad_request(f'{given} in version "v1" cannot be handled as a {kind}: unknown conversion')
+    meta = metadata(body)
+    if meta.get("name") != name:
+        raise bad_request(f"name in URL does not match name in {kind} object")
+    if meta.get("namespace") not in (None, "", namespace):
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
 
 
 def set_condition(status: Json, condition: Json, now: str, *, probe: bool = False) -> None:
@@ -113,7 +122,7 @@ def _stamped(condition: Json, since: str, probe: bool) -> Json:
 def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json, write: Write) -> Json:
     """Deletes a pod unless a disruption budget forbids it: 429 then, 500 when several budgets claim it."""
     type_ = version.type
-    check_names(eviction, name, namespace)
+    _require_request(eviction, "Eviction", name, namespace)
     record = api.record(type_, namespace, name)
     options = parse_delete_options(mapping(eviction.get("deleteOptions")))
     pod = record.load()
@@ -190,14 +199,12 @@ def _is_ready(pod: Json) -> bool:
 
 
 def parse_delete_options(body: Json) -> DeleteOptions:
-    """A metav1.DeleteOptions. Raises 400 for a propagation policy that is none."""
+    """A metav1.DeleteOptions. Raises 422 for a propagation policy that is none."""
     preconditions = mapping(body.get("preconditions"))
     propagation = body.get("propagationPolicy")
     if propagation not in (None, "Background", "Foreground", "Orphan"):
-        raise bad_request(
-            f'invalid DeleteOptions: propagationPolicy: Unsupported value: "{propagation}": supported values: '
-            '"Background", "Foreground", "Orphan"'
-        )
+        supported = ("Foreground", "Background", "Orphan", "nil")
+        raise invalid_options("DeleteOptions", unsupported_value("propagationPolicy", propagation, supported))
     if propagation is None and isinstance(body.get("orphanDependents"), bool):
         propagation = "Orphan" if body["orphanDependents"] else "Background"
     grace = body.get("gracePeriodSeconds")
@@ -234,11 +241,8 @@ def rescale(api: Api, version: Version, record: Record, scale: Json, write: Writ
     replicas = dig(scale, "spec", "replicas")
     replicas = 0 if replicas is None else replicas
     if not isinstance(replicas, int) or replicas < 0:
-        raise invalid(
-            version.type,
-            record.name,
-            [wrong_value("spec.replicas", replicas, "must be greater than or equal to 0")],
-        )
+        cause = wrong_value("spec.replicas", replicas, "must be greater than or equal to 0")
+        raise invalid(_SCALE, record.name, [cause])
     from phalanx.local.records import view
 
     obj = view(record, version)
@@ -276,7 +280,7 @@ def finalize_namespace(api: Api, version: Version, name: str, body: Json, write:
     record = api.record(type_, "", name)
     uid = text(metadata(body).get("uid"))
     if uid and uid != record.uid:
-        raise uid_mismatch(type_, record, uid)
+        raise stored_mismatch(type_, record, "UID", uid, record.uid)
     old, new = record.load(), record.load()
     new["spec"] = {**mapping(new.get("spec")), "finalizers": sequence(dig(body, "spec", "finalizers"))}
     return api.save(type_, record, new, old, write)

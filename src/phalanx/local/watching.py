@@ -10,7 +10,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple
 
-from phalanx.local.errors import ApiError, FieldCause, bad_request, expired
+from phalanx.local.errors import ApiError, bad_request, expired, forbidden_field, invalid_options, nameless
 from phalanx.local.listing import Selection, parse_selection
 from phalanx.local.objects import Json, encode
 from phalanx.local.records import ADDED, DELETED, MODIFIED, Change, Record, event_line, render
@@ -38,16 +38,17 @@ def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]
     """Raises 400 or 422 for parameters that contradict each other."""
     source = query.get("resourceVersion", "")
     if source and not source.isdigit():
-        raise bad_request(f'invalid resource version "{source}": strconv.ParseUint: invalid syntax')
+        why = f'resourceVersion: Invalid value: "{source}": strconv.ParseUint: parsing "{source}": invalid syntax'
+        raise nameless(500, why)
     revision = int(source) if source else None
     match = query.get("resourceVersionMatch", "")
     send = query.get("sendInitialEvents")
     if send is not None and match != "NotOlderThan":
-        why = "Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise _invalid_options(FieldCause("resourceVersionMatch", "FieldValueForbidden", why))
+        why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", why))
     if send is None and match:
-        why = "Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        raise _invalid_options(FieldCause("resourceVersionMatch", "FieldValueForbidden", why))
+        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        raise invalid_options("ListOptions", forbidden_field("resourceVersionMatch", why))
     initial = send == "true" if send is not None else not revision
     bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
     return WatchQuery(
@@ -55,19 +56,9 @@ def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]
         revision,
         bookmarks,
         initial,
-        send == "true" and bookmarks,
+        bookmarks and (send == "true" or (send is None and revision == 0)),
         _timeout(query),
     )
-
-
-def _invalid_options(cause: FieldCause) -> ApiError:
-    details: Json = {
-        "group": "meta.k8s.io",
-        "kind": "ListOptions",
-        "causes": [{"reason": cause.reason, "message": cause.message, "field": cause.field}],
-    }
-    text = f'ListOptions.meta.k8s.io "" is invalid: {cause.field}: {cause.message}'
-    return ApiError(422, "Invalid", text, details)
 
 
 def _timeout(query: Mapping[str, str]) -> float:

@@ -101,6 +101,8 @@ def _event(event: Json, now: float) -> list[Any]:
     kind = text(involved.get("kind")).lower()
     name = text(involved.get("name"))
     host = text(source.get("host"))
+    if not source.get("component"):
+        host = text(event.get("reportingInstance"))
     return [
         since(last, now),
         text(event.get("type")),
@@ -125,7 +127,7 @@ EVENT_PRINTER = Printer(
         column("Source", priority=1),
         column("Message"),
         column("First Seen", priority=1),
-        column("Count", "integer", priority=1),
+        column("Count", priority=1),
         NAME.__class__("Name", "string", NAME.description, 1, "name"),
     ),
     _event,
@@ -169,14 +171,14 @@ CONFIG_MAP_PRINTER = Printer(
     (NAME, column("Data"), AGE),
     lambda obj, now: [
         _name(obj),
-        str(len(mapping(obj.get("data"))) + len(mapping(obj.get("binaryData")))),
+        len(mapping(obj.get("data"))) + len(mapping(obj.get("binaryData"))),
         age(obj, now),
     ],
 )
 
 SECRET_PRINTER = Printer(
     (NAME, column("Type"), column("Data"), AGE),
-    lambda obj, now: [_name(obj), text(obj.get("type")), str(len(mapping(obj.get("data")))), age(obj, now)],
+    lambda obj, now: [_name(obj), text(obj.get("type")), len(mapping(obj.get("data"))), age(obj, now)],
 )
 
 SERVICE_ACCOUNT_PRINTER = Printer((NAME, AGE), lambda obj, now: [_name(obj), age(obj, now)])
@@ -209,6 +211,7 @@ def _claim(claim: Json, now: float) -> list[Any]:
         text(mapping(status.get("capacity")).get("storage")) if bound else "",
         ",".join(_ACCESS.get(text(mode), text(mode)) for mode in sequence(status.get("accessModes"))),
         text(spec.get("storageClassName")),
+        text(spec.get("volumeAttributesClassName")) or "<unset>",
         age(claim, now),
         text(spec.get("volumeMode")) or "<unset>",
     ]
@@ -229,6 +232,7 @@ CLAIM_PRINTER = Printer(
         column("Capacity"),
         column("Access Modes"),
         column("StorageClass"),
+        column("VolumeAttributesClass"),
         AGE,
         column("VolumeMode", priority=1),
     ),

@@ -14,7 +14,6 @@ from phalanx.local.printers.base import (
     age,
     column,
     human_duration,
-    joined,
     labels_text,
     since,
 )
@@ -166,23 +165,68 @@ JOB_PRINTER = Printer(
     _job,
 )
 
+
+def _cron_job(obj: Json, now: float) -> list[Any]:
+    last = dig(obj, "status", "lastScheduleTime")
+    template = mapping(dig(obj, "spec", "jobTemplate"))
+    return [
+        _name(obj),
+        text(dig(obj, "spec", "schedule")),
+        text(dig(obj, "spec", "timeZone")) or NONE,
+        "True" if dig(obj, "spec", "suspend") is True else "False",
+        len(sequence(dig(obj, "status", "active"))),
+        since(last, now) if last else NONE,
+        age(obj, now),
+        *_wide(template),
+    ]
+
+
 CRON_JOB_PRINTER = Printer(
     (
         NAME,
         column("Schedule"),
+        column("Timezone"),
         column("Suspend", "boolean"),
         column("Active", "integer"),
         column("Last Schedule"),
         AGE,
+        _CONTAINERS,
+        _IMAGES,
+        _SELECTOR,
     ),
-    lambda obj, now: [
+    _cron_job,
+)
+
+
+def _daemon_set(obj: Json, now: float) -> list[Any]:
+    status = mapping(obj.get("status"))
+    counts = (
+        "desiredNumberScheduled",
+        "currentNumberScheduled",
+        "numberReady",
+        "updatedNumberScheduled",
+        "numberAvailable",
+    )
+    return [
         _name(obj),
-        text(dig(obj, "spec", "schedule")),
-        dig(obj, "spec", "suspend") is True,
-        len(sequence(dig(obj, "status", "active"))),
-        since(dig(obj, "status", "lastScheduleTime"), now) if dig(obj, "status", "lastScheduleTime") else NONE,
+        *(status.get(field, 0) for field in counts),
+        labels_text(mapping(dig(obj, "spec", "template", "spec", "nodeSelector"))),
         age(obj, now),
-    ],
+        *_wide(obj),
+    ]
+
+
+DAEMON_SET_PRINTER = Printer(
+    (
+        NAME,
+        *(column(name, "integer") for name in ("Desired", "Current", "Ready", "Up-to-date", "Available")),
+        column("Node Selector"),
+        AGE,
+        _CONTAINERS,
+        _IMAGES,
+        _SELECTOR,
+    ),
+    _daemon_set,
 )
 
 
@@ -202,46 +246,22 @@ BUDGET_PRINTER = Printer(
 )
 
 
-def _policy(policy: Json) -> str:
-    gang = mapping(policy.get("gang"))
-    return f"Gang({gang.get('minCount', 0)})" if "gang" in policy else "Basic"
-
-
 def _pod_group(obj: Json, now: float) -> list[Any]:
-    conditions = [mapping(item) for item in sequence(dig(obj, "status", "conditions"))]
-    scheduled = [
-        item for item in conditions if item.get("type") in ("PodGroupScheduled", "PodGroupInitiallyScheduled")
-    ]
+    policy = mapping(dig(obj, "spec", "schedulingPolicy"))
     workload = dig(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or dig(
         obj, "spec", "workloadRef", "workloadName"
     )
+    status = "Pending"
+    for condition in map(mapping, sequence(dig(obj, "status", "conditions"))):
+        if condition.get("type") in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
+            status = "Scheduled" if condition.get("status") == "True" else "Unschedulable"
     return [
         _name(obj),
-        text(scheduled[0].get("status")) if scheduled else "",
-        text(scheduled[0].get("reason")) if scheduled else "",
-        _policy(mapping(dig(obj, "spec", "schedulingPolicy"))),
-        age(obj, now),
+        "Gang" if policy.get("gang") is not None else "Basic",
         text(workload) or NONE,
+        status,
+        age(obj, now),
     ]
 
 
-POD_GROUP_PRINTER = Printer(
-    (
-        NAME,
-        column("Scheduled"),
-        column("Reason"),
-        column("Policy"),
-        AGE,
-        column("Workload", priority=1),
-    ),
-    _pod_group,
-)
-
-
-def _workload(obj: Json, now: float) -> list[Any]:
-    templates = [mapping(item) for item in sequence(dig(obj, "spec", "podGroupTemplates"))]
-    listed = [f"{text(item.get('name'))}:{_policy(mapping(item.get('schedulingPolicy')))}" for item in templates]
-    return [_name(obj), joined(listed, 3), age(obj, now)]
-
-
-WORKLOAD_PRINTER = Printer((NAME, column("Templates"), AGE), _workload)
+POD_GROUP_PRINTER = Printer((NAME, column("Policy"), column("Workload"), column("Status"), AGE), _pod_group)

@@ -42,7 +42,7 @@ class Strategy:
     returns_deleted: ClassVar[bool] = False
     unconditional_update: ClassVar[bool] = True
     create_on_update: ClassVar[bool] = False
-    counts_generation: ClassVar[bool] = False
+    counts_generation: bool = False
     status_keeps_metadata: ClassVar[bool] = False
     orphans_by_default: ClassVar[bool] = False
     field_labels: ClassVar[frozenset[str]] = frozenset()
@@ -59,6 +59,9 @@ class Strategy:
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
         """Admission of a status write, in place; everything but the status is already the old one."""
+
+    def prepare_delete(self, obj: Json) -> None:
+        """What a deletion adds to the object before it takes effect, in place."""
 
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
         """Rules beyond phalanx.local.validation."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx.local.errors import FieldCause, bad_request, required, wrong_value
+from phalanx.local.errors import FieldCause, bad_request, required, unsupported_value, wrong_value
 from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Write
 from phalanx.local.validation.decoding import malformed
@@ -18,9 +18,13 @@ class DefinitionStrategy(SpecStrategy):
     def prepare_create(self, obj: Json, write: Write) -> None:
         _require_typed_schemas(obj)
         self._default(obj)
-        finalizers = metadata(obj).setdefault("finalizers", [])
-        if isinstance(finalizers, list) and CLEANUP not in finalizers:
-            finalizers.append(CLEANUP)
+
+    def prepare_delete(self, obj: Json) -> None:
+        meta = metadata(obj)
+        if "deletionTimestamp" not in meta:
+            finalizers = meta.setdefault("finalizers", [])
+            if CLEANUP not in finalizers:
+                finalizers.append(CLEANUP)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         _require_typed_schemas(obj)
@@ -89,8 +93,7 @@ class DefinitionStrategy(SpecStrategy):
         if name != f"{plural}.{group}" and not causes:
             causes.append(wrong_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
         if spec.get("scope") not in ("Namespaced", "Cluster", None):
-            why = 'must be one of "Cluster", "Namespaced"'
-            causes.append(wrong_value("spec.scope", spec.get("scope"), why))
+            causes.append(unsupported_value("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
         if mapping(spec.get("conversion")).get("strategy") != "None":
             why = "this server converts by changing apiVersion only; use None"
             causes.append(wrong_value("spec.conversion.strategy", spec["conversion"], why))
@@ -109,8 +112,6 @@ class DefinitionStrategy(SpecStrategy):
         from phalanx.local.schema import check_schema
 
         versions = sequence(spec.get("versions"))
-        if not versions:
-            return [required("spec.versions")]
         causes: list[FieldCause] = []
         storage = [mapping(version).get("name") for version in versions if mapping(version).get("storage")]
         if len(storage) != 1:

@@ -58,6 +58,9 @@ class EventStrategy(Strategy):
         obj.setdefault("reportingComponent", "")
         obj.setdefault("reportingInstance", "")
 
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)
+
     def check(self, obj: Json, old: Json | None, subresource: str) -> list[FieldCause]:
         namespace = text(metadata(obj).get("namespace"))
         involved = text(mapping(obj.get("involvedObject")).get("namespace"))
@@ -78,7 +81,11 @@ def check_new_event(shown: Json) -> list[FieldCause]:
 
 
 def to_events_v1(stored: Json) -> Json:
-    return {_RENAMED.get(key, key): value for key, value in stored.items()}
+    shown = {_RENAMED.get(key, key): value for key, value in stored.items()}
+    for field in ("reportingController", "reportingInstance"):
+        if not shown.get(field):
+            shown.pop(field, None)
+    return shown
 
 
 def from_events_v1(shown: Json) -> Json:

@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from phalanx.local.objects import Json, mapping
 from phalanx.local.strategies.base import Strategy, Write
+from phalanx.local.strategies.pods import spell_conditions
+
+_NODE_INFO: Final = (
+    "machineID",
+    "systemUUID",
+    "bootID",
+    "kernelVersion",
+    "osImage",
+    "containerRuntimeVersion",
+    "kubeletVersion",
+    "kubeProxyVersion",
+    "operatingSystem",
+    "architecture",
+)
 
 
 class NodeStrategy(Strategy):
@@ -18,22 +34,29 @@ class NodeStrategy(Strategy):
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         obj.setdefault("spec", {})
-        self._default_allocatable(obj)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         obj.setdefault("spec", {})
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
-        self._default_allocatable(obj)
+        status = obj.get("status")
+        obj["status"] = _complete(status if isinstance(status, dict) else {})
 
-    def initial_status(self, obj: Json, write: Write) -> Json | None:
+    def initial_status(self, obj: Json, write: Write) -> Json:
         # Unlike most kinds a node may be created with its status: the kubelet registers so.
         status = obj.get("status")
-        return status if isinstance(status, dict) else {}
+        return _complete(status if isinstance(status, dict) else {})
 
-    @staticmethod
-    def _default_allocatable(obj: Json) -> None:
-        status = mapping(obj.get("status"))
-        capacity = status.get("capacity")
-        if isinstance(capacity, dict) and "allocatable" not in status:
-            status["allocatable"] = dict(capacity)
+
+def _complete(status: Json) -> Json:
+    """The status as Go writes it: structs held by value are always there."""
+    capacity = status.get("capacity")
+    if isinstance(capacity, dict) and "allocatable" not in status:
+        status["allocatable"] = dict(capacity)
+    spell_conditions(status, "lastHeartbeatTime", "lastTransitionTime")
+    endpoints = status.setdefault("daemonEndpoints", {})
+    endpoints.setdefault("kubeletEndpoint", {"Port": 0})
+    info = status.setdefault("nodeInfo", {})
+    for field in _NODE_INFO:
+        info.setdefault(field, "")
+    return status

@@ -61,6 +61,9 @@ class ServiceStrategy(Strategy):
             spec["clusterIP"] = self._free_address(write)
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
 
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {"loadBalancer": {}}
+
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         spec, before = mapping(obj.get("spec")), mapping(old.get("spec"))
         self._default(spec)

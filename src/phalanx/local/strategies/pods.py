@@ -72,6 +72,7 @@ class PodStrategy(Strategy):
             default_pod_spec(spec)
 
     def prepare_status(self, obj: Json, old: Json, write: Write) -> None:
+        spell_conditions(mapping(obj.get("status")), "lastProbeTime", "lastTransitionTime")
         # Set once by the server at create, and constant since requests may not change QoS.
         status = mapping(obj.get("status"))
         if "qosClass" in mapping(old.get("status")):
@@ -89,7 +90,7 @@ class PodStrategy(Strategy):
                     "type": "PodScheduled",
                     "status": "False",
                     "lastProbeTime": None,
-                    "lastTransitionTime": None,
+                    "lastTransitionTime": write.now,
                     "reason": "SchedulingGated",
                     "message": "Scheduling is blocked due to non-empty scheduling gates",
                 }
@@ -107,6 +108,14 @@ class PodStrategy(Strategy):
             return 0
         period = asked if asked is not None else spec.get("terminationGracePeriodSeconds", 30)
         return 1 if period < 0 else int(period)
+
+
+def spell_conditions(status: Json, *times: str) -> None:
+    """Times that a condition does not state are null, not absent: Go writes its zero time so."""
+    for condition in sequence(status.get("conditions")):
+        if isinstance(condition, dict):
+            for field in times:
+                condition.setdefault(field, None)
 
 
 def default_pod_spec(spec: Json) -> None:
@@ -248,6 +257,6 @@ def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:
     after = mapping(obj.get("status")).get("nominatedNodeName")
     before = mapping(old.get("status")).get("nominatedNodeName")
     if after and after != before and mapping(old.get("spec")).get("nodeName"):
-        why = "nominatedNodeName cannot be set on a pod that is already bound to a node"
+        why = "may not be set on pods that are already bound to a node"
         return [forbidden_field("status.nominatedNodeName", why)]
     return []

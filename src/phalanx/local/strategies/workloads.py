@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from phalanx.local.objects import Json, mapping, metadata, text
 from phalanx.local.strategies.base import SpecStrategy, Write
 from phalanx.local.strategies.pods import default_pod_spec
 
 
 class WorkloadStrategy(SpecStrategy):
-    """A kind with spec.template."""
+    """A kind with spec.template; `zeros` are the counts that its status states from the start."""
+
+    zeros: ClassVar[tuple[str, ...]] = ()
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return dict.fromkeys(self.zeros, 0)
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
@@ -26,6 +33,9 @@ class WorkloadStrategy(SpecStrategy):
 
 
 class ReplicaSetStrategy(WorkloadStrategy):
+    """apps/v1 ReplicaSet."""
+
+    zeros = ("replicas",)
     field_labels = frozenset(("status.replicas",))
 
     def fields(self, obj: Json) -> dict[str, str]:
@@ -47,6 +57,8 @@ class ReplicationControllerStrategy(ReplicaSetStrategy):
 
 
 class DeploymentStrategy(WorkloadStrategy):
+    """apps/v1 Deployment."""
+
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("replicas", 1)
         spec.setdefault("revisionHistoryLimit", 10)
@@ -60,14 +72,24 @@ class DeploymentStrategy(WorkloadStrategy):
 
 
 class StatefulSetStrategy(WorkloadStrategy):
+    """apps/v1 StatefulSet."""
+
+    zeros = ("replicas", "availableReplicas")
+
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("replicas", 1)
         spec.setdefault("podManagementPolicy", "OrderedReady")
         spec.setdefault("revisionHistoryLimit", 10)
         spec.setdefault("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}})
+        retention = {"whenDeleted": "Retain", "whenScaled": "Retain"}
+        spec.setdefault("persistentVolumeClaimRetentionPolicy", retention)
 
 
 class DaemonSetStrategy(WorkloadStrategy):
+    """apps/v1 DaemonSet."""
+
+    zeros = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled", "numberReady")
+
     def default_spec(self, obj: Json, spec: Json) -> None:
         spec.setdefault("revisionHistoryLimit", 10)
         rolling = {"maxUnavailable": 1, "maxSurge": 0}
@@ -87,6 +109,7 @@ class JobStrategy(SpecStrategy):
         spec = obj.setdefault("spec", {})
         if not isinstance(spec, dict):
             return
+        spec.setdefault("manualSelector", False)
         if "completions" not in spec and "parallelism" not in spec:
             spec["completions"] = spec["parallelism"] = 1
         spec.setdefault("parallelism", 1)
@@ -100,6 +123,12 @@ class JobStrategy(SpecStrategy):
         default_pod_spec(template.setdefault("spec", {}))
         if spec.get("manualSelector") is not True:
             _generate_selector(metadata(obj), spec, template)
+        labels = mapping(mapping(template.get("metadata")).get("labels"))
+        if labels and not metadata(obj).get("labels"):
+            metadata(obj)["labels"] = dict(labels)
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {}
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         template = mapping(mapping(mapping(obj.get("spec")).get("template")).get("spec"))
@@ -118,6 +147,11 @@ def _generate_selector(meta: Json, spec: Json, template: Json) -> None:
 
 
 class CronJobStrategy(SpecStrategy):
+    """batch/v1 CronJob."""
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {}
+
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
         if isinstance(spec, dict):
@@ -128,6 +162,10 @@ class CronJobStrategy(SpecStrategy):
                 ("failedJobsHistoryLimit", 1),
             ):
                 spec.setdefault(field, value)
+            job = mapping(mapping(spec.get("jobTemplate")).get("spec"))
+            template = mapping(mapping(job.get("template")).get("spec"))
+            if template:
+                default_pod_spec(template)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         self.prepare_create(obj, write)
