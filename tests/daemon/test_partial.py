@@ -20,7 +20,7 @@ from phalanx.kube.credentials import Identity
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
-from phalanx.model.events import PodUpdated
+from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodPhase
 from tests.daemon.nouns import MARK, REF, G, Recorded, pod, state_of
@@ -131,3 +131,12 @@ async def test_surplus_that_waits_is_no_broken_gang() -> None:
 async def test_a_refused_eviction_harms_nobody(world: World, code: int) -> None:
     world.api.refuse = code
     assert await world.check("release", 1060) == ["PATCH p0/status", "PATCH p1/status"]
+
+
+async def test_a_plan_that_was_complete_once_was_not_cut_off() -> None:
+    """A member that is lost later, and its replacement from the same second, are the match policy's business."""
+    world = World(cut_off(60))
+    world.state.apply(PodUpdated(pod("p2", node="n1", mark=MARK)))
+    world.state.apply(PodRemoved("uid-p1"))
+    world.state.apply(PodUpdated(pod("p4", created=MARK.time)))
+    assert await world.check("release", 5000) == []

@@ -110,7 +110,7 @@ class World:
     # acting
 
     async def open(self, namespace: str = "") -> None:
-        """Makes a namespace and goes on in it."""
+        """Makes a namespace and goes on in it (to go on in another, set `namespace`)."""
         self.namespace = namespace or self.name
         await self.make({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.namespace}})
 
@@ -161,8 +161,9 @@ class World:
             created = await self.client.patch(path, {"spec": {"taints": None}}, PatchType.MERGE)
         return created
 
-    async def patch_node(self, name: str, patch: Object) -> None:
-        await self.client.patch(NODES.path(None, f"{self.name}-{name}"), patch, PatchType.MERGE)
+    async def patch_node(self, name: str, patch: Object, *, status: bool = False) -> None:
+        path = NODES.path(None, f"{self.name}-{name}") + ("/status" if status else "")
+        await self.client.patch(path, patch, PatchType.MERGE)
 
     async def pod(self, name: str, **what: Any) -> Object:
         return await self.make(pod(name, **what))
