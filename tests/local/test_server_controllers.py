@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from phalanx.local.controllers.eventttl import EventExpiry
@@ -282,3 +283,61 @@ async def test_events_live_for_an_hour_after_their_last_change(clock: FakeClock)
     clock.seconds += 1900
     expiry.reconcile("sweep")
     assert [item["metadata"]["name"] for item in api.all("", "events")] == ["told-again"]
+
+
+def taints(node: Json) -> set[tuple[str, str]]:
+    return {(item["key"], item["effect"]) for item in node["spec"].get("taints", [])}
+
+
+async def tainted(client: Client, name: str, *wanted: tuple[str, str]) -> None:
+    """Waits until a node has exactly these taints (without the common prefix)."""
+    expected = {(f"node.kubernetes.io/{key}", effect) for key, effect in wanted}
+    async with asyncio.timeout(10):
+        while taints(await client.get(f"{NODES}/{name}")) != expected:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+async def test_taints_follow_the_conditions_of_a_node(client: Client) -> None:
+    silent = {"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "1"}}}
+    made = await client.create(NODES, silent)
+    assert taints(made) == {("node.kubernetes.io/not-ready", "NoSchedule")}
+    strategic = "application/strategic-merge-patch+json"
+
+    async def tell(type_: str, status: str) -> None:
+        body = {"status": {"conditions": [{"type": type_, "status": status}]}}
+        await client.ok("PATCH", f"{NODES}/n/status", body, content_type=strategic)
+
+    await tell("Ready", "True")
+    await tainted(client, "n")
+    await tell("Ready", "False")
+    await tainted(client, "n", ("not-ready", "NoSchedule"), ("not-ready", "NoExecute"))
+    await tell("Ready", "Unknown")
+    await tainted(client, "n", ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
+    await tell("Ready", "True")
+    await tell("MemoryPressure", "True")
+    await tainted(client, "n", ("memory-pressure", "NoSchedule"))
+    await tell("MemoryPressure", "False")
+    own = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
+    await client.merge(f"{NODES}/n", {"spec": {"taints": [own], "unschedulable": True}})
+    async with asyncio.timeout(10):
+        while len(taints(await client.get(f"{NODES}/n"))) != 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+    await client.merge(f"{NODES}/n", {"spec": {"unschedulable": None}})
+    await client.until(f"{NODES}/n", "spec", equals={"taints": [own]})
+
+
+async def test_a_node_that_comes_ready_has_no_taints(client: Client) -> None:
+    assert "taints" not in (await client.create(NODES, node("n")))["spec"]
+
+
+async def test_a_node_whose_lease_runs_out_is_unknown(client: Client, clock: FakeClock) -> None:
+    leases = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+    await client.create(NODES, node("n"))
+    await client.create(NODES, node("static"))
+    spec = {"holderIdentity": "n", "renewTime": "2027-01-15T08:00:00.000000Z"}
+    await client.create(leases, {"metadata": {"name": "n"}, "spec": spec})
+    clock.seconds += 60
+    for name in ("n", "static"):
+        await client.merge(f"{NODES}/{name}", {"metadata": {"labels": {"look": "again"}}})
+    await tainted(client, "n", ("unreachable", "NoSchedule"), ("unreachable", "NoExecute"))
+    await tainted(client, "static")

@@ -58,11 +58,11 @@ _REPLICAS = ScalePaths()
 _NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
-def _core(*, native_groups: bool) -> list[Row]:
+def _core(*, native_groups: bool, taint_nodes: bool) -> list[Row]:
     plain = Strategy()
     return [
         Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
-        Row("", "v1", "-nodes", "Node", NodeStrategy(), "status proxy", "no"),
+        Row("", "v1", "-nodes", "Node", NodeStrategy(taints=taint_nodes), "status proxy", "no"),
         Row(
             "",
             "v1",
@@ -200,9 +200,9 @@ _REVIEWS = (
 )
 
 
-def build_registry(native_groups: str, *, protect_groups: bool) -> Registry:
+def build_registry(native_groups: str, *, protect_groups: bool, taint_nodes: bool = False) -> Registry:
     """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
-    rows = _core(native_groups=native_groups != "none") + _named_groups()
+    rows = _core(native_groups=native_groups != "none", taint_nodes=taint_nodes) + _named_groups()
     if native_groups != "none":
         group = "scheduling.k8s.io"
         groups = PodGroupStrategy(native_groups, protect=protect_groups)

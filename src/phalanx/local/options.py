@@ -20,6 +20,7 @@ CONTROLLERS = frozenset(
         "deployments",
         "jobs",
         "eventttl",
+        "nodelifecycle",
     )
 )
 

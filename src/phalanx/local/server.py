@@ -55,7 +55,9 @@ class ApiServer:
         saved = self._journal.revision if self._journal is not None else 0
         self.store = Store(revision=saved or clock_revision, history=self.options.history, journal=self._journal)
         self.registry = build_registry(
-            self.options.native_groups, protect_groups="podgroups" in self.options.controllers
+            self.options.native_groups,
+            protect_groups="podgroups" in self.options.controllers,
+            taint_nodes="nodelifecycle" in self.options.controllers,
         )
         self.api = Api(self.store, self.registry, self.options.clock)
         self._definitions = Definitions(self.store, self.registry, self._end_watches_of)

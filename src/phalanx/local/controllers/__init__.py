@@ -14,6 +14,7 @@ from phalanx.local.controllers.eventttl import EventExpiry
 from phalanx.local.controllers.garbage import GarbageCollector
 from phalanx.local.controllers.jobs import JobController
 from phalanx.local.controllers.namespaces import NamespaceController
+from phalanx.local.controllers.nodelifecycle import NodeLifecycle
 from phalanx.local.controllers.podgc import PodGarbageCollector
 from phalanx.local.controllers.podgroups import PodGroupController
 from phalanx.local.controllers.replicas import ReplicaSetController
@@ -32,6 +33,7 @@ class Controllers:
             "definitions": lambda: DefinitionController(api),
             "podgc": lambda: PodGarbageCollector(api, options.lost_node_delay),
             "disruption": lambda: DisruptionController(api),
+            "nodelifecycle": lambda: NodeLifecycle(api),
             "podgroups": lambda: PodGroupController(api),
             "replicasets": lambda: ReplicaSetController(api),
             "deployments": lambda: DeploymentController(api),

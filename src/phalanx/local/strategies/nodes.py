@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from phalanx.local.objects import Json, mapping
+from phalanx.local.objects import Json, mapping, sequence
 from phalanx.local.strategies.base import Strategy, Write
 from phalanx.local.strategies.pods import spell_conditions
 
+NOT_READY: Final = "node.kubernetes.io/not-ready"
 _NODE_INFO: Final = (
     "machineID",
     "systemUUID",
@@ -23,7 +24,14 @@ _NODE_INFO: Final = (
 
 
 class NodeStrategy(Strategy):
-    """v1 Node. A node that states only its capacity offers all of it, as a kubelet without reservations does."""
+    """v1 Node. A node that states only its capacity offers all of it, as a kubelet without reservations does.
+
+    With `taints` a new node is not ready until it says so, as the admission plugin TaintNodesByCondition has
+    it; one that is created as ready is spared the taint that the node controller would take away at once.
+    """
+
+    def __init__(self, *, taints: bool) -> None:
+        self._taints = taints
 
     status_keeps_metadata = True
     field_labels = frozenset(("spec.unschedulable",))
@@ -33,7 +41,12 @@ class NodeStrategy(Strategy):
         return {"spec.unschedulable": "true" if unschedulable else "false"}
 
     def prepare_create(self, obj: Json, write: Write) -> None:
-        obj.setdefault("spec", {})
+        spec = obj.setdefault("spec", {})
+        if not self._taints or _is_ready(obj):
+            return
+        taints = spec.setdefault("taints", [])
+        if not any(item.get("key") == NOT_READY and item.get("effect") == "NoSchedule" for item in taints):
+            taints.append({"key": NOT_READY, "effect": "NoSchedule"})
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         obj.setdefault("spec", {})
@@ -60,3 +73,10 @@ def _complete(status: Json) -> Json:
     for field in _NODE_INFO:
         info.setdefault(field, "")
     return status
+
+
+def _is_ready(node: Json) -> bool:
+    return any(
+        mapping(item).get("type") == "Ready" and mapping(item).get("status") == "True"
+        for item in sequence(mapping(node.get("status")).get("conditions"))
+    )
