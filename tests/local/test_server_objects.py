@@ -306,3 +306,28 @@ async def test_secrets_take_plain_text(client: Client) -> None:
     assert made["data"] == {"key": "dmFsdWU="}
     assert made["type"] == "Opaque"
     assert "stringData" not in made
+
+
+async def test_objects_around_the_scheduler_get_the_defaults_that_it_reads(client: Client) -> None:
+    volume = {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1024Mi"}, "accessModes": []}}
+    made = await client.create("/api/v1/persistentvolumes", volume)
+    assert made["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
+    assert made["spec"]["capacity"] == {"storage": "1Gi"}
+    classes = "/apis/storage.k8s.io/v1/storageclasses"
+    made = await client.create(classes, {"metadata": {"name": "c"}, "provisioner": "example.com/p"})
+    assert made["volumeBindingMode"] == "Immediate"
+    drivers = "/apis/storage.k8s.io/v1/csidrivers"
+    made = await client.create(drivers, {"metadata": {"name": "example.com"}, "spec": {}})
+    assert (made["spec"]["attachRequired"], made["spec"]["storageCapacity"]) == (True, False)
+    claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+    requests = [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]
+    made = await client.create(claims, {"metadata": {"name": "c"}, "spec": {"devices": {"requests": requests}}})
+    exactly = made["spec"]["devices"]["requests"][0]["exactly"]
+    assert (exactly["allocationMode"], exactly["count"]) == ("ExactCount", 1)
+
+
+async def test_empty_metadata_is_absent_metadata(client: Client) -> None:
+    body = config_map("a")
+    body["metadata"] |= {"labels": {}, "annotations": {}, "ownerReferences": [], "finalizers": []}
+    made = await client.create(CONFIG_MAPS, body)
+    assert not made["metadata"].keys() & {"labels", "annotations", "ownerReferences", "finalizers"}

@@ -17,7 +17,9 @@ from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateSt
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
+    ClaimStrategy,
     DisruptionBudgetStrategy,
+    DriverStrategy,
     LeaseStrategy,
     QuotaStrategy,
     SecretStrategy,
@@ -79,8 +81,16 @@ def _core(*, native_groups: bool, taint_nodes: bool) -> list[Row]:
         Row("", "v1", "endpoints", "Endpoints", plain, "", "ep"),
         Row("", "v1", "events", "Event", EventStrategy(), "", "ev"),
         Row("", "v1", "serviceaccounts", "ServiceAccount", ServiceAccountStrategy(), "token", "sa"),
-        Row("", "v1", "-persistentvolumes", "PersistentVolume", VolumeStrategy(), "status", "pv"),
-        Row("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", VolumeStrategy(), "status", "pvc"),
+        Row("", "v1", "-persistentvolumes", "PersistentVolume", VolumeStrategy(reclaims=True), "status", "pv"),
+        Row(
+            "",
+            "v1",
+            "persistentvolumeclaims",
+            "PersistentVolumeClaim",
+            VolumeStrategy(reclaims=False),
+            "status",
+            "pvc",
+        ),
         Row(
             "",
             "v1",
@@ -121,10 +131,10 @@ def _named_groups() -> list[Row]:
         Row("coordination.k8s.io", "v1", "leases", "Lease", LeaseStrategy()),
         Row("storage.k8s.io", "v1", "-storageclasses", "StorageClass", VolumeClassStrategy(), "", "sc"),
         Row("storage.k8s.io", "v1", "-csinodes", "CSINode", plain),
-        Row("storage.k8s.io", "v1", "-csidrivers", "CSIDriver", plain),
+        Row("storage.k8s.io", "v1", "-csidrivers", "CSIDriver", DriverStrategy()),
         Row("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", plain),
         Row("storage.k8s.io", "v1", "-volumeattachments", "VolumeAttachment", plain, "status"),
-        Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", spec, "status"),
+        Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", ClaimStrategy(), "status"),
         Row("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", plain),
         Row("resource.k8s.io", "v1", "-deviceclasses", "DeviceClass", spec),
         Row("resource.k8s.io", "v1", "-resourceslices", "ResourceSlice", spec),

@@ -24,7 +24,10 @@ def take_in(version: Version, body: Json, write: Write) -> Json:
     meta = obj.get("metadata")
     if meta is not None and not isinstance(meta, dict):
         raise bad_request("metadata must be an object")
-    obj["metadata"] = {key: value for key, value in (meta or {}).items() if key != "managedFields"}
+    # Go drops empty maps and lists of the metadata; managers are kept by the server alone.
+    obj["metadata"] = {
+        key: value for key, value in (meta or {}).items() if key != "managedFields" and value != {} and value != []
+    }
     if not type_.custom:
         _require_shape(version, obj, write)
     elif version.schema is not None:

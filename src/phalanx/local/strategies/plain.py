@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Strategy, Write
+from phalanx.local.strategies.pods import default_pod_spec
 
 
 class LeaseStrategy(Strategy):
@@ -92,14 +93,19 @@ class ServiceStrategy(Strategy):
 
 
 class VolumeStrategy(Strategy):
-    """v1 PersistentVolume and PersistentVolumeClaim."""
+    """v1 PersistentVolume and PersistentVolumeClaim; `reclaims` for the former."""
 
     returns_deleted = True
+
+    def __init__(self, *, reclaims: bool) -> None:
+        self._reclaims = reclaims
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
         if isinstance(spec, dict):
             spec.setdefault("volumeMode", "Filesystem")
+            if self._reclaims:
+                spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {"phase": "Pending"}
@@ -111,6 +117,42 @@ class VolumeClassStrategy(Strategy):
     def prepare_create(self, obj: Json, write: Write) -> None:
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
+
+
+class DriverStrategy(Strategy):
+    """storage.k8s.io CSIDriver."""
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        for field, value in (
+            ("attachRequired", True),
+            ("podInfoOnMount", False),
+            ("storageCapacity", False),
+            ("requiresRepublish", False),
+            ("seLinuxMount", False),
+            ("fsGroupPolicy", "ReadWriteOnceWithFSType"),
+        ):
+            spec.setdefault(field, value)
+        spec.setdefault("volumeLifecycleModes", ["Persistent"])
+
+
+class ClaimStrategy(Strategy):
+    """resource.k8s.io ResourceClaim; a request that states no count asks for one device."""
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        devices = mapping(mapping(obj.get("spec")).get("devices"))
+        for request in map(mapping, sequence(devices.get("requests"))):
+            for wanted in (mapping(request.get("exactly")), *map(mapping, sequence(request.get("firstAvailable")))):
+                if wanted:
+                    wanted.setdefault("allocationMode", "ExactCount")
+                    if wanted["allocationMode"] == "ExactCount":
+                        wanted.setdefault("count", 1)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {}
 
 
 class DisruptionBudgetStrategy(SpecStrategy):
@@ -132,3 +174,11 @@ class TemplateStrategy(Strategy):
     """v1 PodTemplate."""
 
     returns_deleted = True
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        template = mapping(mapping(obj.get("template")).get("spec"))
+        if template:
+            default_pod_spec(template)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)
