@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from phalanx.kube.changes import Change, Delete, Upsert
-from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.conditions import PodCondition, condition_patch
+from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -152,29 +151,6 @@ async def test_a_lost_answer_to_a_binding_is_unknown_and_a_look_resolves_it(
     with pytest.raises(ConnectionLost):
         await cluster.create(PODS.path("default", "a", "binding"), binding("a", uid, "n1"))
     assert (await cluster.get(PODS.path("default", "a")))["spec"]["nodeName"] == "n1"
-
-
-async def test_a_condition_is_written_beside_the_others_and_not_twice(cluster: KubeClient) -> None:
-    uid = (await cluster.create(PODS.path("default"), pod("a")))["metadata"]["uid"]
-    path = PODS.path("default", "a", "status")
-    other = {"status": {"conditions": [{"type": "Other", "status": "True"}]}}
-    await cluster.patch(path, other, PatchType.STRATEGIC)
-    waits = PodCondition("PodScheduled", "False", "Unschedulable", "0/0 nodes are available")
-    first = condition_patch(uid, waits, None, now=1_767_225_600)
-    written = await cluster.patch(path, first, PatchType.STRATEGIC)
-    by_type = {condition["type"]: condition for condition in written["status"]["conditions"]}
-    assert set(by_type) == {"Other", "PodScheduled"}
-    assert by_type["PodScheduled"]["lastTransitionTime"] == "2026-01-01T00:00:00Z"
-    assert condition_patch(uid, waits, waits, now=1_767_225_999) is None
-    changed = PodCondition("PodScheduled", "False", "Unschedulable", "0/1 nodes are available")
-    written = await cluster.patch(
-        path, condition_patch(uid, changed, waits, now=1_767_225_999), PatchType.STRATEGIC
-    )
-    (condition,) = [c for c in written["status"]["conditions"] if c["type"] == "PodScheduled"]
-    assert (condition["message"], condition["lastTransitionTime"]) == (changed.message, "2026-01-01T00:00:00Z")
-    stale = condition_patch("somebody-else", waits, None, now=1_767_225_600)
-    with pytest.raises(ApiError, match="409"):
-        await cluster.patch(path, stale, PatchType.STRATEGIC)
 
 
 async def test_what_is_served_is_discovered(cluster: KubeClient) -> None:
