@@ -142,7 +142,7 @@ class PodConditions:
         if known is None:
             return
         for condition in conditions:
-            if condition.says_the_same(known.held.get(condition.type)) and not known.busy:
+            if condition == known.held.get(condition.type) and not known.busy:
                 known.wanted.pop(condition.type, None)
             else:
                 known.wanted[condition.type] = condition
@@ -173,7 +173,7 @@ class PodConditions:
         """One patch; the seconds until the next try, or None when there is nothing more to do now."""
         if self._pods.get(uid) is not known:
             return None
-        changes = [wish for kind, wish in known.wanted.items() if not wish.says_the_same(known.held.get(kind))]
+        changes = [wish for kind, wish in known.wanted.items() if wish != known.held.get(kind)]
         if not changes:
             known.wanted.clear()
             return None
