@@ -15,7 +15,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.local.options import ServerOptions
 from phalanx.local.server import ApiServer
-from tests.e2e.world import Cluster, World
+from tests.e2e.world import NODES, PODS, Cluster, World
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -31,6 +31,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
     try:
         await install(kubeconfig)
         async with KubeClient(load_config(str(kubeconfig))) as client:
+            await sweep(client)
             yield Cluster(kubeconfig, client, server)
     finally:
         if server is not None:
@@ -52,6 +53,16 @@ def embedded(cluster: Cluster) -> None:
     """For tests that choose the server's faults."""
     if cluster.server is None:
         pytest.skip("faults are chosen on the embedded server only")
+
+
+async def sweep(client: KubeClient) -> None:
+    """Clears away what a session that was cut short has left on a server that outlives it."""
+    for resource in (PODS, NODES):
+        for item in (await client.list_all(resource.path()))["items"]:
+            metadata = item["metadata"]
+            if metadata.get("namespace", metadata["name"]).startswith("e2e-"):
+                path = resource.path(metadata.get("namespace"), metadata["name"])
+                await client.delete(path, grace_seconds=0)
 
 
 async def install(kubeconfig: Path) -> None:

@@ -297,6 +297,15 @@ async def test_passing_failures_are_repeated(world: World) -> None:
     assert len(world.server.patches) == 1
 
 
+async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    uid = world.add("p")
+    world.server.fail("PATCH", "/status", error=ZeroDivisionError("a bug"), times=100)
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert len(world.server.calls) == 1
+    assert "a bug" in caplog.text
+
+
 @pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1), (500, 3)])
 async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")

@@ -162,6 +162,10 @@ class PodConditions:
         pause: float | None = None
         try:
             pause = await self._attempt(uid, known)
+        except Exception:
+            # Nobody knows what it was: said once by the pool, not tried for ever.
+            known.wanted.clear()
+            raise
         finally:
             if pause is None:
                 known.busy = False
