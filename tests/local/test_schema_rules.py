@@ -128,6 +128,55 @@ def test_what_an_update_leaves_alone_is_not_held_against_it() -> None:
     assert len(run(schema, {"a": {"n": 2}, "b": "new"}, {"a": {"n": 1}, "b": "old"})) == 1
 
 
+ODD = {"type": "integer", "x-kubernetes-validations": [{"rule": "self % 2 == 1", "message": "must be odd"}]}
+
+
+@pytest.mark.parametrize("kind", ["atomic", "set"])
+def test_items_of_a_list_that_stayed_as_it_was_are_left_alone_too(kind: str) -> None:
+    schema = spec_rules(numbers={"type": "array", "x-kubernetes-list-type": kind, "items": ODD}, other=STRING)
+    old = {"numbers": [1, 2], "other": "a"}
+    assert run(schema, {"numbers": [1, 2], "other": "b"}, old) == []
+    assert run(schema, {"numbers": [2, 1], "other": "a"}, old) == ["spec.numbers[0]: Invalid value: 2: must be odd"]
+
+
+def test_type_and_version_of_the_root_are_always_judged() -> None:
+    rule = {"rule": "self == 'v1'", "message": "must be v1"}
+    inner = {"type": "object", "properties": {"apiVersion": {**STRING, "x-kubernetes-validations": [rule]}}}
+    schema = StructuralSchema({**inner, "properties": {**inner["properties"], "spec": inner}})  # type: ignore[dict-item]
+    obj = {"apiVersion": "v2", "spec": {"apiVersion": "v2"}}
+    assert [error.field for error in schema.validate(obj, obj)] == ["apiVersion"]
+
+
+def test_what_has_no_answer_is_held_against_an_update_that_leaves_it_alone() -> None:
+    schema = spec_rules({"rule": "self.m['x'] == 1"}, m={"type": "object", "additionalProperties": INT})
+    assert len(run(schema, {"m": {}}, {"m": {}})) == 1
+
+
+def test_members_of_an_atomic_map_have_no_old_value() -> None:
+    inner = {"type": "integer", "x-kubernetes-validations": [{"rule": "self == oldSelf", "message": "fixed"}]}
+    granular = {"type": "object", "properties": {"n": inner}}
+    assert len(run(spec_rules(a=granular), {"a": {"n": 2}}, {"a": {"n": 1}})) == 1
+    atomic = {**granular, "x-kubernetes-map-type": "atomic"}
+    assert run(spec_rules(a=atomic), {"a": {"n": 2}}, {"a": {"n": 1}}) == []
+
+
+def test_a_field_that_is_null_is_not_there() -> None:
+    schema = spec_rules(
+        {"rule": "!has(self.n) && self.?n.orValue(7) == 7"}, n={"type": "integer", "nullable": True}
+    )
+    assert run(schema, {"n": None}) == []
+
+
+def test_times_and_numbers_inside_lists_and_maps_are_values_of_their_own() -> None:
+    schema = spec_rules(
+        {"rule": "self.waits.sum() == duration('90s') && self.weights['a'] == 1.0 && 2.0 in self.numbers"},
+        waits={"type": "array", "items": {"type": "string", "format": "duration"}},
+        weights={"type": "object", "additionalProperties": {"type": "number"}},
+        numbers={"type": "array", "items": {"type": "number"}},
+    )
+    assert run(schema, {"waits": ["1m", "30s"], "weights": {"a": 1}, "numbers": [1, 2]}) == []
+
+
 def test_resource_lists_compare_as_quantities() -> None:
     rule = {
         "rule": "self.min.all(k, !(k in self.max) || quantity(string(self.min[k]))"

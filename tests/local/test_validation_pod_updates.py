@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx.local.validation import validate
+from phalanx.local.validation.qos import qos_class
 
 Obj = dict[str, Any]
 
@@ -183,6 +184,40 @@ def test_resize_changes_cpu_and_memory_only() -> None:
     )
     (text,) = complaints(pod(), setter("containers", 0, "image", value="x"), "resize")
     assert "only cpu and memory resources are mutable" in text
+
+
+def test_resize_keeps_the_quality_of_service() -> None:
+    def found(before: Obj, after: Obj) -> list[str]:
+        old = pod(containers=[{"name": "c", "image": "i", "resources": before}], initContainers=[])
+        return complaints(old, setter("containers", 0, "resources", value=after), "resize")
+
+    def same(cpu: str, memory: str = "1Gi") -> Obj:
+        return {"requests": {"cpu": cpu, "memory": memory}, "limits": {"cpu": cpu, "memory": memory}}
+
+    assert found(same("1"), same("2")) == []
+    unequal = {**same("2"), "requests": {"cpu": "1500m", "memory": "1Gi"}}
+    assert found(same("1"), unequal) == [
+        'spec: Invalid value: "Guaranteed": Pod QOS Class may not change as a result of resizing'
+    ]
+    (text,) = found({}, {"requests": {"cpu": "1"}})
+    assert 'Invalid value: "BestEffort"' in text
+
+
+@pytest.mark.parametrize(
+    ("resources", "expected"),
+    [
+        ([{}], "BestEffort"),
+        ([None], "BestEffort"),
+        ([{"limits": {"example.com/gpu": "1"}, "requests": {"example.com/gpu": "1"}}], "BestEffort"),
+        ([{"requests": {"cpu": "0"}}], "BestEffort"),
+        ([{"requests": {"cpu": "1"}}], "Burstable"),
+        ([{"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1000m", "memory": "1"}}], "Guaranteed"),
+        ([{"requests": {"cpu": "1", "memory": "1"}, "limits": {"cpu": "1", "memory": "1"}}, {}], "Burstable"),
+    ],
+)
+def test_quality_of_service(resources: list[Obj | None], expected: str) -> None:
+    containers = [{"name": f"c{index}", "resources": value} for index, value in enumerate(resources)]
+    assert qos_class({"containers": containers}) == expected
 
 
 def test_resize_leaves_init_containers_alone_unless_they_keep_running() -> None:

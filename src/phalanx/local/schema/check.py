@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from phalanx.local.schema.nodes import compile_pattern, read_node
+from phalanx.local.schema.nodes import read_node
+from phalanx.local.schema.patterns import PatternError, compile_pattern
 from phalanx.local.schema.rules import compile_rule
 from phalanx.local.schema.structural import unknown_in
 from phalanx.local.schema.values import check_lists, check_value
@@ -128,7 +129,7 @@ def _keywords(errors: list[FieldError], schema: dict[str, Any], path: str) -> No
     if text:
         try:
             compile_pattern(str(text))
-        except re.error as error:
+        except PatternError as error:
             detail = f"must be a valid regular expression, but isn't: {error}"
             errors.append(invalid(f"{path}.pattern", text, detail))
 

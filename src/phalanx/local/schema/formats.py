@@ -10,6 +10,7 @@ from collections.abc import Callable
 from datetime import date
 from typing import Final
 
+from phalanx.local.schema.urls import parse_url
 from phalanx.local.validation.names import dns_label, dns_subdomain
 
 Format = Callable[[str], bool]
@@ -19,7 +20,6 @@ _DURATION: Final = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)\s*[a-zµμ]+(\s*(\d+(\.
 _HOSTNAME: Final = re.compile(r"[a-zA-Z0-9]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?")
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}")
 _EMAIL: Final = re.compile(r"[^@\s]+@[^@\s]+")
-_URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S*|/\S*")
 _MAC: Final = re.compile(r"([0-9A-Fa-f]{2}[:-]){5,7}[0-9A-Fa-f]{2}|([0-9A-Fa-f]{4}\.){2,3}[0-9A-Fa-f]{4}")
 
 
@@ -28,7 +28,8 @@ def _date(text: str) -> bool:
         date.fromisoformat(text)
     except ValueError:
         return False
-    return len(text) == 10
+    # Python also reads the dates of ISO weeks.
+    return len(text) == 10 and "W" not in text
 
 
 def _date_time(text: str) -> bool:
@@ -53,7 +54,8 @@ def _cidr(text: str) -> bool:
         ipaddress.ip_interface(text)
     except ValueError:
         return False
-    return "/" in text
+    # Python also reads netmasks.
+    return text.partition("/")[2].isdecimal()
 
 
 def _base64(text: str) -> bool:
@@ -67,6 +69,14 @@ def _base64(text: str) -> bool:
 def _hostname(text: str) -> bool:
     labels = text.removesuffix(".").split(".")
     return 0 < len(text) <= 253 and all(_HOSTNAME.fullmatch(label) for label in labels)
+
+
+def _uri(text: str) -> bool:
+    try:
+        parse_url(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _matches(pattern: re.Pattern[str]) -> Format:
@@ -87,7 +97,7 @@ FORMATS: Final[dict[str, Format]] = {
     "k8s-long-name": lambda text: not dns_subdomain(text),
     "k8s-short-name": lambda text: not dns_label(text),
     "mac": _matches(_MAC),
-    "uri": _matches(_URI),
+    "uri": _uri,
     "uuid": _matches(_UUID),
 }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from phalanx.local.schema.formats import FORMATS, Format
+from phalanx.local.schema.patterns import PatternError, compile_pattern
 
 
 @dataclass(slots=True, eq=False)
@@ -68,31 +69,6 @@ _NUMBERS: Final = {
 }
 
 
-def compile_pattern(text: str) -> re.Pattern[str]:
-    """A Go regular expression as a Python one; re.error when it is none.
-
-    The dialects agree on what schemas use; ``\\z`` and the POSIX classes are spelled differently. ``$`` means the
-    very end in Go, also before a final newline.
-    """
-    translated = _DOLLAR.sub(r"\1\\Z", text.replace("\\z", "\\Z"))
-    for name, chars in _POSIX.items():
-        translated = translated.replace(f"[:{name}:]", chars)
-    return re.compile(translated)
-
-
-_DOLLAR: Final = re.compile(r"((?:^|[^\\])(?:\\\\)*)\$(?=$|[|)])")
-_POSIX: Final = {
-    "alnum": "0-9A-Za-z",
-    "alpha": "A-Za-z",
-    "digit": "0-9",
-    "lower": "a-z",
-    "upper": "A-Z",
-    "space": r"\t\n\v\f\r ",
-    "word": "0-9A-Za-z_",
-    "xdigit": "0-9A-Fa-f",
-}
-
-
 def read_node(schema: Any) -> Node:
     """The tree of a schema (a JSON object; ``true`` stands for one without rules)."""
     if not isinstance(schema, dict):
@@ -128,7 +104,7 @@ def read_node(schema: Any) -> Node:
         node.pattern_text = schema["pattern"]
         try:
             node.pattern = compile_pattern(node.pattern_text)
-        except re.error:
+        except PatternError:
             # check_schema refuses such a schema; one that was stored anyway must not stop everything else.
             node.pattern = None
     node.check_format = FORMATS.get(node.format) if node.type in ("string", "") else None

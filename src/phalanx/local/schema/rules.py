@@ -18,6 +18,7 @@ from phalanx.local.schema.cel import (
     BudgetError,
     CompileError,
     EvalError,
+    InstantiationError,
     Option,
     Program,
     compile_text,
@@ -125,6 +126,8 @@ def _compile(
 ) -> tuple[Program | None, str]:
     try:
         program = compile_text(source, scope)
+    except InstantiationError as error:
+        return None, f"program instantiation failed: {error}"
     except CompileError as error:
         return None, f"{stage} failed: {error.shown(source)}"
     if program.type.kind != wanted:
@@ -144,32 +147,65 @@ def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, o
     """Adds what the rules hold against a value (null is never held against anything)."""
     steps = [BUDGET]
     try:
-        _walk(errors, ruled, value, path, old, steps)
+        _walk(errors, ruled, value, path, _Former(old, old), steps)
     except BudgetError:
         errors.append(FieldError(path or WHOLE, "FieldValueInvalid", f"Invalid value: {_OUT_OF_BUDGET}"))
 
 
-def _walk(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any, steps: list[int]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """What a value was before; NOTHING where that cannot be told.
+
+    ``old`` is what rules see as oldSelf; ``was`` is what the value must differ from to be held against an update,
+    and ``above`` the nearest value around it for which that can be told, with what it was.
+    """
+
+    old: Any
+    was: Any
+    above: tuple[Any, Any] = (NOTHING, None)
+
+    def untouched(self, value: Any) -> bool:
+        """Whether an update left the value, or all of what is around it, as it was."""
+        if self.was is NOTHING:
+            return bool(self.above[0] == self.above[1])
+        return bool(self.was == value)
+
+    def part(self, node: Node, value: Any, name: str) -> _Former:
+        """The same for a member of an object or map."""
+        old = self.old if type(self.old) is dict and not node.atomic_map else {}
+        if self.was is NOTHING:
+            return _Former(old.get(name, NOTHING), NOTHING, self.above)
+        if self.above[0] is NOTHING and name in ("apiVersion", "kind"):
+            # At the root these are never taken for the old ones: another version may be stored.
+            return _Former(old.get(name, NOTHING), NOTHING)
+        was = self.was.get(name, NOTHING) if type(self.was) is dict else NOTHING
+        return _Former(old.get(name, NOTHING), was, (value, self.was))
+
+
+def _walk(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former: _Former, steps: list[int]) -> None:
     if value is None:
         return
     if ruled.rules:
-        _run(errors, ruled, value, path, old, steps)
+        _run(errors, ruled, value, path, former, steps)
     if type(value) is dict:
-        former = old if type(old) is dict else {}
         for name, item in value.items():
-            sub = ruled.properties.get(name)
+            sub, where = ruled.properties.get(name), f"{path}.{name}" if path else name
+            if sub is None and ruled.additional is not None and name not in ruled.node.properties:
+                sub, where = ruled.additional, f"{path}[{name}]"
             if sub is not None:
-                _walk(errors, sub, item, f"{path}.{name}" if path else name, former.get(name, NOTHING), steps)
-            elif ruled.additional is not None and name not in ruled.node.properties:
-                _walk(errors, ruled.additional, item, f"{path}[{name}]", former.get(name, NOTHING), steps)
+                _walk(errors, sub, item, where, former.part(ruled.node, value, name), steps)
     elif type(value) is list and ruled.items is not None:
-        for index, (item, was) in enumerate(zip(value, correlated(ruled.node, value, old), strict=True)):
-            _walk(errors, ruled.items, item, f"{path}[{index}]", was, steps)
+        above = former.above if former.was is NOTHING else (value, former.was)
+        olds = correlated(ruled.node, value, former.old)
+        weres = olds if former.was is former.old else correlated(ruled.node, value, former.was)
+        for index, item in enumerate(value):
+            inner = _Former(olds[index], weres[index], above)
+            _walk(errors, ruled.items, item, f"{path}[{index}]", inner, steps)
 
 
-def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any, steps: list[int]) -> None:
+def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former: _Former, steps: list[int]) -> None:
+    old = former.old
     known = old is not NOTHING and old is not None
-    untouched = known and old == value
     for rule in ruled.rules:
         if rule.program is None:
             errors.append(_failed(ruled, value, path, f"rule compile error: {rule.error}"))
@@ -187,14 +223,12 @@ def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any
                 env["oldSelf"] = Option(True, before) if known else NONE
             elif known:
                 env["oldSelf"] = before
-            held = rule.program.run(env)
+            held = rule.program.run(env) is True
         except (EvalError, RecursionError) as error:
-            if not (untouched and not transition):
-                errors.append(_failed(ruled, value, path, _evaluation(rule, str(error))))
+            errors.append(_failed(ruled, value, path, _evaluation(rule, str(error))))
             continue
-        if held is True or (untouched and not transition):
-            continue
-        errors.append(_complaint(ruled, rule, value, path + rule.field_path, _message(rule, env)))
+        if not held and (transition or not former.untouched(value)):
+            errors.append(_complaint(ruled, rule, value, path + rule.field_path, _message(rule, env)))
 
 
 def _evaluation(rule: Rule, problem: str) -> str:

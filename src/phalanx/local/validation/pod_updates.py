@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from phalanx.local.validation.errors import FieldError, forbidden, invalid
 from phalanx.local.validation.names import in_range
+from phalanx.local.validation.qos import qos_class
 
 _UPDATABLE: Final = (
     "`spec.containers[*].image`,`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,"
@@ -190,6 +191,9 @@ def _resize(errors: list[FieldError], spec: dict[str, Any], former: dict[str, An
             munged[name] = rest
     if not errors and not equal(munged, former):
         errors.append(forbidden("spec", "only cpu and memory resources are mutable"))
+    before_class, now = qos_class(former), qos_class(spec)
+    if before_class != now:
+        errors.append(invalid("spec", before_class, "Pod QOS Class may not change as a result of resizing"))
 
 
 def _resize_one(errors: list[FieldError], item: dict[str, Any], was: dict[str, Any], path: str) -> None:

@@ -5,8 +5,9 @@ for a rule; this one compiles an expression once into Python closures. Everythin
 rest of the house sees `compile_text`, `declared` and the errors.
 """
 
-from phalanx.local.schema.cel.compiler import Program, compile_text, converter
-from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError
+from phalanx.local.schema.cel.compiler import Program, compile_text
+from phalanx.local.schema.cel.conversions import converter
+from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError, InstantiationError
 from phalanx.local.schema.cel.macros import STEPS
 from phalanx.local.schema.cel.types import Type, declared, optional_of
 from phalanx.local.schema.cel.values import NONE, Option
@@ -17,6 +18,7 @@ __all__ = [
     "BudgetError",
     "CompileError",
     "EvalError",
+    "InstantiationError",
     "Option",
     "Program",
     "Type",

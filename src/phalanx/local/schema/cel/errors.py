@@ -21,6 +21,14 @@ class CompileError(ValueError):
         return f"ERROR: <input>:{line}:{column + 1}: {self.message}\n | {text}\n | {'.' * column}^"
 
 
+class InstantiationError(CompileError):
+    """A constant of the expression cannot be prepared for evaluation."""
+
+    def shown(self, source: str) -> str:
+        """The message alone."""
+        return self.message
+
+
 class EvalError(Exception):
     """An expression that has no value for these inputs (no such key, division by zero, ...)."""
 

@@ -22,6 +22,7 @@ from phalanx.local.schema.cel.types import (
     UINT,
     Type,
     joined,
+    matched,
 )
 from phalanx.local.schema.cel.values import (
     NANO,
@@ -36,37 +37,61 @@ from phalanx.local.schema.cel.values import (
     show_duration,
     show_timestamp,
 )
-from phalanx.local.schema.nodes import compile_pattern
+from phalanx.local.schema.patterns import PatternError, compile_pattern
 
 Result = Type | Callable[[tuple[Type, ...]], Type]
 
 
 @dataclass(frozen=True, slots=True)
 class Overload:
-    """One form of a function: the kinds that it takes (``any`` takes all), what it returns, how it is done.
+    """One form of a function: what it takes (see `types.matched`), what it returns, how it is done.
 
-    ``member``: the first operand stands before the dot.
+    ``receiver``: the first operand stands before the dot.
     """
 
-    takes_kinds: tuple[str, ...]
+    wanted: tuple[str, ...]
     result: Result
     run: Callable[..., Any]
-    member: bool = False
+    receiver: bool = False
 
-    def accepts(self, kinds: Sequence[Type], *, static: bool) -> bool:
+    def accepts(self, kinds: Sequence[Type]) -> bool:
         """Whether operands of these static types may turn out to fit."""
-        return len(kinds) == len(self.takes_kinds) and all(
-            wanted == "any" or kind.kind in ("dyn", wanted) or (kind.kind == "object" and wanted == "map")
-            for kind, wanted in zip(kinds, self.takes_kinds, strict=True)
+        bound: dict[str, Type] = {}
+        return len(kinds) == len(self.wanted) and all(
+            matched(wanted, kind, bound) for kind, wanted in zip(kinds, self.wanted, strict=True)
         )
 
     def takes(self, kinds: Sequence[str]) -> bool:
         """Whether operands of these runtime kinds fit."""
-        return all(wanted in ("any", kind) for kind, wanted in zip(kinds, self.takes_kinds, strict=True))
+        return all(
+            wanted in ("any", "T", kind) or kind in wanted.partition("(")[0].split("|")
+            for kind, wanted in zip(kinds, self.wanted, strict=True)
+        )
 
     def result_of(self, kinds: tuple[Type, ...]) -> Type:
         """The static type of the result."""
         return self.result if isinstance(self.result, Type) else self.result(kinds)
+
+
+Table = dict[str, list[Overload]]
+
+
+def member(wanted: tuple[str, ...], result: Result, run: Callable[..., Any]) -> Overload:
+    """A function that is called on its first operand."""
+    return Overload(wanted, result, run, receiver=True)
+
+
+def parses(parser: Callable[..., Any]) -> Callable[..., bool]:
+    """The function that tells whether a parser takes its arguments."""
+
+    def check(*args: Any) -> bool:
+        try:
+            parser(*args)
+        except EvalError:
+            return False
+        return True
+
+    return check
 
 
 def _int(value: int) -> int:
@@ -84,8 +109,13 @@ def _uint(value: int) -> UInt:
 def _divide(left: int, right: int) -> int:
     if right == 0:
         raise EvalError("division by zero")
+    return _int(_whole(left, right))
+
+
+def _whole(left: int, right: int) -> int:
+    """The quotient without its fraction."""
     quotient = abs(left) // abs(right)
-    return _int(-quotient if (left < 0) != (right < 0) else quotient)
+    return -quotient if (left < 0) != (right < 0) else quotient
 
 
 def _divide_unsigned(left: int, right: int) -> UInt:
@@ -115,11 +145,11 @@ def _span(nano: int) -> Duration:
     return Duration(nano)
 
 
-def _moment(nano: int) -> Timestamp:
+def _moment(nano: int, offset: int = 0) -> Timestamp:
     # The years 0001 to 9999.
     if not -62135596800 * NANO <= nano < 253402300800 * NANO:
         raise EvalError("timestamp overflow")
-    return Timestamp(nano)
+    return Timestamp(nano, offset)
 
 
 def _to_int(value: Any) -> int:
@@ -188,15 +218,12 @@ def to_text(value: Any) -> str:
     return str(value)
 
 
-def _matches(text: str, pattern: str) -> bool:
+def searched(pattern: str) -> re.Pattern[str]:
+    """A pattern that a rule searches; EvalError when it is none."""
     try:
-        return compile_pattern(pattern).search(text) is not None
-    except re.error as error:
-        raise EvalError(f"error parsing regexp: {error}") from None
-
-
-def _same(kinds: tuple[Type, ...]) -> Type:
-    return kinds[0]
+        return compile_pattern(pattern)
+    except PatternError as error:
+        raise EvalError(str(error)) from None
 
 
 def _concatenated(kinds: tuple[Type, ...]) -> Type:
@@ -222,12 +249,12 @@ _DATE_PARTS: Final[dict[str, Callable[[Any], int]]] = {
     "getDayOfWeek": lambda moment: int(moment.isoweekday()) % 7,
 }
 _CLOCK_PARTS: Final[dict[str, tuple[Callable[[Any], int], Callable[[Duration], int]]]] = {
-    "getHours": (lambda moment: int(moment.hour), lambda span: int(span.nano / (3600 * NANO))),
-    "getMinutes": (lambda moment: int(moment.minute), lambda span: int(span.nano / (60 * NANO))),
-    "getSeconds": (lambda moment: int(moment.second), lambda span: int(span.nano / NANO)),
+    "getHours": (lambda moment: int(moment.hour), lambda span: _whole(span.nano, 3600 * NANO)),
+    "getMinutes": (lambda moment: int(moment.minute), lambda span: _whole(span.nano, 60 * NANO)),
+    "getSeconds": (lambda moment: int(moment.second), lambda span: _whole(span.nano, NANO)),
     "getMilliseconds": (
         lambda moment: int(moment.microsecond) // 1000,
-        lambda span: int(math.fmod(span.nano, NANO) / 10**6),
+        lambda span: _whole(span.nano, 10**6),
     ),
 }
 
@@ -254,10 +281,11 @@ def _times() -> dict[str, list[Overload]]:
     return table
 
 
-def _standard() -> dict[str, list[Overload]]:
+def standard() -> Table:
+    """The standard functions and operators, by name; a new table, to which libraries are added."""
     sizes = [Overload((kind,), INT, len) for kind in ("string", "bytes", "list", "map")]
     table: dict[str, list[Overload]] = {
-        "size": [*sizes, *(Overload(over.takes_kinds, INT, len, True) for over in sizes)],
+        "size": [*sizes, *(Overload(over.wanted, INT, len, True) for over in sizes)],
         "_==_": [Overload(("any", "any"), BOOL, lambda left, right: left == right)],
         "_!=_": [Overload(("any", "any"), BOOL, lambda left, right: left != right)],
         "_<_": _orders(less),
@@ -270,9 +298,9 @@ def _standard() -> dict[str, list[Overload]]:
             Overload(("double", "double"), DOUBLE, lambda a, b: a + b),
             Overload(("string", "string"), STRING, lambda a, b: a + b),
             Overload(("bytes", "bytes"), BYTES, lambda a, b: a + b),
-            Overload(("list", "list"), _concatenated, lambda a, b: [*a, *b]),
-            Overload(("timestamp", "duration"), TIMESTAMP, lambda a, b: _moment(a.nano + b.nano)),
-            Overload(("duration", "timestamp"), TIMESTAMP, lambda a, b: _moment(a.nano + b.nano)),
+            Overload(("list(T)", "list(T)"), _concatenated, lambda a, b: [*a, *b]),
+            Overload(("timestamp", "duration"), TIMESTAMP, lambda a, b: _moment(a.nano + b.nano, a.offset)),
+            Overload(("duration", "timestamp"), TIMESTAMP, lambda a, b: _moment(a.nano + b.nano, b.offset)),
             Overload(("duration", "duration"), DURATION, lambda a, b: _span(a.nano + b.nano)),
         ],
         "_-_": [
@@ -280,7 +308,7 @@ def _standard() -> dict[str, list[Overload]]:
             Overload(("uint", "uint"), UINT, lambda a, b: _uint(int(a) - int(b))),
             Overload(("double", "double"), DOUBLE, lambda a, b: a - b),
             Overload(("timestamp", "timestamp"), DURATION, lambda a, b: _span(a.nano - b.nano)),
-            Overload(("timestamp", "duration"), TIMESTAMP, lambda a, b: _moment(a.nano - b.nano)),
+            Overload(("timestamp", "duration"), TIMESTAMP, lambda a, b: _moment(a.nano - b.nano, a.offset)),
             Overload(("duration", "duration"), DURATION, lambda a, b: _span(a.nano - b.nano)),
         ],
         "_*_": [
@@ -307,7 +335,7 @@ def _standard() -> dict[str, list[Overload]]:
         "bool": [Overload((kind,), BOOL, _to_bool) for kind in ("bool", "string")],
         "string": [
             Overload((kind,), STRING, to_text)
-            for kind in (*_NUMBERS, "string", "bool", "bytes", "duration", "timestamp", "quantity", "ip", "cidr")
+            for kind in (*_NUMBERS, "string", "bool", "bytes", "duration", "timestamp")
         ],
         "bytes": [
             Overload(("bytes",), BYTES, lambda value: value),
@@ -328,21 +356,11 @@ def _standard() -> dict[str, list[Overload]]:
         "startsWith": [Overload(("string", "string"), BOOL, lambda text, part: text.startswith(part), True)],
         "endsWith": [Overload(("string", "string"), BOOL, lambda text, part: text.endswith(part), True)],
         "matches": [
-            Overload(("string", "string"), BOOL, _matches, True),
-            Overload(("string", "string"), BOOL, _matches),
+            Overload(
+                ("string", "string"), BOOL, lambda text, pattern: searched(pattern).search(text) is not None, True
+            ),
+            Overload(("string", "string"), BOOL, lambda text, pattern: searched(pattern).search(text) is not None),
         ],
     }
     table.update(_times())
     return table
-
-
-def _everything() -> dict[str, list[Overload]]:
-    from phalanx.local.schema.cel.library import extensions
-
-    table = _standard()
-    for name, overloads in extensions().items():
-        table.setdefault(name, []).extend(overloads)
-    return table
-
-
-FUNCTIONS: Final[dict[str, list[Overload]]] = _everything()

@@ -1,69 +1,29 @@
-"""The extension libraries that Kubernetes gives to rules.
-
-Strings (version 2), lists, sets, regular expressions, optionals, quantities, URLs, IP addresses and CIDRs, named
-formats and semantic versions, as in the CEL environment of Kubernetes 1.36.
-"""
+"""The extension libraries that Kubernetes 1.36 enables: strings (version 2), lists, sets, optionals."""
 
 from __future__ import annotations
 
-import ipaddress
+import functools
 import itertools
-import re
 from collections.abc import Callable
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
 
 from phalanx.local.schema.cel.errors import EvalError
-from phalanx.local.schema.cel.functions import Overload, to_text
-from phalanx.local.schema.cel.text import format_text
-from phalanx.local.schema.cel.types import (
-    BOOL,
-    DOUBLE,
-    DYN,
-    INT,
-    LIST,
-    STRING,
-    STRINGS,
-    Type,
-    list_of,
-    optional_of,
-)
+from phalanx.local.schema.cel.functions import Overload, Table, member
+from phalanx.local.schema.cel.text import format_text, quoted
+from phalanx.local.schema.cel.types import BOOL, DYN, FREE, INT, LIST, STRING, STRINGS, Type, list_of, optional_of
 from phalanx.local.schema.cel.values import (
     NONE,
+    ZERO_TIME,
     Duration,
     Option,
-    Semver,
-    StringFormat,
     UInt,
-    Url,
     equal,
     kind_of,
     less,
 )
-from phalanx.local.schema.formats import FORMATS
-from phalanx.local.schema.nodes import compile_pattern
-from phalanx.local.validation.names import (
-    dns1035_label,
-    dns_label,
-    dns_subdomain,
-    label_key,
-    label_value,
-    masked,
-)
-from phalanx.local.validation.quantity import NANO, Quantity, QuantityError, parse_quantity
 
-QUANTITY: Final = Type("quantity")
-URL: Final = Type("url")
-IP: Final = Type("ip")
-CIDR: Final = Type("cidr")
-SEMVER: Final = Type("semver")
-FORMAT: Final = Type("format")
-
-Table = dict[str, list[Overload]]
-
-
-def _member(kinds: tuple[str, ...], result: Any, run: Callable[..., Any]) -> Overload:
-    return Overload(kinds, result, run, True)
+#: What can be ordered.
+_ORDERED: Final = "list(int|uint|double|bool|duration|timestamp|string|bytes)"
 
 
 def _element(kinds: tuple[Type, ...]) -> Type:
@@ -72,6 +32,14 @@ def _element(kinds: tuple[Type, ...]) -> Type:
 
 def _list(kinds: tuple[Type, ...]) -> Type:
     return list_of(kinds[0].item or DYN)
+
+
+def _maybe(kinds: tuple[Type, ...]) -> Type:
+    return optional_of(_element(kinds))
+
+
+def _flat(kinds: tuple[Type, ...]) -> Type:
+    return kinds[0].item or LIST
 
 
 # strings --------------------------------------------------------------------------------------------------
@@ -127,66 +95,40 @@ def _join(items: list[Any], separator: str = "") -> str:
     return separator.join(items)
 
 
+#: What Go counts as space (Python counts four separators more).
+_SPACES: Final = "".join(chr(c) for c in range(0x3001) if chr(c).isspace() and not 0x1C <= c <= 0x1F)
 _UPPER: Final = {ord(char): char.upper() for char in "abcdefghijklmnopqrstuvwxyz"}
 _LOWER: Final = {ord(char.upper()): char for char in "abcdefghijklmnopqrstuvwxyz"}
 
 
-def _quote(text: str) -> str:
-    table = {"\a": "\\a", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\v": "\\v"}
-    inner = "".join(table.get(char, "\\" + char if char in '"\\' else char) for char in text)
-    return f'"{inner}"'
-
-
 def _strings() -> Table:
-    string, text = "string", STRING
+    string, strings, text = "string", "list(string)", STRING
     return {
-        "charAt": [_member((string, "int"), text, _char_at)],
+        "charAt": [member((string, "int"), text, _char_at)],
         "indexOf": [
-            _member((string, string), INT, _index_of),
-            _member((string, string, "int"), INT, _index_of),
+            member((string, string), INT, _index_of),
+            member((string, string, "int"), INT, _index_of),
         ],
         "lastIndexOf": [
-            _member((string, string), INT, _last_index_of),
-            _member((string, string, "int"), INT, _last_index_of),
+            member((string, string), INT, _last_index_of),
+            member((string, string, "int"), INT, _last_index_of),
         ],
-        "join": [_member(("list",), text, _join), _member(("list", string), text, _join)],
-        "lowerAscii": [_member((string,), text, lambda value: value.translate(_LOWER))],
-        "upperAscii": [_member((string,), text, lambda value: value.translate(_UPPER))],
+        "join": [member((strings,), text, _join), member((strings, string), text, _join)],
+        "lowerAscii": [member((string,), text, lambda value: value.translate(_LOWER))],
+        "upperAscii": [member((string,), text, lambda value: value.translate(_UPPER))],
         "replace": [
-            _member((string, string, string), text, _replace),
-            _member((string, string, string, "int"), text, _replace),
+            member((string, string, string), text, _replace),
+            member((string, string, string, "int"), text, _replace),
         ],
-        "split": [_member((string, string), STRINGS, _split), _member((string, string, "int"), STRINGS, _split)],
+        "split": [member((string, string), STRINGS, _split), member((string, string, "int"), STRINGS, _split)],
         "substring": [
-            _member((string, "int"), text, _substring),
-            _member((string, "int", "int"), text, _substring),
+            member((string, "int"), text, _substring),
+            member((string, "int", "int"), text, _substring),
         ],
-        "trim": [_member((string,), text, lambda value: value.strip())],
-        "format": [_member((string, "list"), text, format_text)],
-        "strings.quote": [Overload((string,), text, _quote)],
-        "find": [_member((string, string), text, _find)],
-        "findAll": [
-            _member((string, string), STRINGS, _find_all),
-            _member((string, string, "int"), STRINGS, _find_all),
-        ],
+        "trim": [member((string,), text, lambda value: value.strip(_SPACES))],
+        "format": [member((string, "list"), text, format_text)],
+        "strings.quote": [Overload((string,), text, quoted)],
     }
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    try:
-        return compile_pattern(text)
-    except re.error as error:
-        raise EvalError(f"error parsing regexp: {error}") from None
-
-
-def _find(text: str, pattern: str) -> str:
-    match = _pattern(pattern).search(text)
-    return match.group() if match is not None else ""
-
-
-def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match.group() for match in _pattern(pattern).finditer(text)]
-    return found if limit < 0 else found[:limit]
 
 
 # lists and sets -------------------------------------------------------------------------------------------
@@ -196,9 +138,9 @@ def _is_sorted(items: list[Any]) -> bool:
     return all(not less(after, before) for before, after in itertools.pairwise(items))
 
 
-def _sum(items: list[Any]) -> Any:
+def _sum(items: list[Any], zero: Any) -> Any:
     if not items:
-        return 0
+        return zero
     if all(isinstance(item, Duration) for item in items):
         return Duration(sum(item.nano for item in items))
     if any(kind_of(item) not in ("int", "uint", "double") for item in items):
@@ -207,6 +149,13 @@ def _sum(items: list[Any]) -> Any:
     if isinstance(total, int) and not -(2**63) <= total < 2**64:
         raise EvalError("integer overflow")
     return UInt(total) if kind_of(items[0]) == "uint" else total
+
+
+def _sum_from(zero: Any) -> Callable[[list[Any]], Any]:
+    return lambda items: _sum(items, zero)
+
+
+_ZEROS: Final = {"int": 0, "uint": UInt(0), "double": 0.0, "duration": Duration(0)}
 
 
 def _extreme(items: list[Any], *, largest: bool) -> Any:
@@ -257,12 +206,15 @@ def _flatten(items: list[Any], depth: int = 1) -> list[Any]:
     return result
 
 
-def _sort(items: list[Any]) -> list[Any]:
-    result: list[Any] = []
-    for item in items:
-        place = next((index for index, known in enumerate(result) if less(item, known)), len(result))
-        result.insert(place, item)
-    return result
+def sort_by(items: list[Any], keys: list[Any]) -> list[Any]:
+    """The items in the order of their keys; EvalError when the keys cannot be compared."""
+    rank = functools.cmp_to_key(_before)
+    order: list[int] = sorted(range(len(items)), key=lambda index: rank(keys[index]))
+    return [items[index] for index in order]
+
+
+def _before(left: Any, right: Any) -> int:
+    return -1 if less(left, right) else int(less(right, left))
 
 
 _MAX_RANGE: Final = 1_000_000
@@ -279,26 +231,27 @@ def _contains_all(items: list[Any], wanted: list[Any]) -> bool:
 
 
 def _lists() -> Table:
+    anything, sequence, nested = "list", "list(T)", "list(list(T))"
+    pair = (sequence, sequence)
     return {
-        "isSorted": [_member(("list",), BOOL, _is_sorted)],
-        "sum": [_member(("list",), _element, _sum)],
-        "min": [_member(("list",), _element, lambda items: _extreme(items, largest=False))],
-        "max": [_member(("list",), _element, lambda items: _extreme(items, largest=True))],
-        "indexOf": [_member(("list", "any"), INT, _position)],
-        "lastIndexOf": [_member(("list", "any"), INT, _last_position)],
-        "slice": [_member(("list", "int", "int"), _list, _slice)],
-        "flatten": [_member(("list",), LIST, _flatten), _member(("list", "int"), LIST, _flatten)],
-        "sort": [_member(("list",), _list, _sort)],
-        "reverse": [_member(("list",), _list, lambda items: items[::-1])],
-        "distinct": [_member(("list",), _list, _distinct)],
-        "first": [_member(("list",), lambda kinds: optional_of(_element(kinds)), lambda items: _option(items[:1]))],
-        "last": [_member(("list",), lambda kinds: optional_of(_element(kinds)), lambda items: _option(items[-1:]))],
+        "isSorted": [member((_ORDERED,), BOOL, _is_sorted)],
+        "sum": [member((f"list({kind})",), _element, _sum_from(zero)) for kind, zero in _ZEROS.items()],
+        "min": [member((_ORDERED,), _element, lambda items: _extreme(items, largest=False))],
+        "max": [member((_ORDERED,), _element, lambda items: _extreme(items, largest=True))],
+        "indexOf": [member((sequence, "T"), INT, _position)],
+        "lastIndexOf": [member((sequence, "T"), INT, _last_position)],
+        "slice": [member((anything, "int", "int"), _list, _slice)],
+        "flatten": [member((nested,), _flat, _flatten), member((anything, "int"), LIST, _flatten)],
+        "sort": [member((_ORDERED,), _list, lambda items: sort_by(items, items))],
+        "@sortBy": [Overload((anything, _ORDERED), _list, sort_by)],
+        "reverse": [member((anything,), _list, lambda items: items[::-1])],
+        "distinct": [member((anything,), _list, _distinct)],
+        "first": [member((anything,), _maybe, lambda items: _option(items[:1]))],
+        "last": [member((anything,), _maybe, lambda items: _option(items[-1:]))],
         "lists.range": [Overload(("int",), list_of(INT), _range)],
-        "sets.contains": [Overload(("list", "list"), BOOL, _contains_all)],
-        "sets.equivalent": [
-            Overload(("list", "list"), BOOL, lambda a, b: _contains_all(a, b) and _contains_all(b, a))
-        ],
-        "sets.intersects": [Overload(("list", "list"), BOOL, lambda a, b: any(equal(x, y) for x in a for y in b))],
+        "sets.contains": [Overload(pair, BOOL, _contains_all)],
+        "sets.equivalent": [Overload(pair, BOOL, lambda a, b: _contains_all(a, b) and _contains_all(b, a))],
+        "sets.intersects": [Overload(pair, BOOL, lambda a, b: any(equal(x, y) for x in a for y in b))],
     }
 
 
@@ -316,7 +269,34 @@ def _value(option: Option) -> Any:
 
 
 def _is_zero(value: Any) -> bool:
-    return value is None or (kind_of(value) not in ("optional_type", "type") and not value)
+    kind = kind_of(value)
+    if kind == "timestamp":
+        return bool(value == ZERO_TIME)
+    if kind == "duration":
+        return bool(value.nano == 0)
+    return value is None or (kind not in ("optional_type", "type") and not value)
+
+
+def _or_value(option: Option, other: Any) -> Any:
+    return option.value if option.present else other
+
+
+def _or(option: Option, other: Option) -> Option:
+    return option if option.present else other
+
+
+def _first_kind(kinds: tuple[Type, ...]) -> Type:
+    return kinds[0]
+
+
+def _unwrap(options: list[Any]) -> list[Any]:
+    if not all(isinstance(option, Option) for option in options):
+        raise EvalError("no such overload")
+    return [option.value for option in options if option.present]
+
+
+def _unwrapped(kinds: tuple[Type, ...]) -> Type:
+    return list_of((kinds[0].item or DYN).item or DYN)
 
 
 def _optionals() -> Table:
@@ -330,296 +310,24 @@ def _optionals() -> Table:
         "optional.ofNonZeroValue": [
             Overload(("any",), wrapped, lambda value: NONE if _is_zero(value) else Option(True, value))
         ],
-        "optional.none": [Overload((), optional_of(DYN), lambda: NONE)],
-        "hasValue": [_member((option,), BOOL, lambda value: value.present)],
-        "value": [_member((option,), _element, _value)],
+        "optional.none": [Overload((), optional_of(FREE), lambda: NONE)],
+        "optional.unwrap": [Overload(("list(optional_type)",), _unwrapped, _unwrap)],
+        "unwrapOpt": [member(("list(optional_type)",), _unwrapped, _unwrap)],
+        "hasValue": [member((option,), BOOL, lambda value: value.present)],
+        "value": [member((option,), _element, _value)],
         "orValue": [
-            _member((option, "any"), _element, lambda value, other: value.value if value.present else other)
+            member(("optional_type(T)", "T"), _element, _or_value),
         ],
         "or": [
-            _member(
-                (option, option), lambda kinds: kinds[0], lambda value, other: value if value.present else other
-            )
+            member(("optional_type(T)", "optional_type(T)"), _first_kind, _or),
         ],
     }
 
 
-# quantities -----------------------------------------------------------------------------------------------
-
-
-def _quantity(text: str) -> Quantity:
-    if text != text.strip():
-        raise EvalError("quantities must match the regular expression")
-    try:
-        return parse_quantity(text)
-    except QuantityError as error:
-        raise EvalError(str(error)) from None
-
-
-def _parses(parser: Callable[..., Any]) -> Callable[..., bool]:
-    def check(*args: Any) -> bool:
-        try:
-            parser(*args)
-        except EvalError:
-            return False
-        return True
-
-    return check
-
-
-def _as_integer(quantity: Quantity) -> int:
-    if not _is_integer(quantity):
-        raise EvalError("cannot convert value to integer")
-    return quantity.nano // NANO
-
-
-def _is_integer(quantity: Quantity) -> bool:
-    return quantity.whole and -(2**63) <= quantity.nano // NANO < 2**63
-
-
-def _compare(left: Any, right: Any) -> int:
-    return int(left > right) - int(left < right)
-
-
-def _quantities() -> Table:
-    quantity = "quantity"
-    return {
-        "quantity": [Overload(("string",), QUANTITY, _quantity)],
-        "isQuantity": [Overload(("string",), BOOL, _parses(_quantity))],
-        "isInteger": [_member((quantity,), BOOL, _is_integer)],
-        "asInteger": [_member((quantity,), INT, _as_integer)],
-        "asApproximateFloat": [_member((quantity,), DOUBLE, lambda value: value.nano / NANO)],
-        "sign": [_member((quantity,), INT, lambda value: _compare(value.nano, 0))],
-        "add": [
-            _member((quantity, quantity), QUANTITY, lambda a, b: Quantity(a.nano + b.nano, a.style)),
-            _member((quantity, "int"), QUANTITY, lambda a, b: Quantity(a.nano + b * NANO, a.style)),
-        ],
-        "sub": [
-            _member((quantity, quantity), QUANTITY, lambda a, b: Quantity(a.nano - b.nano, a.style)),
-            _member((quantity, "int"), QUANTITY, lambda a, b: Quantity(a.nano - b * NANO, a.style)),
-        ],
-        "isLessThan": [_member((quantity, quantity), BOOL, lambda a, b: a.nano < b.nano)],
-        "isGreaterThan": [_member((quantity, quantity), BOOL, lambda a, b: a.nano > b.nano)],
-        "compareTo": [_member((quantity, quantity), INT, lambda a, b: _compare(a.nano, b.nano))],
-    }
-
-
-# URLs, addresses ------------------------------------------------------------------------------------------
-
-
-def _url(text: str) -> Url:
-    try:
-        parts = urlsplit(text)
-        port = parts.port
-    except ValueError as error:
-        raise EvalError(f"URL parse error during conversion from string: {error}") from None
-    if re.search(r"[\x00-\x20\x7f]", text) or not (parts.scheme or text.startswith("/")):
-        raise EvalError("URL parse error during conversion from string")
-    if parts.scheme and not parts.netloc and not parts.path:
-        raise EvalError("URL parse error during conversion from string")
-    del port
-    return Url(parts.scheme, parts.netloc.rpartition("@")[2], parts.path, parts.query)
-
-
-def _host_name(url: Url) -> str:
-    if url.host.startswith("["):
-        return url.host[1:].partition("]")[0]
-    return url.host.partition(":")[0]
-
-
-def _port(url: Url) -> str:
-    tail = url.host.rpartition("]")[2]
-    return tail.partition(":")[2]
-
-
-def _ip(text: str) -> Any:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        raise EvalError(f'IP Address "{text}" parse error during conversion from string') from None
-    if isinstance(address, ipaddress.IPv6Address) and (address.ipv4_mapped is not None or "%" in text):
-        raise EvalError(f'IP Address "{text}" parse error during conversion from string')
-    return address
-
-
-def _cidr(text: str) -> Any:
-    try:
-        if "/" not in text:
-            raise ValueError
-        return ipaddress.ip_interface(text)
-    except ValueError:
-        raise EvalError(f'network address parse error during conversion from string: "{text}"') from None
-
-
-def _within(block: Any, other: Any) -> bool:
-    return bool(block.version == other.version and other.network.subnet_of(block.network))
-
-
-def _addresses() -> Table:
-    return {
-        "url": [Overload(("string",), URL, _url)],
-        "isURL": [Overload(("string",), BOOL, _parses(_url))],
-        "getScheme": [_member(("url",), STRING, lambda url: url.scheme)],
-        "getHost": [_member(("url",), STRING, lambda url: url.host)],
-        "getHostname": [_member(("url",), STRING, _host_name)],
-        "getPort": [_member(("url",), STRING, _port)],
-        "getEscapedPath": [_member(("url",), STRING, lambda url: url.path)],
-        "getQuery": [
-            _member(("url",), Type("map", STRINGS), lambda url: parse_qs(url.query, keep_blank_values=True))
-        ],
-        "ip": [
-            Overload(("string",), IP, _ip),
-            _member(("cidr",), IP, lambda block: block.ip),
-        ],
-        "isIP": [Overload(("string",), BOOL, _parses(_ip))],
-        "ip.isCanonical": [Overload(("string",), BOOL, lambda text: str(_ip(text)) == text)],
-        "family": [_member(("ip",), INT, lambda address: address.version)],
-        "isUnspecified": [_member(("ip",), BOOL, lambda address: address.is_unspecified)],
-        "isLoopback": [_member(("ip",), BOOL, lambda address: address.is_loopback)],
-        "isLinkLocalMulticast": [
-            _member(
-                ("ip",),
-                BOOL,
-                lambda address: (
-                    address in ipaddress.ip_network("224.0.0.0/24" if address.version == 4 else "ff02::/16")
-                ),
-            )
-        ],
-        "isLinkLocalUnicast": [_member(("ip",), BOOL, lambda address: address.is_link_local)],
-        "isGlobalUnicast": [
-            _member(
-                ("ip",),
-                BOOL,
-                lambda address: (
-                    not (
-                        address.is_unspecified
-                        or address.is_loopback
-                        or address.is_multicast
-                        or address.is_link_local
-                        or str(address) == "255.255.255.255"
-                    )
-                ),
-            )
-        ],
-        "cidr": [Overload(("string",), CIDR, _cidr)],
-        "isCIDR": [Overload(("string",), BOOL, _parses(_cidr))],
-        "containsIP": [
-            _member(("cidr", "string"), BOOL, lambda block, text: _ip(text) in block.network),
-            _member(("cidr", "ip"), BOOL, lambda block, address: address in block.network),
-        ],
-        "containsCIDR": [
-            _member(("cidr", "string"), BOOL, lambda block, text: _within(block, _cidr(text))),
-            _member(("cidr", "cidr"), BOOL, _within),
-        ],
-        "masked": [_member(("cidr",), CIDR, lambda block: ipaddress.ip_interface(block.network.with_prefixlen))],
-        "prefixLength": [_member(("cidr",), INT, lambda block: block.network.prefixlen)],
-    }
-
-
-# named formats --------------------------------------------------------------------------------------------
-
-
-def _plain(name: str, words: str) -> Callable[[str], tuple[str, ...]]:
-    return lambda text: () if FORMATS[name](text) else (words,)
-
-
-_NAMED: Final[dict[str, Callable[[str], tuple[str, ...]]]] = {
-    "dns1123Label": dns_label,
-    "dns1123Subdomain": dns_subdomain,
-    "dns1035Label": dns1035_label,
-    "qualifiedName": label_key,
-    "labelValue": label_value,
-    "dns1123LabelPrefix": lambda text: dns_label(masked(text)),
-    "dns1123SubdomainPrefix": lambda text: dns_subdomain(masked(text)),
-    "dns1035LabelPrefix": lambda text: dns1035_label(masked(text)),
-    "uri": lambda text: () if _parses(_url)(text) else ("invalid URI",),
-    "uuid": _plain("uuid", "does not match the UUID format"),
-    "byte": _plain("byte", "invalid base64"),
-    "date": _plain("date", "invalid date"),
-    "datetime": _plain("datetime", "invalid datetime"),
-}
-
-
-def _check_format(named: StringFormat, text: str) -> Option:
-    found = list(_NAMED[named.name](text))
-    return Option(True, found) if found else NONE
-
-
-def _formats() -> Table:
-    table: Table = {
-        "format.named": [
-            Overload(
-                ("string",),
-                optional_of(FORMAT),
-                lambda name: Option(True, StringFormat(name)) if name in _NAMED else NONE,
-            )
-        ],
-        "validate": [_member(("format", "string"), optional_of(STRINGS), _check_format)],
-    }
-
-    def constant(name: str) -> Callable[[], StringFormat]:
-        return lambda: StringFormat(name)
-
-    for name in _NAMED:
-        table[f"format.{name}"] = [Overload((), FORMAT, constant(name))]
-    return table
-
-
-# semantic versions ----------------------------------------------------------------------------------------
-
-_NUMBER: Final = r"(0|[1-9]\d*)"
-_SEMVER: Final = re.compile(
-    rf"{_NUMBER}\.{_NUMBER}\.{_NUMBER}(?:-((?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*)"
-    r"(?:\.(?:0|[1-9]\d*|\d*[A-Za-z-][\dA-Za-z-]*))*))?(?:\+([\dA-Za-z-]+(?:\.[\dA-Za-z-]+)*))?"
-)
-
-
-def _semver(text: str, normalize: bool = False) -> Semver:
-    if normalize:
-        text = text.removeprefix("v")
-        core, mark, rest = re.fullmatch(r"([^-+]*)([-+]?)(.*)", text, re.DOTALL).groups()  # type: ignore[union-attr]
-        parts = [part.lstrip("0") or "0" if part.isdigit() else part for part in core.split(".")]
-        parts += ["0"] * (3 - len(parts))
-        text = ".".join(parts) + mark + rest
-    match = _SEMVER.fullmatch(text)
-    if match is None:
-        raise EvalError(f'invalid semantic version "{text}"')
-    pre = tuple(match[4].split(".")) if match[4] else ()
-    return Semver(int(match[1]), int(match[2]), int(match[3]), pre, match[5] or "")
-
-
-def _semvers() -> Table:
-    pair = ("semver", "semver")
-    return {
-        "semver": [Overload(("string",), SEMVER, _semver), Overload(("string", "bool"), SEMVER, _semver)],
-        "isSemver": [
-            Overload(("string",), BOOL, _parses(_semver)),
-            Overload(("string", "bool"), BOOL, _parses(_semver)),
-        ],
-        "major": [_member(("semver",), INT, lambda version: version.major)],
-        "minor": [_member(("semver",), INT, lambda version: version.minor)],
-        "patch": [_member(("semver",), INT, lambda version: version.patch)],
-        "isLessThan": [_member(pair, BOOL, lambda a, b: a.key() < b.key())],
-        "isGreaterThan": [_member(pair, BOOL, lambda a, b: a.key() > b.key())],
-        "compareTo": [_member(pair, INT, lambda a, b: _compare(a.key(), b.key()))],
-    }
-
-
-def extensions() -> Table:
-    """All functions of the libraries, by name; a dotted name is one with a namespace."""
+def libraries() -> Table:
+    """The functions of the libraries, by name; a dotted name is one with a namespace."""
     table: Table = {}
-    for part in (
-        _strings(),
-        _lists(),
-        _optionals(),
-        _quantities(),
-        _addresses(),
-        _formats(),
-        _semvers(),
-    ):
+    for part in (_strings(), _lists(), _optionals()):
         for name, overloads in part.items():
             table.setdefault(name, []).extend(overloads)
     return table
-
-
-__all__ = ["extensions", "to_text"]

@@ -1,4 +1,4 @@
-"""The macros: has, the comprehensions over lists and maps, optional chaining and cel.bind."""
+"""The macros: has, the comprehensions over lists and maps, optional chaining and sorting."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def expand(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> 
             return _has(node, scope, names, compile_node)
         return None
     count = len(node.args)
-    if isinstance(node.target, Ident) and node.target.name == "cel" and node.name == "bind" and count == 3:
-        return _bind(node, scope, names, compile_node)
+    if node.name == "sortBy" and count == 2:
+        return _sort_by(node, scope, names, compile_node)
     if node.name in ("optMap", "optFlatMap") and count == 2:
         return _opt_map(node, scope, names, compile_node)
     if (node.name, count) in _COMPREHENSIONS:
@@ -88,11 +88,10 @@ def _variable(node: Node) -> str:
     return node.name
 
 
-def _bind(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
-    name = _variable(node.args[0])
-    value, kind = compile_node(node.args[1], scope, names)
-    body, result = compile_node(node.args[2], {**scope, name: kind}, names)
-    return (lambda env: body({**env, name: value(env)})), result
+def _sort_by(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+    assert node.target is not None
+    keys = Call(node.position, "map", node.args, node.target)
+    return compile_node(Call(node.position, "@sortBy", (node.target, keys)), scope, names)
 
 
 def _opt_map(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
@@ -122,8 +121,6 @@ def _opt_map(node: Call, scope: Scope, names: set[str], compile_node: Compile) -
 
 
 def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
-    from phalanx.local.schema.cel.compiler import converter
-
     assert node.target is not None
     holder, kind = compile_node(node.target, scope, names)
     if kind.kind not in ("list", "map", "dyn"):
@@ -138,7 +135,6 @@ def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Comp
     else:
         inner[variables[0]] = element if kind.kind == "list" else key_kind
     bodies = [compile_node(arg, inner, names) for arg in node.args[len(variables) :]]
-    convert = converter(element) if kind.kind != "dyn" else None
 
     def rounds(env: Env) -> Iterator[Env]:
         """The environment of each round, in order (maps: in the order of their keys)."""
@@ -159,11 +155,11 @@ def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Comp
                     raise BudgetError
             if two:
                 local[variables[0]] = key
-                local[variables[1]] = convert(item) if convert else item
+                local[variables[1]] = item
             elif on_keys:
                 local[variables[0]] = key
             else:
-                local[variables[0]] = convert(item) if convert else item
+                local[variables[0]] = item
             yield local
 
     return _BUILDERS[node.name](node, rounds, bodies, (kind, element, key_kind))

@@ -121,6 +121,7 @@ _ESCAPE: Final = re.compile(
 )
 _PLAIN: Final = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
+_KEYWORDS: Final = frozenset(("true", "false", "null", "in"))
 _RELATIONS: Final = frozenset(("<", "<=", ">", ">=", "==", "!=", "in"))
 #: Nested expressions; deep enough for any rule, and well within the interpreter's stack.
 _DEPTH: Final = 60
@@ -267,7 +268,7 @@ class _Parser:
                 node = Index(mark.position, node, key, optional)
                 continue
             token = self.tokens[self.at]
-            if token.kind not in ("name", "quoted"):
+            if token.kind not in ("name", "quoted") or token.text in _KEYWORDS:
                 self._unexpected("IDENTIFIER")
             self.at += 1
             if token.kind == "name" and not optional and self._peek("("):

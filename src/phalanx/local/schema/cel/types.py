@@ -33,10 +33,12 @@ class Type:
             return f"{self.kind}({self.item or DYN})"
         if self.kind == "map":
             return f"map({self.key_kind}, {self.item or DYN})"
-        return self.kind
+        return _SHOWN.get(self.kind, self.kind)
 
 
 DYN: Final = Type("dyn")
+#: What is not known yet: the items of an empty list, the value of an empty optional. It goes with any type.
+FREE: Final = Type("dyn")
 BOOL: Final = Type("bool")
 INT: Final = Type("int")
 UINT: Final = Type("uint")
@@ -49,6 +51,30 @@ TIMESTAMP: Final = Type("timestamp")
 DURATION: Final = Type("duration")
 LIST: Final = Type("list", DYN)
 STRINGS: Final = Type("list", STRING)
+
+QUANTITY: Final = Type("quantity")
+URL: Final = Type("url")
+IP: Final = Type("ip")
+CIDR: Final = Type("cidr")
+SEMVER: Final = Type("semver")
+FORMAT: Final = Type("format")
+
+_SHOWN: Final = {
+    "null_type": "null",
+    "quantity": "kubernetes.Quantity",
+    "url": "kubernetes.URL",
+    "ip": "net.IP",
+    "cidr": "net.CIDR",
+    "semver": "kubernetes.Semver",
+    "format": "kubernetes.NamedFormat",
+}
+#: Kinds that null may stand for.
+_NULLABLE: Final = frozenset(
+    (
+        *("object", "null_type", "duration", "timestamp", "optional_type"),
+        *("quantity", "url", "ip", "cidr", "semver", "format"),
+    )
+)
 
 _META: Final = Type("object", fields={"name": ("name", STRING), "generateName": ("generateName", STRING)})
 _CONVERSIONS: Final = {
@@ -74,17 +100,47 @@ def assignable(found: Type, wanted: Type) -> bool:
     """Whether a value of one type may stand where another is wanted."""
     if "dyn" in (found.kind, wanted.kind):
         return True
+    if "null_type" in (found.kind, wanted.kind):
+        return found.kind in _NULLABLE and wanted.kind in _NULLABLE
     if found.kind != wanted.kind:
-        return {found.kind, wanted.kind} == {"object", "map"} and not (found.fields and wanted.fields)
+        return False
+    if found.kind == "map" and found.key_kind != wanted.key_kind and "dyn" not in (found.key_kind, wanted.key_kind):
+        return False
     if found.kind in ("list", "map", "optional_type"):
         return assignable(found.item or DYN, wanted.item or DYN)
-    if found.kind == "object" and found is not wanted and found.fields and wanted.fields:
+    if found.kind == "object" and found is not wanted:
         return found.fields.keys() == wanted.fields.keys()
     return True
 
 
+def alike(left: Type, right: Type) -> bool:
+    """Whether two types may stand side by side in a list or map that is written out."""
+    if left is FREE or right is FREE:
+        return True
+    return left.kind == right.kind and (left.kind == "null_type" or assignable(left, right))
+
+
+def matched(wanted: str, found: Type, bound: dict[str, Type]) -> bool:
+    """Whether a type fits what a function takes.
+
+    ``any``; kinds (``int|uint``); with what they hold (``list(string)``); ``T``, the same type at every place.
+    """
+    if wanted == "any" or found.kind == "dyn":
+        return True
+    if wanted == "T":
+        return assignable(found, bound.setdefault("T", found))
+    if wanted.endswith(")"):
+        outer, _, inner = wanted[:-1].partition("(")
+        return found.kind == outer and matched(inner, found.item or DYN, bound)
+    return found.kind in wanted.split("|")
+
+
 def joined(left: Type, right: Type) -> Type:
     """The type of an expression that has one of two types."""
+    if left is FREE or right is FREE:
+        return right if left is FREE else left
+    if "null_type" in (left.kind, right.kind):
+        return right if left.kind == "null_type" else left
     if left is right or left.kind == right.kind:
         if left.item is not None and right.item is not None:
             key_kind = left.key_kind if left.key_kind == right.key_kind else "dyn"
@@ -116,13 +172,26 @@ def declared(node: Node, *, root: bool = False) -> Type | None:
             word = escaped(name)
             if kind is not None and word:
                 fields[word] = (name, kind)
-        if root:
+                if name in RESERVED:
+                    # After a dot the parser takes these words as they are, too.
+                    fields[name] = (name, kind)
+        if root and not _declares_meta(node):
             fields.update({"apiVersion": ("apiVersion", STRING), "kind": ("kind", STRING)})
             fields["metadata"] = ("metadata", _META)
         return Type("object", fields=fields)
     if node.type == "string":
         return _CONVERSIONS.get(node.format, STRING)
     return {"boolean": BOOL, "number": _NUMBER, "integer": INT}.get(node.type)
+
+
+def _declares_meta(node: Node) -> bool:
+    """Whether a schema itself declares everything that is always there; then what else it declares counts, too."""
+    meta = node.properties.get("metadata")
+    wanted = [node.properties.get("kind"), node.properties.get("apiVersion")]
+    if meta is None or meta.type != "object":
+        return False
+    wanted += [meta.properties.get("name"), meta.properties.get("generateName")]
+    return all(sub is not None and sub.type == "string" for sub in wanted)
 
 
 _UNSAFE: Final = re.compile(r"__|[-./]")

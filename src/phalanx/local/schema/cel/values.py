@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import EvalError
+from phalanx.local.schema.urls import Url
 from phalanx.local.validation.quantity import Quantity
 
 NANO: Final = 10**9
@@ -32,14 +33,19 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Timestamp:
-    """A point in time in nanoseconds since the epoch."""
+    """A point in time in nanoseconds since the epoch; ``offset`` (minutes east) is how it was written."""
 
     nano: int
+    offset: int = field(default=0, compare=False)
 
     def local(self, zone: str = "") -> datetime:
         """The point on the clock of a time zone (UTC by default; microseconds are cut off below)."""
         moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=self.nano // 1000)
         return moment.astimezone(zone_of(zone)) if zone else moment
+
+
+#: The first moment of the year 1, Go's zero time.
+ZERO_TIME: Final = Timestamp(-62135596800 * NANO)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +64,6 @@ class TypeName:
     """A type as a value: what ``type(x)`` returns and what ``int``, ``string`` ... stand for."""
 
     name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Url:
-    """A parsed absolute URL or path."""
-
-    scheme: str
-    host: str
-    path: str
-    query: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +140,18 @@ _NUMERIC: Final = frozenset(("int", "uint", "double"))
 _ORDERED: Final = frozenset(("bool", "string", "bytes", "duration", "timestamp"))
 
 
+def _same_precision(left: Any, right: Any) -> tuple[Any, Any]:
+    """An integer and a double are compared as doubles, not exactly as Python does it."""
+    if isinstance(left, float) is isinstance(right, float):
+        return left, right
+    return float(left), float(right)
+
+
 def equal(left: Any, right: Any) -> bool:
     """CEL equality: numbers compare across their types, values of different kinds differ."""
     kind, other = kind_of(left), kind_of(right)
     if kind in _NUMERIC and other in _NUMERIC:
+        left, right = _same_precision(left, right)
         return bool(left == right)
     if kind != other:
         return False
@@ -165,7 +169,10 @@ def equal(left: Any, right: Any) -> bool:
 def less(left: Any, right: Any) -> bool:
     """Whether a value comes before another of a comparable type; EvalError when they cannot be compared."""
     kind, other = kind_of(left), kind_of(right)
-    if (kind in _NUMERIC and other in _NUMERIC) or (kind == other and kind in _ORDERED):
+    if kind in _NUMERIC and other in _NUMERIC:
+        left, right = _same_precision(left, right)
+        return bool(left < right)
+    if kind == other and kind in _ORDERED:
         return bool(left < right)
     raise EvalError("no such overload")
 
@@ -221,7 +228,9 @@ def parse_timestamp(text: str) -> Timestamp:
         raise EvalError(f'invalid timestamp "{text}"') from None
     span = moment - datetime(1970, 1, 1, tzinfo=UTC)
     seconds = span.days * 86400 + span.seconds
-    return Timestamp(seconds * NANO + int((match[3] or "0").ljust(9, "0")))
+    offset = moment.utcoffset() or timedelta()
+    nano = seconds * NANO + int((match[3] or "0").ljust(9, "0"))
+    return Timestamp(nano, offset // timedelta(minutes=1))
 
 
 def zone_of(name: str) -> timezone | Any:
@@ -246,11 +255,14 @@ def show_duration(value: Duration) -> str:
 
 
 def show_timestamp(value: Timestamp) -> str:
-    """A timestamp as RFC 3339 in UTC, with as many digits as needed."""
+    """A timestamp as RFC 3339, in the zone that it was written in, with as many digits as needed."""
     seconds, rest = divmod(value.nano, NANO)
-    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
-    text = moment.strftime("%Y-%m-%dT%H:%M:%S")
-    return text + (f".{rest:09d}".rstrip("0") if rest else "") + "Z"
+    moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, minutes=value.offset)
+    hours, minutes = divmod(abs(value.offset), 60)
+    zone = f"{'-' if value.offset < 0 else '+'}{hours:02d}:{minutes:02d}" if value.offset else "Z"
+    # The years before 1000 are not padded by strftime.
+    text = moment.isoformat(timespec="seconds").partition("+")[0]
+    return text + (f".{rest:09d}".rstrip("0") if rest else "") + zone
 
 
 def show_double(value: float) -> str:
