@@ -234,18 +234,20 @@ async def test_pods_of_other_schedulers_are_not_kept_in_mind(world: World) -> No
 
 async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them(world: World) -> None:
     world.state.apply(PodUpdated(pod("theirs", "", scheduler="default-scheduler")))
+    world.state.apply(PodUpdated(pod("guest", "g", scheduler="default-scheduler")))
     world.statuses.foreign.add(GangKey("ns", "theirs"))
     theirs = msgspec.structs.replace(REF, name="theirs")
     world.executor.tell(
         Notice(about, "Warning", "InvalidPod", "...")
         for about in (
             pod_ref("ns", "theirs", "uid-theirs"),
+            pod_ref("ns", "guest", "uid-guest"),
             pod_ref("ns", "p0", "uid-p0"),
             group_ref(theirs),
             group_ref(REF),
         )
     )
-    assert [about for about, _ in world.recorded.told] == ["Pod/p0", "PodGroup/g"]
+    assert [about for about, _ in world.recorded.told] == ["Pod/guest", "Pod/p0", "PodGroup/g"]
 
 
 async def test_marks_go_with_the_bindings_of_a_gang(world: World) -> None:

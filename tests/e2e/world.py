@@ -212,7 +212,8 @@ class World:
             if answer:
                 return answer
             await asyncio.sleep(_POLL)
-        raise AssertionError(f"waited in vain: {what}; pods: {await self.placement()}")
+        events = [(e["reason"], (e.get("regarding") or {}).get("name"), e["note"]) for e in await self.list(EVENTS)]
+        raise AssertionError(f"waited in vain: {what}; pods: {await self.placement()}; events: {events}")
 
     async def until_bound(self, *names: str) -> dict[str, str]:
         """Waits until these pods have nodes."""

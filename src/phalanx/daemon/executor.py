@@ -140,12 +140,14 @@ class Executor:
                 self._narrator.notice(notice)
 
     def _concerns_us(self, notice: Notice) -> bool:
-        """Pods and groups of other schedulers are for those to complain about."""
+        """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""
         about = notice.about
         if about.kind == "PodGroup":
             return self._statuses.are_ours(GangKey(about.namespace, about.name))
         record = self._state.pods.get(about.uid) if about.kind == "Pod" else None
-        return record is None or record.pod.scheduler in self._state.schedulers
+        if record is None or record.pod.scheduler in self._state.schedulers:
+            return True
+        return record.gang is not None and self._statuses.are_ours(record.gang.key)
 
     def _give_up(self, bind: Bind) -> None:
         if self._moved.pop(bind.uid, None) is bind:

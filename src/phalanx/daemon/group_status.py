@@ -88,9 +88,11 @@ class GroupStatuses:
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
 
     def are_ours(self, key: GangKey) -> bool:
-        """False where every active member of the gang is another scheduler's."""
-        group = self._intake.group_record(key)
-        return group is None or group.ours
+        """Whether the gang has a member of ours, or none at all."""
+        record = self._state.gangs.get(key)
+        if record is None or not record.members:
+            return True
+        return any(member.pod.scheduler in self._state.schedulers for member in record.members.values())
 
     def forget(self, key: GangKey) -> None:
         self._entries.pop(key, None)
