@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.notices import Notice
+from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
@@ -79,17 +80,17 @@ class Narrator:
 
     def held(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
-        self._tell_gang(record, reason, verdict.message)
+        self._tell_gang(record, reason, text_of(verdict))
 
     def pod_held(self, pod: Pod, verdict: Verdict) -> None:
         self._recorder.record(
-            _pod(pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=verdict.message
+            _pod(pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=text_of(verdict)
         )
 
     def surplus_held(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
         """Members above the minimum of one gang that wait for the same reason."""
         first = min(members, key=lambda member: member.order)
-        note = f"{len(members)} member(s) above the minimum wait: {verdict.message}"
+        note = f"{len(members)} member(s) above the minimum wait: {text_of(verdict)}"
         self._recorder.record(
             _pod(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
         )
