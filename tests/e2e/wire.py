@@ -15,6 +15,8 @@ from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.transport import Answer, Call, Transport
 
 READS = frozenset({"GET", "HEAD"})
+# As the method of a rule: every one that changes something.
+WRITES = "*"
 
 
 @dataclass
@@ -34,7 +36,9 @@ class Rule:
     seen: int = 0
 
     def strikes(self, call: Call) -> bool:
-        if call.method != self.method or not self.path.search(call.target.partition("?")[0]):
+        if self.method not in (call.method, WRITES if call.method not in READS else ""):
+            return False
+        if not self.path.search(call.target.partition("?")[0]):
             return False
         self.seen += 1
         return self.nth <= self.seen < self.nth + self.times
