@@ -306,7 +306,17 @@ async def test_a_bug_is_told_once_and_not_tried_for_ever(world: World, caplog: p
     assert "a bug" in caplog.text
 
 
-@pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1), (500, 3)])
+async def test_a_failure_that_may_pass_is_waited_for(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    uid = world.add("p")
+    world.server.fail("PATCH", "/status", status=500, times=8)
+    world.conditions.judge(uid, FULL)
+    await world.settle()
+    assert world.server.calls.count("PATCH p/status") == 9
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL_TEXT
+    assert caplog.text.count("was not written, it is tried on") == 1
+
+
+@pytest.mark.parametrize(("code", "tries"), [(403, 1), (404, 1), (422, 1)])
 async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.LogCaptureFixture) -> None:
     uid = world.add("p")
     world.server.fail("PATCH", "/status", status=code, times=100)

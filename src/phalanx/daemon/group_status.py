@@ -134,7 +134,9 @@ class GroupStatuses:
     def _failed(self, key: GangKey, entry: _Entry, error: Exception) -> float | None:
         entry.backoff = entry.backoff or self._retry.backoff()
         passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing and entry.backoff.failures + 1 < self._retry.attempts:
+        if passing:
+            if entry.backoff.failures + 1 == self._retry.attempts:
+                log.warning("the status of gang %s was not written, it is tried on: %s", key, error)
             return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         # 404 and 409: the object is gone, or another of its name; the watch tells.
         if not (isinstance(error, ApiError) and error.status in (404, 409)):

@@ -213,12 +213,18 @@ class PodConditions:
             return None
         known.backoff = known.backoff or self._retry.backoff()
         passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing and known.backoff.failures + 1 < self._retry.attempts:
-            return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
-        known.wanted.clear()
-        if not (isinstance(error, ApiError) and error.status == 404):
-            log.warning("the condition of pod %s/%s was not written: %s", known.namespace, known.name, error)
-        return None
+        tries = known.backoff.failures + 1
+        if not passing:
+            known.wanted.clear()
+        if tries == self._retry.attempts or not (passing or (isinstance(error, ApiError) and error.status == 404)):
+            end = "it is tried on" if passing else "it is given up"
+            log.warning(
+                "the condition of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error
+            )
+        if not passing:
+            return None
+        # A pod without its reason is invisible to users and autoscalers: what may pass is waited for.
+        return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
 
     def _patch(self, uid: str, known: _Known, changes: list[PodCondition]) -> bytes:
         """Conditions are merged by type, so others survive. The transition time moves only with the status."""
