@@ -47,7 +47,7 @@ class Inquiry:
 
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         self._state = snapshot.state
-        self._intake = snapshot.intake
+        self._refused = snapshot.refused
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
@@ -86,19 +86,41 @@ class Inquiry:
             return None
         answer = Answer("Gang", str(key), "Waiting", "", gang=str(key))
         self._describe(answer, record)
-        need = self._needs.get(key)
-        counts = self._counts[key]
-        if need is not None and need.satisfied and not counts.pending:
-            finished = counts.succeeded and not counts.active
-            answer.state = "Finished" if finished else "Satisfied"
+        waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
+        if self._counts[key].pending:
+            verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
+            return self._conclude(answer, verdict, waiting)
+        return self._without_pending(answer, key)
+
+    def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
+        """The quorum has what it needs: what the members above it wait for."""
+        return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
+
+    def _without_pending(self, answer: Answer, key: GangKey) -> Answer:
+        """A gang of which nobody waits: it has its quorum, has finished, or lacks members that do not exist."""
+        counts, need = self._counts[key], self._needs.get(key)
+        verdict = self._gangs.get(key)
+        if verdict is not None and (need is None or not need.satisfied):
+            return self._conclude(answer, verdict, [])
+        if counts.succeeded and not counts.active:
+            answer.state, answer.message = "Finished", f"{counts.succeeded} members have succeeded"
+        elif counts.active + counts.succeeded >= answer.minimum or (counts.active and need and need.satisfied):
+            answer.state = "Satisfied"
             answer.message = (
-                f"{counts.succeeded} members have succeeded"
-                if finished
-                else f"the quorum holds: {counts.active} of at least {answer.minimum} members have a node"
+                f"the quorum holds: {counts.active} members have a node, {answer.minimum} are the minimum"
             )
-            return answer
-        pending = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
-        return self._conclude(answer, self._gangs.get(key), pending)
+            if counts.active + counts.succeeded < answer.minimum:
+                answer.message = (
+                    f"the quorum was met once, and nothing is asked since: {counts.active} members have a node"
+                )
+        else:
+            there = counts.present
+            answer.reason, answer.missing = NOT_ENOUGH_MEMBERS, answer.minimum - there
+            answer.message = (
+                f"the gang has {there} of the {answer.minimum} members that it needs, and none is pending"
+            )
+            answer.change = f"create {answer.missing} more pod(s) of the gang, or lower its minimum to {there}"
+        return answer
 
     def _describe(self, answer: Answer, record: GangRecord) -> None:
         answer.members = self._counts[record.key]
@@ -142,8 +164,16 @@ class Inquiry:
             answer.missing = max(0, verdict.needed - there)
             answer.nodes = list(verdict.nodes)
             return answer
-        targets = sorted({self._bound_to[uid] for uid in uids if uid in self._bound_to})
-        if targets:
+        placed = [uid for uid in uids if uid in self._bound_to]
+        targets = sorted({self._bound_to[uid] for uid in placed})
+        refusal = next((self._refused[uid] for uid in placed if uid in self._refused), "")
+        if refusal:
+            answer.reason, answer.message = (
+                "SchedulerError",
+                f"there is room on {', '.join(targets)}, but {refusal}",
+            )
+            answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
+        elif targets:
             answer.state = "Starting"
             answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
             answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.observer import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, served_groups
-from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
+from phalanx.dialects.core import PodObject, decode_namespace, decode_node, decode_pod, decode_priority_class
 from phalanx.dialects.groups import decode_group
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
@@ -24,18 +24,21 @@ T = TypeVar("T")
 
 
 class Snapshot(msgspec.Struct):
-    """`missing` names kinds that could not be read, with the reason."""
+    """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
+    to the last binding of a pod.
+    """
 
     state: ClusterState
     intake: Intake
-    missing: list[str]
+    missing: list[str] = []
+    refused: dict[str, str] = {}
 
 
 async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: DialectOptions) -> Snapshot:
     """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden."""
     names = tuple(schedulers)
     state, intake = ClusterState(names), Intake(names, options)
-    snapshot = Snapshot(state, intake, [])
+    snapshot = Snapshot(state, intake)
 
     async def read(
         resource: Resource, decode: Callable[[bytes], T], take: Callable[[T], list[ClusterEvent]]
@@ -59,7 +62,14 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
     await read(NODES, decode_node, intake.node)
     for kind, resource in served_groups(await discover(client)):
         await read(resource, decode_group, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
-    await read(PODS, decode_pod, intake.pod)
+
+    def take_pod(pod: PodObject) -> list[ClusterEvent]:
+        for condition in pod.status.conditions:
+            if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
+                snapshot.refused[pod.metadata.uid] = condition.message
+        return intake.pod(pod)
+
+    await read(PODS, decode_pod, take_pod)
     return snapshot
 
 
