@@ -142,6 +142,26 @@ async def test_closing_drops_what_waits_and_ends_what_runs() -> None:
         await pool.drained()
 
 
+async def test_the_last_round_waits_for_nobody_who_pauses() -> None:
+    pool, done = WritePool(concurrency=1), list[str]()
+
+    def patient(name: str) -> Job:
+        async def run() -> float | None:
+            done.append(name)
+            return 60.0
+
+        return run
+
+    pool.submit(Urgency.BIND, patient("paused before"))
+    await asyncio.sleep(0.01)
+    pool.submit(Urgency.BIND, patient("would pause"))
+    pool.submit(Urgency.STATUS, job(done, "status"))
+    async with asyncio.timeout(5):
+        await pool.finish()
+    assert done == ["paused before", "would pause", "status"]
+    assert (len(pool), pool.dropped) == (0, 2)
+
+
 async def test_nothing_is_written_once_writing_is_forbidden() -> None:
     leader = True
     pool, done = WritePool(concurrency=1, may_write=lambda: leader), list[str]()

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 
 # Changes that come together are written together (seconds).
 _GATHER = 0.1
+# How long an admission holds that could not be written (seconds).
+_ADMISSION_GRACE = 30.0
 
 
 class _Entry:
@@ -132,16 +134,21 @@ class GroupStatuses:
         return None
 
     def _failed(self, key: GangKey, entry: _Entry, error: Exception) -> float | None:
+        """The seconds until the next try, for which the status is derived anew."""
+        status = error.status if isinstance(error, ApiError) else 0
         entry.backoff = entry.backoff or self._retry.backoff()
+        tries = entry.backoff.failures + 1
         passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing:
-            if entry.backoff.failures + 1 == self._retry.attempts:
+        if passing or (status == 409 and tries < self._retry.attempts):
+            if tries == self._retry.attempts:
                 log.warning("the status of gang %s was not written, it is tried on: %s", key, error)
             return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
         # 404 and 409: the object is gone, or another of its name; the watch tells.
-        if not (isinstance(error, ApiError) and error.status in (404, 409)):
-            log.warning("the status of gang %s was not written: %s", key, error)
-        self._state.forget_admission(key)
+        if status not in (404, 409):
+            log.warning("the status of gang %s was not written, it is given up: %s", key, error)
+            # An admission that nobody was told of must not hold what it was promised; not at once, or the group
+            # would be admitted (and refused) again in the same moment.
+            asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.forget_admission, key)
         return None
 
     def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import socket
 import time
@@ -235,10 +236,11 @@ class SchedulerService:
 
     async def _drain(self) -> None:
         """Bindings that were posted get their answers; then the pool is closed and events flushed."""
-        try:
-            await asyncio.wait_for(self._pool.drained(), self.options.drain_seconds)
-        except TimeoutError:
-            log.warning("stopped with %d writes left undone", len(self._pool))
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
+        left = len(self._pool) + self._pool.dropped
+        if left:
+            log.warning("stopped with %d writes left undone; the next start makes up for them", left)
         await self._pool.close()
         if self._leadership.holds():
             await self._recorder.drain(_FLUSH_SECONDS)

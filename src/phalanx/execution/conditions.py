@@ -207,24 +207,29 @@ class PodConditions:
             known.held = {**known.held, **{change.type: change for change in changes}}
 
     def _failed(self, known: _Known, error: Exception, version: str) -> float | None:
-        if isinstance(error, ApiError) and error.status == 409:
-            # Unless the newer state has been observed while the answer was on its way, it will be.
-            known.outdated = known.version == version
-            return None
+        """The seconds until the next try. What may pass is waited for: a pod without its reason is invisible to
+        users and autoscalers.
+        """
+        status = error.status if isinstance(error, ApiError) else 0
+        if status == 409 and known.version != version:
+            return 0.0  # the newer state has been observed while the answer was on its way
         known.backoff = known.backoff or self._retry.backoff()
-        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
         tries = known.backoff.failures + 1
-        if not passing:
-            known.wanted.clear()
-        if tries == self._retry.attempts or not (passing or (isinstance(error, ApiError) and error.status == 404)):
-            end = "it is tried on" if passing else "it is given up"
-            log.warning(
-                "the condition of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error
-            )
-        if not passing:
+        if status == 409 and tries == self._retry.attempts:
+            # The newer state is still to come; it decides.
+            known.outdated = True
             return None
-        # A pod without its reason is invisible to users and autoscalers: what may pass is waited for.
-        return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        if status == 409 or isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True):
+            if tries == self._retry.attempts:
+                self._complain(known, "it is tried on", error)
+            return known.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        known.wanted.clear()
+        if status != 404:
+            self._complain(known, "it is given up", error)
+        return None
+
+    def _complain(self, known: _Known, end: str, error: Exception) -> None:
+        log.warning("the condition of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error)
 
     def _patch(self, uid: str, known: _Known, changes: list[PodCondition]) -> bytes:
         """Conditions are merged by type, so others survive. The transition time moves only with the status."""

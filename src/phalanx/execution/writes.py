@@ -45,6 +45,7 @@ class WritePool:
         self._running = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
+        self._last_round = False
         self.dropped = 0
 
     def __len__(self) -> int:
@@ -57,6 +58,16 @@ class WritePool:
 
     async def drained(self) -> None:
         """Returns when nothing waits, runs or pauses."""
+        await self._quiet.wait()
+
+    async def finish(self) -> None:
+        """The last round: returns when what waits has had its turn. Whoever would pause is dropped."""
+        self._last_round = True
+        for handle in self._paused:
+            handle.cancel()
+        self.dropped += len(self._paused)
+        self._paused.clear()
+        self._settle()
         await self._quiet.wait()
 
     async def close(self) -> None:
@@ -85,7 +96,9 @@ class WritePool:
                     pause = await self._call(entry[2])
                 finally:
                     self._running -= 1
-                if pause is not None:
+                if pause is not None and self._last_round:
+                    self.dropped += 1
+                elif pause is not None:
                     self._pause(entry, pause)
         finally:
             # At once and not in a callback of the task: who submits in between must find a place free.
