@@ -219,6 +219,8 @@ async def test_a_dry_run_answers_as_if_and_stores_nothing(client: Client) -> Non
     await client.create(CONFIG_MAPS, config_map("a", key="1"))
     assert (await client.merge(f"{CONFIG_MAPS}/a", {"data": {"key": "2"}}, dryRun="All"))["data"] == {"key": "2"}
     await client.ok("DELETE", f"{CONFIG_MAPS}/a", dryRun="All")
+    await client.ok("DELETE", f"{CONFIG_MAPS}/a", {"dryRun": ["All"]})
+    await client.ok("DELETE", CONFIG_MAPS, {"dryRun": ["All"]})
     assert (await client.get(f"{CONFIG_MAPS}/a"))["data"] == {"key": "1"}
     refused = await client.call("POST", CONFIG_MAPS, config_map("b"), dryRun="Some")
     assert refused.causes == [("dryRun", "FieldValueNotSupported")]

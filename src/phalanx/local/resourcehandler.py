@@ -154,7 +154,7 @@ class ResourceHandler:
 
     def _delete_collection(self, call: Call, version: Version) -> Answer:
         write = self._write(call)
-        options = self._delete_options(call)
+        options = self._delete_options(call, write)
         type_ = version.type
         if type_.namespaced and not call.target.namespace:
             raise method_not_allowed()
@@ -212,7 +212,7 @@ class ResourceHandler:
         type_ = version.type
         if "delete" not in type_.verbs:
             raise method_not_allowed()
-        options = self._delete_options(call)
+        options = self._delete_options(call, write)
         record = self._api.record(type_, target.namespace, target.name)
         last, gone = self._api.delete(type_, record, options, write)
         if gone and not type_.strategy.returns_deleted:
@@ -339,7 +339,7 @@ class ResourceHandler:
             write.warnings.append(version.warning)
         return body
 
-    def _delete_options(self, call: Call) -> Any:
+    def _delete_options(self, call: Call, write: Write) -> Any:
         body = self._body(call, "DeleteOptions") if call.body.strip() else {}
         query = call.query
         if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
@@ -349,7 +349,7 @@ class ResourceHandler:
                 raise bad_request("gracePeriodSeconds must be an integer") from None
         if query.get("propagationPolicy") and "propagationPolicy" not in body:
             body["propagationPolicy"] = query["propagationPolicy"]
-        return sub.parse_delete_options(body)
+        return sub.parse_delete_options(body, write)
 
     def _one(self, record: Record, version: Version, status: int, write: Write) -> Answer:
         return Answer(render(record, version), status, warnings=tuple(write.warnings))

@@ -124,7 +124,7 @@ def evict(api: Api, version: Version, namespace: str, name: str, eviction: Json,
     type_ = version.type
     _require_request(eviction, "Eviction", name, namespace)
     record = api.record(type_, namespace, name)
-    options = parse_delete_options(mapping(eviction.get("deleteOptions")))
+    options = parse_delete_options(mapping(eviction.get("deleteOptions")), write)
     pod = record.load()
     phase = dig(pod, "status", "phase")
     if phase not in (*TERMINAL, "Pending") and not record.terminating:
@@ -198,8 +198,16 @@ def _is_ready(pod: Json) -> bool:
     )
 
 
-def parse_delete_options(body: Json) -> DeleteOptions:
-    """A metav1.DeleteOptions. Raises 422 for a propagation policy that is none."""
+def parse_delete_options(body: Json, write: Write) -> DeleteOptions:
+    """A metav1.DeleteOptions; where it asks for a dry run (as kubectl does, in the body) the write becomes one.
+
+    Raises 422 for a propagation policy or a dry run that is none.
+    """
+    dry_run = body.get("dryRun") or []
+    if dry_run:
+        if dry_run != ["All"]:
+            raise invalid_options("DeleteOptions", unsupported_value("dryRun", dry_run, ("All",)))
+        write.dry_run = True
     preconditions = mapping(body.get("preconditions"))
     propagation = body.get("propagationPolicy")
     if propagation not in (None, "Background", "Foreground", "Orphan"):
