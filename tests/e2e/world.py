@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from phalanx.daemon.announcer import Pace
-from phalanx.daemon.service import SchedulerService, ServiceOptions
+from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
@@ -82,7 +82,7 @@ class Running:
         while not self.task.done():
             self.task.cancel()
             await asyncio.sleep(0)
-        with contextlib.suppress(asyncio.CancelledError):
+        with contextlib.suppress(asyncio.CancelledError, ServiceError):
             await self.task
         self.wire.buried.set()
         for _ in range(5):

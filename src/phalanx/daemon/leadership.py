@@ -8,6 +8,9 @@ import socket
 import uuid
 from collections.abc import Callable
 
+import msgspec
+
+from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.lease import LeaderElector, LeadershipLost
 from phalanx.kube.lease_thread import LeaderThread
@@ -15,20 +18,25 @@ from phalanx.kube.lease_thread import LeaderThread
 log = logging.getLogger(__name__)
 
 
+class LeaseOptions(msgspec.Struct, frozen=True):
+    """Which lease, and its times in seconds (see LeaderElector)."""
+
+    namespace: str
+    name: str
+    duration: float
+    renew_deadline: float
+    retry_period: float
+
+
 class Leadership:
-    """Held from the start where no lease is asked for (`name` is "").
+    """Held from the start where no lease is asked for.
 
     The election runs on a thread and a connection of its own: a renewal must queue neither behind bindings nor
     behind a list of a hundred thousand pods that is being read.
     """
 
-    def __init__(self, config: ClusterConfig, namespace: str, name: str) -> None:
-        identity = f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}"
-        self._thread = (
-            LeaderThread(config, lambda client: LeaderElector(client, name, identity=identity, namespace=namespace))
-            if name
-            else None
-        )
+    def __init__(self, config: ClusterConfig, lease: LeaseOptions | None) -> None:
+        self._thread = LeaderThread(config, lambda client: _elector(client, lease)) if lease is not None else None
         self._acquired = asyncio.Event()
 
     def holds(self) -> bool:
@@ -56,3 +64,15 @@ class Leadership:
             lost()
         finally:
             await thread.stop()
+
+
+def _elector(client: KubeClient, lease: LeaseOptions) -> LeaderElector:
+    return LeaderElector(
+        client,
+        lease.name,
+        identity=f"{socket.gethostname()}_{uuid.uuid4().hex[:8]}",
+        namespace=lease.namespace,
+        lease_duration=lease.duration,
+        renew_deadline=lease.renew_deadline,
+        retry_period=lease.retry_period,
+    )

@@ -16,7 +16,7 @@ from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor
 from phalanx.daemon.group_status import GroupStatuses
-from phalanx.daemon.leadership import Leadership
+from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
@@ -50,7 +50,11 @@ class ServiceError(Exception):
 
 
 class ServiceOptions(msgspec.Struct, frozen=True):
-    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told."""
+    """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
+
+    A lease is valid for `lease_seconds`, trusted by its holder for `renew_seconds`, renewed (and asked for) every
+    `retry_seconds`; the defaults are kube-scheduler's.
+    """
 
     scheduler_names: tuple[str, ...] = ("phalanx",)
     config: str = ""
@@ -58,6 +62,9 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     leader_elect: bool = False
     lease_namespace: str = "kube-system"
     lease_name: str = "phalanx-scheduler"
+    lease_seconds: float = 15.0
+    renew_seconds: float = 10.0
+    retry_seconds: float = 2.0
     metrics_address: str = ""
     drain_seconds: float = 10.0
     pace: Pace = Pace()
@@ -82,8 +89,14 @@ class SchedulerService:
         self.scheduler = Scheduler(self.state, self._policy.policy)
         self.telemetry = Telemetry(options.metrics_address)
         self._intake = Intake(options.scheduler_names, self._policy.dialects)
-        lease = options.lease_name if options.leader_elect else ""
-        self._leadership = Leadership(client.config, options.lease_namespace, lease)
+        lease = LeaseOptions(
+            options.lease_namespace,
+            options.lease_name,
+            options.lease_seconds,
+            options.renew_seconds,
+            options.retry_seconds,
+        )
+        self._leadership = Leadership(client.config, lease if options.leader_elect else None)
         self._pool = WritePool(options.concurrency, self._leadership.holds)
         name = options.scheduler_names[0]
         self._recorder = EventRecorder(client, controller=name, instance=f"{name}-{socket.gethostname()}")

@@ -1,0 +1,68 @@
+"""Our commands as child processes, with their output and their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from pathlib import Path
+
+PATIENCE = 30.0
+
+
+class Process:
+    """`lines` are what it said so far: stdout and stderr, in the order in which they came."""
+
+    def __init__(self, child: asyncio.subprocess.Process) -> None:
+        self.child = child
+        self.lines: list[str] = []
+        self._news = asyncio.Condition()
+        self._reader = asyncio.create_task(self._read())
+
+    @classmethod
+    async def start(cls, *arguments: str | Path) -> Process:
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "phalanx.cli",
+            *map(str, arguments),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        return cls(child)
+
+    async def says(self, words: str, times: int = 1) -> None:
+        """Waits for so many lines with these words."""
+        async with asyncio.timeout(PATIENCE), self._news:
+            await self._news.wait_for(lambda: self.count(words) >= times or self._reader.done())
+        assert self.count(words) >= times, self.output
+
+    def count(self, words: str) -> int:
+        return sum(words in line for line in self.lines)
+
+    @property
+    def output(self) -> str:
+        return "\n".join(self.lines)
+
+    async def ends(self) -> int:
+        """Its exit code."""
+        async with asyncio.timeout(PATIENCE):
+            code = await self.child.wait()
+            await self._reader
+        return code
+
+    async def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        with contextlib.suppress(ProcessLookupError):
+            self.child.send_signal(number)
+        return await self.ends()
+
+    async def _read(self) -> None:
+        assert self.child.stdout is not None
+        async for line in self.child.stdout:
+            async with self._news:
+                self.lines.append(line.decode().rstrip())
+                self._news.notify_all()
+        async with self._news:
+            self._news.notify_all()

@@ -1,0 +1,94 @@
+"""Several replicas, one lease: one writes, the others wait; nobody writes without it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from phalanx.kube.client import PatchType
+from phalanx.kube.paths import Resource
+from tests.e2e.world import PODS, Running, World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
+GANG = {"pod-group/name": "g", "pod-group/min-available": "3"}
+
+
+async def replica(world: World, *, wait: bool = True, **options: Any) -> Running:
+    return await world.scheduler(
+        wait=wait,
+        leader_elect=True,
+        lease_namespace=world.name,
+        lease_name="turn",
+        lease_seconds=2.0,
+        renew_seconds=1.0,
+        retry_seconds=0.2,
+        **options,
+    )
+
+
+async def standby(world: World) -> Running:
+    made = await replica(world, wait=False)
+
+    async def waits() -> bool:
+        return made.service.condition() == "standby"
+
+    await world.until(waits, "the second replica waits for its turn")
+    return made
+
+
+async def test_a_standby_takes_over_when_the_leader_dies(world: World) -> None:
+    """In the middle of a gang, which the successor finishes."""
+    await world.node("n1", cpu="3")
+    first = await replica(world, concurrency=1)
+    second = await standby(world)
+    first.wire.die("POST", "/binding$", nth=2)
+    await world.pods("a", "b", "c", labels=GANG)
+    await first.wire.dead.wait()
+    await first.kill()
+    await world.until_bound("a", "b", "c")
+    assert second.service.condition() == "scheduling"
+
+
+async def test_a_standby_writes_nothing(world: World) -> None:
+    await world.node("n1", cpu="1")
+    first = await replica(world)
+    second = await standby(world)
+    await world.pods("a", "b", "c", labels=GANG)
+    await world.until_held("a", "b", "c")
+    await world.settled(first, quiet=0.3)
+    assert second.wire.writes == []
+
+
+async def test_an_orderly_end_hands_the_lease_over_at_once(world: World) -> None:
+    await world.node("n1")
+    first = await replica(world)
+    second = await standby(world)
+    await first.stop()
+    assert not first.service.lost_leadership
+    await second.ready()
+    await world.pods("a", "b", "c", labels=GANG)
+    await world.until_bound("a", "b", "c")
+
+
+async def test_a_leader_that_lost_its_lease_ends_without_another_write(world: World) -> None:
+    await world.node("n1")
+    first = await replica(world)
+    for _ in range(50):
+        # Whoever takes the lease away may be in a race with a renewal.
+        patch = {"spec": {"holderIdentity": "usurper", "leaseDurationSeconds": 3600}}
+        await world.client.patch(LEASES.path(world.name, "turn"), patch, PatchType.MERGE)
+        done, _ = await asyncio.wait([first.task], timeout=0.1)
+        if done:
+            break
+    await first.task
+    assert first.service.lost_leadership
+    writes = first.wire.count()
+    await world.pods("a", "b", "c", labels=GANG)
+    await asyncio.sleep(0.3)
+    assert first.wire.count() == writes
+    assert set((await world.placement()).values()) == {""}
+    await world.delete(PODS, "a", "b", "c")

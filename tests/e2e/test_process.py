@@ -1,0 +1,274 @@
+"""The scheduler as a process: how it starts, how it ends, and what it says on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from phalanx.daemon.announcer import Announcer
+from phalanx.daemon.service import ServiceError
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import load_config
+from phalanx.local.options import ServerOptions
+from phalanx.local.server import ApiServer, free_port
+from tests.e2e.processes import Process
+from tests.e2e.world import NODES, PODS, World, pod
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+GANG = {"pod-group/name": "g", "pod-group/min-available": "4"}
+NAMES = ["a", "b", "c", "d"]
+
+
+class Place:
+    """A port, a data file and a kubeconfig for an API server that comes and goes."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.port = free_port()
+        self.kubeconfig = directory / "kubeconfig"
+        cluster = {"name": "c", "cluster": {"server": f"http://127.0.0.1:{self.port}"}}
+        context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+        document = {"clusters": [cluster], "contexts": [context], "users": [{"name": "u", "user": {}}]}
+        self.kubeconfig.write_text(yaml.safe_dump({**document, "current-context": "c"}), "utf-8")
+        self.client = KubeClient(load_config(str(self.kubeconfig)))
+        self.server: ApiServer | None = None
+        self.processes: list[Process] = []
+
+    async def serve(self) -> None:
+        options = ServerOptions(
+            port=self.port, insecure=True, data=self.directory / "data", controllers=frozenset()
+        )
+        self.server = ApiServer(options)
+        await self.server.start()
+
+    async def stop_serving(self) -> None:
+        if self.server is not None:
+            await self.server.stop()
+            self.server = None
+
+    async def scheduler(self, *arguments: str) -> Process:
+        made = await Process.start("scheduler", "--kubeconfig", self.kubeconfig, *arguments)
+        self.processes.append(made)
+        return made
+
+    async def node(self, name: str) -> None:
+        amounts = {"cpu": "8", "memory": "8Gi", "pods": "110"}
+        status = {"allocatable": amounts, "capacity": amounts}
+        await self.client.create(NODES.path(), {"metadata": {"name": name}, "status": status})
+
+    async def gang(self) -> None:
+        for name in NAMES:
+            await self.client.create(PODS.path("default"), pod(name, labels=GANG))
+
+    async def until_bound(self, count: int = 4) -> None:
+        async with asyncio.timeout(30):
+            while True:
+                items = (await self.client.list_all(PODS.path("default")))["items"]
+                if sum(bool(item["spec"].get("nodeName")) for item in items) == count:
+                    return
+                await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        for process in self.processes:
+            await process.end(signal.SIGKILL)
+        await self.client.close()
+        await self.stop_serving()
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    made = Place(tmp_path)
+    yield made
+    await made.close()
+
+
+async def test_it_waits_for_an_api_server_that_is_not_there_yet_and_says_so_once(place: Place) -> None:
+    scheduler = await place.scheduler()
+    await scheduler.says("waiting for the API server at http://127.0.0.1")
+    await asyncio.sleep(1.5)
+    await place.serve()
+    await scheduler.says("phalanx scheduler ready")
+    await place.node("n1")
+    await place.gang()
+    await place.until_bound()
+    assert scheduler.count("waiting for the API server") == 1
+    assert scheduler.count("WARNING phalanx.kube") == 0
+    assert await scheduler.end() == 0
+
+
+async def test_it_can_be_ended_while_it_waits(place: Place) -> None:
+    scheduler = await place.scheduler()
+    await scheduler.says("waiting for the API server")
+    assert await scheduler.end() == 0
+
+
+async def test_it_outlives_a_restart_of_the_api_server(place: Place) -> None:
+    await place.serve()
+    scheduler = await place.scheduler()
+    await scheduler.says("phalanx scheduler ready")
+    await place.gang()
+    await place.stop_serving()
+    await scheduler.says("next try in")
+    await place.serve()
+    await place.node("n1")
+    await place.until_bound()
+    assert await scheduler.end() == 0
+    assert "Traceback" not in scheduler.output
+
+
+async def test_it_can_be_ended_while_the_api_server_is_away(place: Place) -> None:
+    await place.serve()
+    scheduler = await place.scheduler()
+    await scheduler.says("phalanx scheduler ready")
+    await place.gang()
+    await place.stop_serving()
+    await scheduler.says("next try in")
+    assert await scheduler.end() == 0
+
+
+async def test_an_order_to_end_lets_the_bindings_under_way_finish(place: Place) -> None:
+    await place.serve()
+    assert place.server is not None
+    scheduler = await place.scheduler("--concurrency", "1")
+    await scheduler.says("phalanx scheduler ready")
+    await place.node("n1")
+    place.server.faults.delay("POST", "/binding$", 0.3, times=4)
+    await place.gang()
+    await place.until_bound(1)
+    assert await scheduler.end() == 0
+    await place.until_bound(4)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_an_orderly_end_has_the_exit_code_of_success(place: Place, number: signal.Signals) -> None:
+    await place.serve()
+    scheduler = await place.scheduler()
+    await scheduler.says("phalanx scheduler ready")
+    assert await scheduler.end(number) == 0
+
+
+async def test_killed_for_real_in_the_middle_of_a_gang(place: Place) -> None:
+    await place.serve()
+    assert place.server is not None
+    scheduler = await place.scheduler("--concurrency", "1")
+    await scheduler.says("phalanx scheduler ready")
+    await place.node("n1")
+    place.server.faults.delay("POST", "/binding$", 0.2, times=4)
+    await place.gang()
+    await place.until_bound(2)
+    await scheduler.end(signal.SIGKILL)
+    await place.scheduler()
+    await place.until_bound(4)
+
+
+async def test_a_bad_policy_is_refused_at_the_start_with_every_mistake(place: Place) -> None:
+    await place.serve()
+    policy = place.directory / "policy.yaml"
+    policy.write_text('actions: "alocate"\ntiers: [{plugins: [{name: binpak}]}]\n', "utf-8")
+    scheduler = await place.scheduler("--config", str(policy))
+    assert await scheduler.ends() == 1
+    assert "unknown action 'alocate'; did you mean 'allocate'?" in scheduler.output
+    assert "unknown plugin 'binpak'; did you mean 'binpack'?" in scheduler.output
+    assert "Traceback" not in scheduler.output
+
+
+async def test_a_bad_change_of_the_policy_is_told_and_the_old_one_stays(place: Place) -> None:
+    await place.serve()
+    await place.node("n1")
+    policy = place.directory / "policy.yaml"
+    good = 'actions: "allocate"\ntiers: [{plugins: [{name: predicates}]}]\n'
+    policy.write_text(good, "utf-8")
+    scheduler = await place.scheduler("--config", str(policy))
+    await scheduler.says("phalanx scheduler ready")
+    policy.write_text("actions: [", "utf-8")
+    await scheduler.says("the policy file is not used, the old policy stays")
+    await place.gang()
+    await place.until_bound()
+    policy.write_text(good.replace("predicates", "binpack"), "utf-8")
+    await scheduler.says("policy reloaded")
+
+
+@pytest.mark.parametrize(
+    ("address", "words"), [("nonsense", "is not HOST:PORT"), ("taken", "cannot serve metrics on")]
+)
+async def test_an_address_that_cannot_be_used_is_one_clear_error(place: Place, address: str, words: str) -> None:
+    await place.serve()
+    if address == "taken":
+        address = f"127.0.0.1:{place.port}"
+    scheduler = await place.scheduler("--metrics-address", address)
+    assert await scheduler.ends() == 1
+    assert words in scheduler.lines[-1]
+
+
+async def test_probes_and_metrics(place: Place) -> None:
+    port = free_port()
+    scheduler = await place.scheduler("--metrics-address", f"127.0.0.1:{port}")
+    await scheduler.says("health and metrics on")
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+
+        async def ask(path: str) -> tuple[int, str]:
+            async with session.get(path) as answer:
+                return answer.status, await answer.text()
+
+        # Alive without an API server, but not ready.
+        assert await ask("/livez") == (200, "ok\n")
+        assert (await ask("/readyz"))[0] == 503
+        await place.serve()
+        await scheduler.says("phalanx scheduler ready")
+        assert await ask("/readyz") == (200, "scheduling\n")
+        await place.node("n1")
+        await place.gang()
+        await place.until_bound()
+        _, metrics = await ask("/metrics")
+    assert 'phalanx_bindings_total{outcome="bound"} 4.0' in metrics
+
+
+async def test_a_part_that_breaks_ends_the_whole_with_a_clear_line(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(self: Announcer) -> float | None:
+        raise ZeroDivisionError("nobody expected this")
+
+    await world.node("n1")
+    scheduler = await world.scheduler()
+    monkeypatch.setattr(Announcer, "tell", broken)
+    await world.pod("hopeless", cpu="100")
+    with pytest.raises(ServiceError, match="ZeroDivisionError: nobody expected this"):
+        async with asyncio.timeout(20):
+            await scheduler.task
+    stops = [record for record in caplog.records if record.levelno == logging.CRITICAL]
+    assert [record.getMessage() for record in stops] == [
+        "the scheduler stops: ZeroDivisionError: nobody expected this"
+    ]
+
+
+async def test_an_object_that_nobody_can_take_in_harms_itself_alone(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from phalanx.dialects.intake import Intake
+
+    take_in = Intake.pod
+
+    def stumbling(self: Intake, entry: Any) -> Any:
+        if entry.metadata.name == "odd":
+            raise ZeroDivisionError("an odd pod")
+        return take_in(self, entry)
+
+    monkeypatch.setattr(Intake, "pod", stumbling)
+    await world.node("n1")
+    await world.scheduler()
+    await world.pod("odd")
+    await world.pods(*NAMES, labels=GANG)
+    await world.until_bound(*NAMES)
+    assert "cannot be taken in" in caplog.text
+    assert (await world.placement())["odd"] == ""
