@@ -34,6 +34,8 @@ GOOD: list[Obj] = [
     },
     spec(type="object", properties={"n": {"type": "integer", "default": 1, "minimum": 1}}),
     spec(type="object", additionalProperties={"type": "string"}),
+    spec(type="object", additionalProperties=True),
+    spec(**{"x-kubernetes-int-or-string": True, "type": "string"}),
     spec(**{"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}),
     spec(type="object", properties={"a": {"type": "string"}}, oneOf=[{"required": ["a"]}]),
     spec(
@@ -85,8 +87,18 @@ def test_good_schemas_pass(schema: Obj) -> None:
             "must be true or undefined",
         ),
         (
-            spec(**{"x-kubernetes-int-or-string": True, "type": "string"}),
-            f"{AT}.type: Invalid value",
+            spec(**{"x-kubernetes-int-or-string": True, "x-kubernetes-preserve-unknown-fields": True}),
+            "must be false if x-kubernetes-int-or-string is true",
+        ),
+        (spec(type="null"), f"{AT}.type: Forbidden: type cannot be set to null, use nullable as an alternative"),
+        ({"type": "object", "nullable": True}, "openAPIV3Schema.nullable: Forbidden: nullable cannot be true"),
+        (
+            spec(type="array", items={"type": "string", "nullable": True}, **{"x-kubernetes-list-type": "set"}),
+            f"{AT}.items.nullable: Forbidden: cannot be nullable when x-kubernetes-list-type is set",
+        ),
+        (
+            {"type": "object", "$schema": "http://json-schema.org/draft-04/schema#"},
+            "OpenAPIV3Schema 'schema' is not supported",
         ),
         (
             spec(type="string", **{"x-kubernetes-embedded-resource": True}),
@@ -127,8 +139,9 @@ def test_good_schemas_pass(schema: Obj) -> None:
             f"{AT}.anyOf[0].type: Forbidden: must be empty to be structural",
         ),
         (
-            spec(type="object", properties={}, anyOf=[{"properties": {"z": {"minimum": 1}}}]),
-            f"{AT}.properties[z]: Required value: because it is defined in {AT}.anyOf[0].properties[z]",
+            {"type": "object", "properties": {}, "anyOf": [{"properties": {"z": {"minimum": 1}}}]},
+            "openAPIV3Schema.properties[z]: Required value: "
+            "because it is defined in openAPIV3Schema.anyOf[0].properties[z]",
         ),
         (
             {"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {}}}}},
@@ -196,6 +209,74 @@ def test_a_rule_that_does_not_compile_is_shown_with_a_pointer() -> None:
 def test_bad_rules_are_refused(rule: Obj, words: str) -> None:
     found = texts(rules(rule))
     assert any(words in text for text in found), found
+
+
+def test_beside_a_status_the_root_holds_few_keywords() -> None:
+    def found(**keywords: Any) -> list[str]:
+        schema = {"type": "object", "properties": {"a": {"type": "string"}}, **keywords}
+        return [error.field for error in check_schema(schema, has_status=True)]
+
+    assert found(required=["a"]) == []
+    assert found(maxProperties=3) == ["openAPIV3Schema"]
+    assert check_schema({"type": "object", "maxProperties": 3}) == []
+
+
+def test_a_default_must_satisfy_the_rules() -> None:
+    rule = {"rule": "self.startsWith('kube')", "message": "no"}
+    (text,) = texts(spec(type="string", default="nope", **{"x-kubernetes-validations": [rule]}))
+    assert text == f'{AT}.default: Invalid value: "nope": no'
+    grows = {"rule": "oldSelf.hasValue() || self == 'a'", "optionalOldSelf": True, "message": "first a"}
+    (text,) = texts(spec(type="string", default="b", **{"x-kubernetes-validations": [grows]}))
+    assert text.endswith("first a")
+
+
+def test_rules_are_compiled_where_the_schema_is_in_order() -> None:
+    bad_list = {"type": "string", "x-kubernetes-list-type": "set"}
+    bad_rule = {"type": "string", "x-kubernetes-validations": [{"rule": "self == 1"}]}
+    schema = {"type": "object", "properties": {"a": bad_list, "b": bad_rule}}
+    assert [error.field for error in check_schema(schema)] == [
+        "openAPIV3Schema.properties[a].type",
+        "openAPIV3Schema.properties[b].x-kubernetes-validations[0].rule",
+    ]
+    above = {"type": "object", "properties": {"a": bad_list}, "x-kubernetes-validations": [{"rule": "1"}]}
+    assert [error.field for error in check_schema(above)] == ["openAPIV3Schema.properties[a].type"]
+
+
+NESTED_LOOPS = {"rule": "self.all(x, self.all(y, x == y))"}
+
+
+def test_a_rule_that_may_take_too_long_is_refused() -> None:
+    numbers: Obj = {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [NESTED_LOOPS]}
+    assert texts(spec(**numbers, maxItems=1000)) == []
+    (text,) = texts(spec(**numbers, maxItems=2000))
+    assert text == (
+        f"{AT}.x-kubernetes-validations[0].rule: Forbidden: estimated rule cost exceeds budget by factor of 2.0x "
+        "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and "
+        "strings are declared)"
+    )
+    assert [error.field for error in check_schema(spec(**numbers))] == [
+        f"{AT}.x-kubernetes-validations[0].rule",
+        f"{AT}.x-kubernetes-validations[0].rule",
+        "openAPIV3Schema",
+    ]
+
+
+def test_how_often_a_rule_may_run_counts() -> None:
+    text = {"type": "string", "maxLength": 1000, "x-kubernetes-validations": [{"rule": "self.matches('^[a-z]+$')"}]}
+    assert texts(spec(type="array", items=text, maxItems=100)) == []
+    found = texts(spec(type="array", items=text))
+    assert any("estimated rule cost exceeds budget" in item for item in found)
+
+
+def test_all_rules_together_may_not_take_too_long() -> None:
+    rule = {"rule": "self.all(x, x.all(y, y > 0))"}
+    inner = {"type": "array", "items": {"type": "integer"}, "maxItems": 1000}
+    field = {"type": "array", "items": inner, "maxItems": 1900, "x-kubernetes-validations": [rule]}
+    assert check_schema({"type": "object", "properties": {f"f{index}": field for index in range(5)}}) == []
+    errors = check_schema({"type": "object", "properties": {f"f{index}": field for index in range(15)}})
+    assert [error.reason for error in errors] == ["FieldValueForbidden"] * 5
+    assert errors[-1].field == "openAPIV3Schema"
+    assert "estimated rule cost total for entire OpenAPIv3 schema exceeds budget" in errors[-1].message
 
 
 def test_old_values_cannot_be_told_inside_lists_without_keys() -> None:

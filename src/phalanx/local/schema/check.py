@@ -3,181 +3,254 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Any, Final, Literal
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
+from phalanx.local.schema.cel import REQUEST_LIMIT, declared
+from phalanx.local.schema.cel.costs import estimated_cost
+from phalanx.local.schema.cel.ranges import LIMIT
 from phalanx.local.schema.nodes import read_node
-from phalanx.local.schema.patterns import PatternError, compile_pattern
-from phalanx.local.schema.rules import compile_rule
+from phalanx.local.schema.rules import check_rules, compile_rule, compile_rules
 from phalanx.local.schema.structural import unknown_in
-from phalanx.local.schema.values import check_lists, check_value
+from phalanx.local.schema.structure import Schema, children, junctors, structure_errors
+from phalanx.local.schema.values import NOTHING, check_lists, check_value
 from phalanx.local.validation.errors import FieldError, forbidden, invalid, not_supported, required
-
-Level = Literal["root", "item", "field"]
 
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _REASONS: Final = ("FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired")
 _META: Final = ("apiVersion", "kind", "metadata")
-_INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
-#: Keywords that exist in OpenAPI or JSON schema and may not be used.
-_FORBIDDEN: Final = ("definitions", "dependencies", "deprecated", "discriminator", "id", "patternProperties")
-_FORBIDDEN_LATER: Final = ("readOnly", "writeOnly", "xml", "$ref", "$schema", "additionalItems", "uniqueItems")
-_NESTED_EMPTY: Final = (
-    ("type", "must be empty to be structural"),
-    ("default", "must be undefined to be structural"),
-    ("title", "must be empty to be structural"),
-    ("description", "must be empty to be structural"),
-    ("nullable", "must be false to be structural"),
-    ("additionalProperties", "must be undefined to be structural"),
-    ("x-kubernetes-preserve-unknown-fields", "must be false to be structural"),
-    ("x-kubernetes-embedded-resource", "must be false to be structural"),
-    ("x-kubernetes-int-or-string", "must be false to be structural"),
-    ("x-kubernetes-list-map-keys", "must be empty to be structural"),
-    ("x-kubernetes-list-type", "must be undefined to be structural"),
-    ("x-kubernetes-map-type", "must be undefined to be structural"),
-    ("x-kubernetes-validations", "must be empty to be structural"),
+#: Keywords that exist in JSON schema and may not be used.
+_FORBIDDEN: Final = ("id", "additionalItems", "patternProperties", "definitions", "dependencies", "$ref")
+#: Beside the status subresource the root may use these keywords only.
+_AT_ROOT: Final = (
+    *("description", "type", "format", "title", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum"),
+    *("maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "multipleOf", "required"),
+    *("items", "properties", "externalDocs", "example", "x-kubernetes-preserve-unknown-fields"),
+    "x-kubernetes-validations",
 )
+#: What one rule, and all rules of a schema together, may cost by estimate.
+_RULE_LIMIT: Final = 10_000_000
+_SCHEMA_LIMIT: Final = 100_000_000
 
 
-def check_schema(schema: Any, path: str = "openAPIV3Schema") -> list[FieldError]:
+def check_schema(schema: Any, path: str = "openAPIV3Schema", *, has_status: bool = False) -> list[FieldError]:
     """What is wrong with an ``openAPIV3Schema``: structure, keywords, defaults and rules.
 
-    Field paths start with ``path``. A schema with complaints must not be stored; rules are looked at only when
-    everything else is in order, as the API server does.
+    Field paths start with ``path``; ``has_status`` tells whether the status subresource is enabled, which leaves
+    fewer keywords to the root. A schema with complaints must not be stored. Rules are looked at when the structure
+    and the defaults are in order, and where nothing else is wrong with a schema and what is below it.
     """
     if not isinstance(schema, dict):
         return [required(path, "schemas are required")]
     errors: list[FieldError] = []
-    _structure(errors, schema, path, "root")
-    if not errors:
-        _completeness(errors, schema, schema, path)
-    if not errors:
-        _defaults(errors, schema, path, forbid="")
-    if not errors:
-        _rules(errors, schema, path, root=True, blocked="")
+    if has_status:
+        _status_root(errors, schema, path)
+    if schema.get("nullable"):
+        errors.append(forbidden(f"{path}.nullable", "nullable cannot be true at the root"))
+    structural = structure_errors(schema, path)
+    if not structural:
+        _defaults(structural, schema, path, root=True)
+    errors += structural
+    walk = _Walk(rules=not structural)
+    walk.visit(schema, _Place(path, root=True))
+    errors += walk.errors + walk.rule_errors
+    if walk.total > _SCHEMA_LIMIT:
+        dearest = sorted(
+            (item for item in walk.costs if item[0] >= _SCHEMA_LIMIT // 100), key=lambda item: -item[0]
+        )
+        detail = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+        errors += [forbidden(where, detail) for _, where in dearest[:4]]
+        name = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
+        errors.append(forbidden(path, _too_dear(name, walk.total, _SCHEMA_LIMIT)))
+    if not errors and schema.get("$schema"):
+        errors.append(invalid(path, "", "OpenAPIV3Schema 'schema' is not supported"))
     return errors
 
 
-def _structure(errors: list[FieldError], schema: dict[str, Any], path: str, level: Level) -> None:
-    _keywords(errors, schema, path)
-    _type(errors, schema, path, level)
-    _extensions(errors, schema, path)
-    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
-        errors.append(required(f"{path}.items", "must be specified"))
-    extra = schema.get("additionalProperties")
-    if extra is not None:
-        where = f"{path}.additionalProperties"
-        if level == "root":
-            errors.append(forbidden(where, "must not be used at the root"))
-        if schema.get("properties"):
-            errors.append(forbidden(where, "additionalProperties and properties are mutual exclusive"))
-        if schema.get("x-kubernetes-embedded-resource"):
-            detail = "must not be used if x-kubernetes-embedded-resource is set"
-            errors.append(forbidden(where, detail))
-    _metadata(errors, schema, path, level)
-    for where, sub, below in _children(schema, path):
-        _structure(errors, sub, where, below)
-    skip_any, skip_all = _int_or_string(schema)
-    for where, sub in _junctors(schema, path):
-        if skip_any and where.startswith(f"{path}.anyOf["):
-            continue
-        _nested(errors, sub, where, skip_any=skip_all and where == f"{path}.allOf[0]")
+def _status_root(errors: list[FieldError], schema: Schema, path: str) -> None:
+    if schema.get("type") and schema["type"] != "object":
+        detail = (
+            'only "object" is allowed as the type at the root of the schema if the status subresource is enabled'
+        )
+        errors.append(invalid(f"{path}.type", schema["type"], detail))
+    elif any(value and name not in _AT_ROOT for name, value in schema.items()):
+        shown = " ".join(_AT_ROOT)
+        detail = f"only [{shown}] fields are allowed at the root of the schema if the status subresource is enabled"
+        errors.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}"))
 
 
-def _children(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any], Level]]:
-    """The schemas below one, without those of the logical keywords."""
-    for name, sub in (schema.get("properties") or {}).items():
-        if isinstance(sub, dict):
-            yield f"{path}.properties[{name}]", sub, "field"
-    if isinstance(schema.get("additionalProperties"), dict):
-        yield f"{path}.additionalProperties", schema["additionalProperties"], "field"
-    if isinstance(schema.get("items"), dict):
-        yield f"{path}.items", schema["items"], "item"
+def _defaults(errors: list[FieldError], schema: Schema, path: str, *, root: bool = False) -> None:
+    """Defaults must satisfy their own schema, rules included, and hold no unknown fields."""
+    default = schema.get("default")
+    if default is not None:
+        where = f"{path}.default"
+        node = read_node({**schema, "default": None})
+        found: list[FieldError] = []
+        check_value(found, node, default, where)
+        check_lists(found, node, default, where)
+        unknown = unknown_in(default, node)
+        if unknown:
+            found.append(invalid(where, default, f"must not have unknown fields: {', '.join(unknown)}"))
+        ruled = compile_rules(node, root=root or node.embedded) if not found else None
+        if ruled is not None:
+            # Both as something new, and as something that stays as it is.
+            check_rules(found, ruled, default, where, default)
+            if not found:
+                check_rules(found, ruled, default, where, NOTHING)
+        errors.extend(found)
+    for where, sub, _ in children(schema, path):
+        if sub is not schema.get("additionalProperties"):
+            _defaults(errors, sub, where)
 
 
-def _junctors(schema: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    for keyword in ("allOf", "anyOf", "oneOf"):
-        for index, sub in enumerate(schema.get(keyword) or ()):
-            if isinstance(sub, dict):
-                yield f"{path}.{keyword}[{index}]", sub
-    if isinstance(schema.get("not"), dict):
-        yield f"{path}.not", schema["not"]
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a schema stands.
+
+    ``blocked`` names the outermost schema within which old values cannot be told; ``no_default`` says where
+    defaults are forbidden; ``count`` is how many values the schema may have (None: as many as a request holds).
+    """
+
+    path: str
+    root: bool = False
+    in_meta: bool = False
+    blocked: str = ""
+    no_default: str = ""
+    nested: bool = False
+    count: int | None = 1
 
 
-def _int_or_string(schema: dict[str, Any]) -> tuple[bool, bool]:
-    """Whether the schema spells int-or-string in one of the two permitted ways (anyOf, or allOf of an anyOf)."""
-    every = schema.get("allOf") or []
+@dataclass(slots=True)
+class _Walk:
+    """One pass over a schema; complaints about rules are kept apart from those about everything else."""
+
+    rules: bool
+    errors: list[FieldError] = field(default_factory=list)
+    rule_errors: list[FieldError] = field(default_factory=list)
+    total: int = 0
+    costs: list[tuple[int, str]] = field(default_factory=list)
+
+    def visit(self, schema: Schema, place: _Place) -> None:
+        before = len(self.errors)
+        path = place.path
+        _keywords(self.errors, schema, place)
+        for where, sub, level in children(schema, path):
+            self.visit(sub, self._below(schema, sub, place, where, level))
+        for where, sub in junctors(schema, path):
+            self.visit(sub, replace(place, path=where, root=False, nested=True))
+        _extensions(self.errors, schema, path)
+        rules = schema.get("x-kubernetes-validations") or ()
+        for index, rule in enumerate(rules):
+            where = f"{path}.x-kubernetes-validations[{index}]"
+            if isinstance(rule, dict):
+                _words(self.errors, schema, rule, where)
+            else:
+                self.errors.append(invalid(where, rule, "must be an object"))
+        if rules and self.rules and not place.nested and len(self.errors) == before:
+            self._compile(schema, place)
+
+    def _below(self, schema: Schema, sub: Schema, place: _Place, where: str, level: str) -> _Place:
+        blocked, in_meta, no_default = place.blocked, place.in_meta, place.no_default
+        count: int | None = place.count
+        if level == "item":
+            if schema.get("x-kubernetes-list-type") != "map":
+                blocked = blocked or place.path
+            count = _times(count, schema.get("maxItems"))
+        elif sub is schema.get("additionalProperties"):
+            if in_meta:
+                no_default = "inside additionalProperties applying to object metadata"
+            count = _times(count, schema.get("maxProperties"))
+        else:
+            if schema.get("x-kubernetes-map-type") not in (None, "granular", "atomic"):
+                blocked = blocked or place.path
+            name = where[len(place.path) + len(".properties[") : -1]
+            if name in _META and (place.root or schema.get("x-kubernetes-embedded-resource")):
+                in_meta = True
+                no_default = f"in top-level {name}" if place.root else no_default
+        return _Place(where, False, in_meta, blocked, no_default, place.nested, count)
+
+    def _compile(self, schema: Schema, place: _Place) -> None:
+        node = read_node(schema)
+        root = place.root or node.embedded
+        kind = declared(node, root=root)
+        # Where nothing bounds how often the schema occurs, the size of a request does.
+        count = place.count
+        if count is None and kind is not None:
+            count = REQUEST_LIMIT // (kind.min_size + 1)
+        for index, rule in enumerate(schema["x-kubernetes-validations"]):
+            where = f"{place.path}.x-kubernetes-validations[{index}]"
+            compiled = compile_rule(node, rule, root=root)
+            if kind is not None and compiled.program is not None:
+                cost = min(estimated_cost(compiled.program, kind) * (count or 0), LIMIT)
+                self._observe("estimated rule cost", f"{where}.rule", cost)
+            if compiled.error:
+                self.rule_errors.append(invalid(f"{where}.rule", rule, compiled.error))
+            if compiled.message_error:
+                self.rule_errors.append(invalid(f"{where}.messageExpression", rule, compiled.message_error))
+            elif kind is not None and compiled.message_program is not None:
+                cost = estimated_cost(compiled.message_program, kind)
+                self._observe("estimated messageExpression cost", f"{where}.messageExpression", cost)
+            if compiled.transition:
+                if place.blocked:
+                    detail = (
+                        f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.blocked}"
+                    )
+                    self.rule_errors.append(invalid(f"{where}.rule", rule["rule"], detail))
+            elif rule.get("optionalOldSelf") is not None:
+                detail = "may not be set if oldSelf is not used in rule"
+                self.rule_errors.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
+
+    def _observe(self, name: str, where: str, cost: int) -> None:
+        if cost > _RULE_LIMIT:
+            self.rule_errors.append(forbidden(where, _too_dear(name, cost, _RULE_LIMIT)))
+        self.total = min(self.total + cost, LIMIT)
+        self.costs.append((cost, where))
+
+
+def _times(count: int | None, limit: Any) -> int | None:
+    if count is None or not isinstance(limit, int):
+        return None
+    return min(count * max(limit, 0), LIMIT)
+
+
+def _too_dear(name: str, cost: int, limit: int) -> str:
+    factor = cost / limit
+    shown = "more than 100x" if factor > 100 else f"{factor:f}x" if factor < 1.5 else f"{factor:.1f}x"
     return (
-        schema.get("anyOf") == _INT_OR_STRING,
-        bool(every) and isinstance(every[0], dict) and every[0].get("anyOf") == _INT_OR_STRING,
+        f"{name} exceeds budget by factor of {shown} (try simplifying the rule, or adding maxItems, maxProperties, "
+        "and maxLength where arrays, maps, and strings are declared)"
     )
 
 
-def _keywords(errors: list[FieldError], schema: dict[str, Any], path: str) -> None:
+def _keywords(errors: list[FieldError], schema: Schema, place: _Place) -> None:
+    path, kind = place.path, schema.get("type")
+    if kind and kind not in _TYPES:
+        errors.append(not_supported(f"{path}.type", kind, _TYPES))
+    if schema.get("default") is not None and place.no_default:
+        errors.append(forbidden(f"{path}.default", f"must not be set {place.no_default}"))
     errors.extend(
         forbidden(f"{path}.{name}", f"{name} is not supported") for name in _FORBIDDEN if schema.get(name)
     )
-    for name in _FORBIDDEN_LATER:
-        if schema.get(name):
-            detail = f"{name} is not supported"
-            if name == "uniqueItems":
-                detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
-            errors.append(forbidden(f"{path}.{name}", detail))
+    if kind == "null":
+        errors.append(forbidden(f"{path}.type", "type cannot be set to null, use nullable as an alternative"))
     if isinstance(schema.get("items"), list):
         errors.append(forbidden(f"{path}.items", "items must be a schema object and not an array"))
-    text = schema.get("pattern")
-    if text:
-        try:
-            compile_pattern(str(text))
-        except PatternError as error:
-            detail = f"must be a valid regular expression, but isn't: {error}"
-            errors.append(invalid(f"{path}.pattern", text, detail))
+    if place.in_meta and schema.get("x-kubernetes-embedded-resource"):
+        detail = "must not be used inside of resource meta"
+        errors.append(forbidden(f"{path}.x-kubernetes-embedded-resource", detail))
+    if schema.get("uniqueItems"):
+        detail = "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        errors.append(forbidden(f"{path}.uniqueItems", detail))
+    if schema.get("additionalProperties") not in (None, True) and schema.get("properties"):
+        detail = "additionalProperties and properties are mutual exclusive"
+        errors.append(forbidden(f"{path}.additionalProperties", detail))
 
 
-def _type(errors: list[FieldError], schema: dict[str, Any], path: str, level: Level) -> None:
-    kind, where = schema.get("type"), f"{path}.type"
-    if kind and kind not in _TYPES:
-        errors.append(not_supported(where, kind, _TYPES))
-    if schema.get("x-kubernetes-embedded-resource") and kind != "object":
-        detail = "must be object if x-kubernetes-embedded-resource is true"
-        errors.append(invalid(where, kind, detail) if kind else required(where, detail))
-    elif (
-        not kind
-        and not schema.get("x-kubernetes-int-or-string")
-        and not schema.get("x-kubernetes-preserve-unknown-fields")
-    ):
-        detail = {
-            "root": "must not be empty at the root",
-            "item": "must not be empty for specified array items",
-            "field": "must not be empty for specified object fields",
-        }[level]
-        errors.append(required(where, detail))
-    if level == "root" and kind and kind != "object":
-        errors.append(invalid(where, kind, "must be object at the root"))
-
-
-def _extensions(errors: list[FieldError], schema: dict[str, Any], path: str) -> None:
+def _extensions(errors: list[FieldError], schema: Schema, path: str) -> None:
     kind = schema.get("type") or ""
     if schema.get("x-kubernetes-preserve-unknown-fields") is False:
         where = f"{path}.x-kubernetes-preserve-unknown-fields"
         errors.append(invalid(where, False, "must be true or undefined"))
-    if schema.get("x-kubernetes-int-or-string"):
-        for name in ("x-kubernetes-preserve-unknown-fields", "x-kubernetes-embedded-resource"):
-            if schema.get(name):
-                detail = "must be false if x-kubernetes-int-or-string is true"
-                errors.append(invalid(f"{path}.{name}", True, detail))
-        if kind:
-            detail = "must be empty if x-kubernetes-int-or-string is true"
-            errors.append(invalid(f"{path}.type", kind, detail))
-    preserve = schema.get("x-kubernetes-preserve-unknown-fields")
-    if schema.get("x-kubernetes-embedded-resource") and not preserve and not schema.get("properties"):
-        errors.append(
-            required(
-                f"{path}.properties",
-                "must not be empty if x-kubernetes-embedded-resource is true without "
-                "x-kubernetes-preserve-unknown-fields",
-            )
-        )
     map_type = schema.get("x-kubernetes-map-type")
     if map_type is not None:
         if kind != "object":
@@ -200,6 +273,9 @@ def _list_type(errors: list[FieldError], schema: dict[str, Any], path: str, kind
             errors.append(invalid(f"{path}.type", kind, detail) if kind else required(f"{path}.type", detail))
         if list_type not in ("atomic", "map", "set"):
             errors.append(not_supported(where, list_type, ("atomic", "map", "set")))
+    if list_type in ("set", "map") and items.get("nullable"):
+        detail = f"cannot be nullable when x-kubernetes-list-type is {list_type}"
+        errors.append(forbidden(f"{path}.items.nullable", detail))
     if list_type == "set":
         inner = items.get("x-kubernetes-list-type")
         if items.get("type") == "array" and inner not in (None, "atomic"):
@@ -240,130 +316,6 @@ def _list_type(errors: list[FieldError], schema: dict[str, Any], path: str, kind
             errors.append(forbidden(f"{path}.items.properties[{key}].nullable", detail))
     if len(set(keys)) != len(keys):
         errors.append(invalid(where, keys, "must not contain duplicate entries"))
-
-
-def _metadata(errors: list[FieldError], schema: dict[str, Any], path: str, level: Level) -> None:
-    """Metadata belongs to the server; a schema may restrict names, and nothing else."""
-    if level != "root" and not schema.get("x-kubernetes-embedded-resource"):
-        return
-    properties = schema.get("properties") or {}
-    for name in ("kind", "apiVersion"):
-        sub = properties.get(name)
-        if isinstance(sub, dict) and sub.get("type") != "string":
-            where = f"{path}.properties[{name}].type"
-            errors.append(invalid(where, sub.get("type") or "", "must be string"))
-    meta = properties.get("metadata")
-    if not isinstance(meta, dict):
-        return
-    where = f"{path}.properties[metadata]"
-    if meta.get("type") != "object":
-        errors.append(invalid(f"{where}.type", meta.get("type") or "", "must be object"))
-    if level == "root":
-        other = set(meta) - {"type", "properties", "description", "title"}
-        unknown = set(meta.get("properties") or ()) - {"name", "generateName"}
-        if other or unknown:
-            detail = (
-                "must not specify anything other than name and generateName, but metadata is implicitly specified"
-            )
-            errors.append(forbidden(where, detail))
-
-
-def _nested(errors: list[FieldError], schema: dict[str, Any], path: str, *, skip_any: bool = False) -> None:
-    """A schema below a logical keyword restricts values and may not declare structure."""
-    errors.extend(forbidden(f"{path}.{name}", detail) for name, detail in _NESTED_EMPTY if schema.get(name))
-    _keywords(errors, schema, path)
-    if "metadata" in (schema.get("properties") or {}):
-        detail = "must not be specified in a nested context"
-        errors.append(forbidden(f"{path}.properties[metadata]", detail))
-    for where, sub, _ in _children(schema, path):
-        _nested(errors, sub, where)
-    for where, sub in _junctors(schema, path):
-        if not (skip_any and where.startswith(f"{path}.anyOf[")):
-            _nested(errors, sub, where)
-
-
-def _completeness(errors: list[FieldError], schema: dict[str, Any], top: dict[str, Any], path: str) -> None:
-    """What a logical keyword restricts must be declared outside of it too."""
-    for where, sub in _junctors(schema, path):
-        _declared(errors, sub, schema, where, path)
-    for where, sub, _ in _children(schema, path):
-        _completeness(errors, sub, top, where)
-
-
-def _declared(
-    errors: list[FieldError], nested: dict[str, Any], outer: dict[str, Any], path: str, home: str
-) -> None:
-    for name, sub in (nested.get("properties") or {}).items():
-        known = (outer.get("properties") or {}).get(name)
-        where = f"{home}.properties[{name}]"
-        if not isinstance(known, dict):
-            errors.append(required(where, f"because it is defined in {path}.properties[{name}]"))
-        elif isinstance(sub, dict):
-            _declared(errors, sub, known, f"{path}.properties[{name}]", where)
-    items = nested.get("items")
-    if isinstance(items, dict):
-        known = outer.get("items")
-        if not isinstance(known, dict):
-            errors.append(required(f"{home}.items", f"because it is defined in {path}.items"))
-        else:
-            _declared(errors, items, known, f"{path}.items", f"{home}.items")
-    for where, sub in _junctors(nested, path):
-        _declared(errors, sub, outer, where, home)
-
-
-def _defaults(errors: list[FieldError], schema: dict[str, Any], path: str, *, forbid: str) -> None:
-    """Defaults must satisfy their own schema, hold no unknown fields, and stay out of metadata."""
-    if schema.get("default") is not None:
-        where = f"{path}.default"
-        if forbid:
-            errors.append(forbidden(where, forbid))
-        else:
-            node = read_node({**schema, "default": None})
-            check_value(errors, node, schema["default"], where)
-            check_lists(errors, node, schema["default"], where)
-            unknown = unknown_in(schema["default"], node)
-            if unknown:
-                detail = f"must not have unknown fields: {', '.join(unknown)}"
-                errors.append(invalid(where, schema["default"], detail))
-    root = path.count(".") == 0 and "[" not in path
-    for where, sub, _ in _children(schema, path):
-        below = forbid
-        for name in _META:
-            if root and where == f"{path}.properties[{name}]":
-                below = f"must not be set in top-level {name}"
-        _defaults(errors, sub, where, forbid=below)
-
-
-def _rules(errors: list[FieldError], schema: dict[str, Any], path: str, *, root: bool, blocked: str) -> None:
-    """Compiles every rule. ``blocked`` names the schema within which old values cannot be told."""
-    rules = schema.get("x-kubernetes-validations") or ()
-    node = read_node(schema) if rules else None
-    for index, rule in enumerate(rules):
-        where = f"{path}.x-kubernetes-validations[{index}]"
-        if not isinstance(rule, dict):
-            errors.append(invalid(where, rule, "must be an object"))
-            continue
-        if _words(errors, schema, rule, where):
-            continue
-        assert node is not None
-        compiled = compile_rule(node, rule, root=root or bool(schema.get("x-kubernetes-embedded-resource")))
-        if compiled.error:
-            errors.append(invalid(f"{where}.rule", rule, compiled.error))
-        if compiled.message_error:
-            errors.append(invalid(f"{where}.messageExpression", rule, compiled.message_error))
-        if compiled.transition and blocked:
-            detail = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {blocked}"
-            errors.append(invalid(f"{where}.rule", rule["rule"], detail))
-        if not compiled.error and not compiled.transition and rule.get("optionalOldSelf") is not None:
-            detail = "may not be set if oldSelf is not used in rule"
-            errors.append(invalid(f"{where}.optionalOldSelf", rule["optionalOldSelf"], detail))
-    for where, sub, level in _children(schema, path):
-        below = blocked
-        if level == "item" and schema.get("x-kubernetes-list-type") != "map":
-            below = blocked or path
-        if level == "field" and schema.get("x-kubernetes-map-type") == "atomic":
-            below = blocked or path
-        _rules(errors, sub, where, root=False, blocked=below)
 
 
 def _words(errors: list[FieldError], schema: dict[str, Any], rule: dict[str, Any], where: str) -> bool:

@@ -56,6 +56,9 @@ class Node:
     defaulting: bool = False
 
 
+#: What ``additionalProperties: true`` stands for.
+ANYTHING: Final = Node(preserve=True)
+
 _NUMBERS: Final = {
     "minimum": "minimum",
     "maximum": "maximum",
@@ -112,7 +115,7 @@ def read_node(schema: Any) -> Node:
     if isinstance(extra, dict):
         node.additional = read_node(extra)
     elif extra is True:
-        node.additional = Node(preserve=True)
+        node.additional = ANYTHING
     node.defaulting = (
         any(sub.has_default or sub.defaulting for sub in node.properties.values())
         or (node.additional is not None and (node.additional.has_default or node.additional.defaulting))

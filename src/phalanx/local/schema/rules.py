@@ -99,7 +99,7 @@ def compile_rule(node: Node, rule: dict[str, Any], *, root: bool) -> Rule:
         scope = {"self": kind, "oldSelf": optional_of(kind) if optional else kind}
         program, error = _compile(source, scope, "bool", "cel expression must evaluate to a bool", "compilation")
         text = rule.get("messageExpression")
-        if text:
+        if text and not error:
             message_program, message_error = _compile(
                 str(text),
                 scope,
@@ -170,9 +170,9 @@ class _Former:
             return bool(self.above[0] == self.above[1])
         return bool(self.was == value)
 
-    def part(self, node: Node, value: Any, name: str) -> _Former:
+    def part(self, value: Any, name: str) -> _Former:
         """The same for a member of an object or map."""
-        old = self.old if type(self.old) is dict and not node.atomic_map else {}
+        old = self.old if type(self.old) is dict else {}
         if self.was is NOTHING:
             return _Former(old.get(name, NOTHING), NOTHING, self.above)
         if self.above[0] is NOTHING and name in ("apiVersion", "kind"):
@@ -193,7 +193,7 @@ def _walk(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former:
             if sub is None and ruled.additional is not None and name not in ruled.node.properties:
                 sub, where = ruled.additional, f"{path}[{name}]"
             if sub is not None:
-                _walk(errors, sub, item, where, former.part(ruled.node, value, name), steps)
+                _walk(errors, sub, item, where, former.part(value, name), steps)
     elif type(value) is list and ruled.items is not None:
         above = former.above if former.was is NOTHING else (value, former.was)
         olds = correlated(ruled.node, value, former.old)

@@ -9,11 +9,12 @@ from phalanx.local.schema.cel.compiler import Program, compile_text
 from phalanx.local.schema.cel.conversions import converter
 from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError, InstantiationError
 from phalanx.local.schema.cel.macros import STEPS
-from phalanx.local.schema.cel.types import Type, declared, optional_of
+from phalanx.local.schema.cel.types import REQUEST_LIMIT, Type, declared, optional_of
 from phalanx.local.schema.cel.values import NONE, Option
 
 __all__ = [
     "NONE",
+    "REQUEST_LIMIT",
     "STEPS",
     "BudgetError",
     "CompileError",

@@ -6,7 +6,6 @@ definition is created; where a type is ``dyn`` the choice between overloads is m
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -25,6 +24,10 @@ from phalanx.local.schema.cel.types import (
     DYN,
     FREE,
     TYPE,
+    Env,
+    Notes,
+    Run,
+    Scope,
     Type,
     alike,
     assignable,
@@ -34,10 +37,6 @@ from phalanx.local.schema.cel.types import (
 )
 from phalanx.local.schema.cel.values import FULL_NAMES, NONE, Option, TypeName, kind_of
 
-Env = dict[str, Any]
-Run = Callable[[Env], Any]
-Scope = dict[str, Type]
-
 #: Names that stand for types.
 TYPE_NAMES: Final = frozenset(
     ("int", "uint", "double", "bool", "string", "bytes", "list", "map", "null_type", "type", "dyn", "optional_type")
@@ -46,52 +45,60 @@ TYPE_NAMES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled expression: what it evaluates to, and which variables it reads."""
+    """A compiled expression: what it evaluates to, which variables it reads, and the types of the tree's parts."""
 
     run: Run
     type: Type
     names: frozenset[str]
     source: str
+    tree: Node
+    kinds: dict[int, Type]
 
 
 def compile_text(source: str, scope: Scope) -> Program:
     """Reads and checks an expression; CompileError tells what is wrong and where."""
     tree = parse(source)
-    names: set[str] = set()
+    notes = Notes()
     try:
-        run, kind = compile_node(tree, dict(scope), names)
+        run, kind = compile_node(tree, dict(scope), notes)
     except RecursionError:
         raise CompileError("expression recursion limit exceeded") from None
-    return Program(run, kind, frozenset(names & scope.keys()), source)
+    return Program(run, kind, frozenset(notes.names & scope.keys()), source, tree, notes.kinds)
 
 
-def compile_node(node: Node, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def compile_node(node: Node, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     """The function and the static type of a tree."""
+    result = _compiled(node, scope, notes)
+    notes.kinds[id(node)] = result[1]
+    return result
+
+
+def _compiled(node: Node, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     if isinstance(node, Literal):
         value = node.value
         return (lambda env: value), _literal_type(value)
     if isinstance(node, Ident):
-        return _ident(node, scope, names)
+        return _ident(node, scope, notes)
     if isinstance(node, Select):
-        return _select(node, scope, names)
+        return _select(node, scope, notes)
     if isinstance(node, Index):
-        return _index(node, scope, names)
+        return _index(node, scope, notes)
     if isinstance(node, ListOf):
-        return _list(node, scope, names)
+        return _list(node, scope, notes)
     if isinstance(node, MapOf):
-        return _map(node, scope, names)
-    expanded = macros.expand(node, scope, names, compile_node)
-    return expanded if expanded is not None else _call(node, scope, names)
+        return _map(node, scope, notes)
+    expanded = macros.expand(node, scope, notes, compile_node)
+    return expanded if expanded is not None else _call(node, scope, notes)
 
 
 def _literal_type(value: Any) -> Type:
     return Type(kind_of(value))
 
 
-def _ident(node: Ident, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def _ident(node: Ident, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     name = node.name
     if name in scope:
-        names.add(name)
+        notes.names.add(name)
         return (lambda env: env[name]), scope[name]
     if name in TYPE_NAMES:
         value = TypeName(name)
@@ -113,12 +120,12 @@ def dotted(node: Node) -> str:
 _FULL_NAMES: Final = frozenset(FULL_NAMES.values())
 
 
-def _select(node: Select, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     whole = dotted(node)
     if whole in _FULL_NAMES:
         value = TypeName(whole)
         return (lambda env: value), TYPE
-    operand, kind = compile_node(node.operand, scope, names)
+    operand, kind = compile_node(node.operand, scope, notes)
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     key, below = field_of(inner, node.field, node.position)
     convert = converter(below)
@@ -160,9 +167,9 @@ def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
     raise CompileError(f"type '{kind}' does not support field selection", position)
 
 
-def _index(node: Index, scope: Scope, names: set[str]) -> tuple[Run, Type]:
-    operand, kind = compile_node(node.operand, scope, names)
-    key, key_kind = compile_node(node.key, scope, names)
+def _index(node: Index, scope: Scope, notes: Notes) -> tuple[Run, Type]:
+    operand, kind = compile_node(node.operand, scope, notes)
+    key, key_kind = compile_node(node.key, scope, notes)
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     if inner.kind not in ("list", "map", "dyn"):
         raise no_overload("_[_]", (kind, key_kind), node.position)
@@ -187,11 +194,11 @@ def _index(node: Index, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     return read, below
 
 
-def _list(node: ListOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def _list(node: ListOf, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     items: list[tuple[bool, Run]] = []
     element: Type | None = None
     for optional, item in node.items:
-        run, kind = compile_node(item, scope, names)
+        run, kind = compile_node(item, scope, notes)
         kind = _offered(kind, item) if optional else kind
         items.append((optional, run))
         element = _side_by_side(element, kind, item, scope)
@@ -209,15 +216,15 @@ def _list(node: ListOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
     return build, list_of(element or FREE)
 
 
-def _map(node: MapOf, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def _map(node: MapOf, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     entries: list[tuple[bool, Run, Run]] = []
     element: Type | None = None
     common: Type | None = None
     for optional, key, value in node.entries:
-        key_run, key_kind = compile_node(key, scope, names)
+        key_run, key_kind = compile_node(key, scope, notes)
         if key_kind.kind not in (*_KEYS, "dyn"):
             raise CompileError(f"unsupported map key type: {key_kind}", key.position)
-        run, kind = compile_node(value, scope, names)
+        run, kind = compile_node(value, scope, notes)
         kind = _offered(kind, value) if optional else kind
         entries.append((optional, key_run, run))
         common = _side_by_side(common, key_kind, key, scope)
@@ -268,20 +275,20 @@ for _part in (libraries(), addresses(), additions()):
         FUNCTIONS.setdefault(_name, []).extend(_overloads)
 
 
-def _call(node: Call, scope: Scope, names: set[str]) -> tuple[Run, Type]:
+def _call(node: Call, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     if node.name in OPERATORS:
-        return OPERATORS[node.name](node, scope, names, compile_node)
+        return OPERATORS[node.name](node, scope, notes, compile_node)
     target, name = node.target, node.name
     space = dotted(target) if target is not None else ""
     if space and space.partition(".")[0] not in scope and f"{space}.{name}" in FUNCTIONS:
         name, target = f"{space}.{name}", None
     args = list(node.args)
-    compiled = [] if target is None else [compile_node(target, scope, names)]
+    compiled = [] if target is None else [compile_node(target, scope, notes)]
     overloads = [over for over in FUNCTIONS.get(name, ()) if over.receiver == (target is not None)]
     if not overloads:
         raise CompileError(f"undeclared reference to '{name}' (in container '')", node.position)
     inner = {**scope, _MIXED: DYN} if name == "format" else scope
-    compiled += [compile_node(arg, inner, names) for arg in args]
+    compiled += [compile_node(arg, inner, notes) for arg in args]
     kinds = tuple(kind for _, kind in compiled)
     runs = [run for run, _ in compiled]
     fitting = [over for over in overloads if over.accepts(kinds)]
@@ -308,7 +315,7 @@ def _call(node: Call, scope: Scope, names: set[str]) -> tuple[Run, Type]:
 
 def _check_format(node: Call, template: Any, args: ListOf, scope: Scope) -> None:
     items = [item for _, item in args.items]
-    kinds = [compile_node(item, scope, set())[1].kind for item in items]
+    kinds = [compile_node(item, scope, Notes())[1].kind for item in items]
     problem, place = check_format(str(template), kinds)
     if problem:
         raise CompileError(problem, items[place].position if place >= 0 else node.position)

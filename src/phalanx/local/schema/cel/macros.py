@@ -7,35 +7,43 @@ from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError
 from phalanx.local.schema.cel.syntax import Call, Ident, Index, Node, Select
-from phalanx.local.schema.cel.types import BOOL, DYN, INT, Type, list_of, optional_of
+from phalanx.local.schema.cel.types import (
+    BOOL,
+    DYN,
+    INT,
+    Compile,
+    Env,
+    Notes,
+    Run,
+    Scope,
+    Type,
+    list_of,
+    optional_of,
+)
 from phalanx.local.schema.cel.values import NONE, Option, equal
-
-Env = dict[str, Any]
-Run = Callable[[Env], Any]
-Scope = dict[str, Type]
-Compile = Callable[[Node, Scope, set[str]], tuple[Run, Type]]
 
 #: Where the environment counts the steps that are left.
 STEPS: Final = "@steps"
 
 
-def expand(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type] | None:
+def expand(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type] | None:
     """The compiled macro, or None when the call is an ordinary one."""
     if node.target is None:
         if node.name == "has":
-            return _has(node, scope, names, compile_node)
+            return _has(node, scope, notes, compile_node)
         return None
     count = len(node.args)
     if node.name == "sortBy" and count == 2:
-        return _sort_by(node, scope, names, compile_node)
+        return _sort_by(node, scope, notes, compile_node)
     if node.name in ("optMap", "optFlatMap") and count == 2:
-        return _opt_map(node, scope, names, compile_node)
-    if (node.name, count) in _COMPREHENSIONS:
-        return _comprehension(node, scope, names, compile_node)
+        return _opt_map(node, scope, notes, compile_node)
+    if (node.name, count) in COMPREHENSIONS:
+        return _comprehension(node, scope, notes, compile_node)
     return None
 
 
-_COMPREHENSIONS: Final = {
+#: The macros that go through a list or map, by name and number of arguments, with the number of variables.
+COMPREHENSIONS: Final = {
     ("all", 2): 1,
     ("exists", 2): 1,
     ("exists_one", 2): 1,
@@ -56,7 +64,7 @@ _COMPREHENSIONS: Final = {
 }
 
 
-def _has(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _has(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     from phalanx.local.schema.cel.compiler import field_of
 
     arg = node.args[0] if len(node.args) == 1 else None
@@ -64,7 +72,7 @@ def _has(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tu
         raise CompileError("invalid argument to has() macro", node.position)
     if not isinstance(arg, Select):
         raise CompileError("invalid argument to has() macro", node.position)
-    operand, kind = compile_node(arg.operand, scope, names)
+    operand, kind = compile_node(arg.operand, scope, notes)
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     key, _ = field_of(inner, arg.field, arg.position)
 
@@ -88,20 +96,20 @@ def _variable(node: Node) -> str:
     return node.name
 
 
-def _sort_by(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _sort_by(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
     keys = Call(node.position, "map", node.args, node.target)
-    return compile_node(Call(node.position, "@sortBy", (node.target, keys)), scope, names)
+    return compile_node(Call(node.position, "@sortBy", (node.target, keys)), scope, notes)
 
 
-def _opt_map(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _opt_map(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
-    operand, kind = compile_node(node.target, scope, names)
+    operand, kind = compile_node(node.target, scope, notes)
     if kind.kind not in ("optional_type", "dyn"):
         text = f"found no matching overload for '{node.name}' applied to '{kind}.()'"
         raise CompileError(text, node.position)
     name = _variable(node.args[0])
-    body, result = compile_node(node.args[1], {**scope, name: kind.item or DYN}, names)
+    body, result = compile_node(node.args[1], {**scope, name: kind.item or DYN}, notes)
     flat = node.name == "optFlatMap"
 
     def chain(env: Env) -> Option:
@@ -120,13 +128,13 @@ def _opt_map(node: Call, scope: Scope, names: set[str], compile_node: Compile) -
     return chain, result if flat else optional_of(result)
 
 
-def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _comprehension(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
-    holder, kind = compile_node(node.target, scope, names)
+    holder, kind = compile_node(node.target, scope, notes)
     if kind.kind not in ("list", "map", "dyn"):
         text = f"expression of type '{kind}' cannot be range of a comprehension (must be list, map, or dynamic)"
         raise CompileError(text, node.target.position)
-    variables = [_variable(arg) for arg in node.args[: _COMPREHENSIONS[(node.name, len(node.args))]]]
+    variables = [_variable(arg) for arg in node.args[: COMPREHENSIONS[(node.name, len(node.args))]]]
     element = kind.item or DYN
     key_kind = {"list": INT, "map": Type(kind.key_kind)}.get(kind.kind, DYN)
     inner = dict(scope)
@@ -134,7 +142,7 @@ def _comprehension(node: Call, scope: Scope, names: set[str], compile_node: Comp
         inner[variables[0]], inner[variables[1]] = key_kind, element
     else:
         inner[variables[0]] = element if kind.kind == "list" else key_kind
-    bodies = [compile_node(arg, inner, names) for arg in node.args[len(variables) :]]
+    bodies = [compile_node(arg, inner, notes) for arg in node.args[len(variables) :]]
 
     def rounds(env: Env) -> Iterator[Env]:
         """The environment of each round, in order (maps: in the order of their keys)."""

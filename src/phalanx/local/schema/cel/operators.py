@@ -6,14 +6,22 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import CompileError, EvalError
-from phalanx.local.schema.cel.syntax import Call, Node
-from phalanx.local.schema.cel.types import BOOL, DYN, INT, TYPE, Type, assignable, joined
+from phalanx.local.schema.cel.syntax import Call
+from phalanx.local.schema.cel.types import (
+    BOOL,
+    DYN,
+    INT,
+    TYPE,
+    Compile,
+    Env,
+    Notes,
+    Run,
+    Scope,
+    Type,
+    assignable,
+    joined,
+)
 from phalanx.local.schema.cel.values import FULL_NAMES, NONE, Option, TypeName, equal, kind_of
-
-Env = dict[str, Any]
-Run = Callable[[Env], Any]
-Scope = dict[str, Type]
-Compile = Callable[[Node, Scope, set[str]], tuple[Run, Type]]
 
 
 def no_overload(name: str, kinds: tuple[Type, ...], position: int) -> CompileError:
@@ -104,10 +112,10 @@ def _truth(value: Any) -> bool:
     raise EvalError("no such overload")
 
 
-def _both_sides(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _both_sides(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     """``&&`` and ``||``: one side can decide although the other has no value."""
-    left, left_kind = compile_node(node.args[0], scope, names)
-    right, right_kind = compile_node(node.args[1], scope, names)
+    left, left_kind = compile_node(node.args[0], scope, notes)
+    right, right_kind = compile_node(node.args[1], scope, notes)
     if any(kind.kind not in ("bool", "dyn") for kind in (left_kind, right_kind)):
         raise no_overload(node.name, (left_kind, right_kind), node.position)
     decisive = node.name == "_||_"
@@ -125,25 +133,25 @@ def _both_sides(node: Call, scope: Scope, names: set[str], compile_node: Compile
     return decide, BOOL
 
 
-def _negation(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
-    run, kind = compile_node(node.args[0], scope, names)
+def _negation(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+    run, kind = compile_node(node.args[0], scope, notes)
     if kind.kind not in ("bool", "dyn"):
         raise no_overload("!_", (kind,), node.position)
     return (lambda env: not _truth(run(env))), BOOL
 
 
-def _choice(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
-    condition, condition_kind = compile_node(node.args[0], scope, names)
-    chosen, chosen_kind = compile_node(node.args[1], scope, names)
-    other, other_kind = compile_node(node.args[2], scope, names)
+def _choice(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+    condition, condition_kind = compile_node(node.args[0], scope, notes)
+    chosen, chosen_kind = compile_node(node.args[1], scope, notes)
+    other, other_kind = compile_node(node.args[2], scope, notes)
     if condition_kind.kind not in ("bool", "dyn") or not assignable(chosen_kind, other_kind):
         raise no_overload("_?_:_", (condition_kind, chosen_kind, other_kind), node.position)
     return (lambda env: chosen(env) if _truth(condition(env)) else other(env)), joined(chosen_kind, other_kind)
 
 
-def _membership(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
-    item, item_kind = compile_node(node.args[0], scope, names)
-    holder, holder_kind = compile_node(node.args[1], scope, names)
+def _membership(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+    item, item_kind = compile_node(node.args[0], scope, notes)
+    holder, holder_kind = compile_node(node.args[1], scope, notes)
     fits = {
         "list": assignable(item_kind, holder_kind.item or DYN),
         "map": assignable(item_kind, key_of(holder_kind)),
@@ -165,10 +173,10 @@ def _membership(node: Call, scope: Scope, names: set[str], compile_node: Compile
     return contains, BOOL
 
 
-def _type_of(node: Call, scope: Scope, names: set[str], compile_node: Compile) -> tuple[Run, Type]:
+def _type_of(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     if len(node.args) != 1 or node.target is not None:
         raise CompileError("undeclared reference to 'type' (in container '')", node.position)
-    run, static = compile_node(node.args[0], scope, names)
+    run, static = compile_node(node.args[0], scope, notes)
     if static.kind == "object":
         named = TypeName("object")
         return (lambda env: named), TYPE
@@ -180,7 +188,7 @@ def _type_of(node: Call, scope: Scope, names: set[str], compile_node: Compile) -
     return name, TYPE
 
 
-OPERATORS: Final[dict[str, Callable[[Call, Scope, set[str], Compile], tuple[Run, Type]]]] = {
+OPERATORS: Final[dict[str, Callable[[Call, Scope, Notes, Compile], tuple[Run, Type]]]] = {
     "_&&_": _both_sides,
     "_||_": _both_sides,
     "!_": _negation,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from phalanx.local.schema.cel.syntax import RESERVED
-from phalanx.local.schema.nodes import Node
+from phalanx.local.schema.cel import syntax
+from phalanx.local.schema.nodes import ANYTHING, Node
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -17,7 +18,8 @@ class Type:
     ``item`` is the element type of a list, optional or map; ``fields`` are an object's, by CEL name, with their
     name in JSON. ``convert`` names how a JSON value becomes one of the type (timestamp, date, duration, bytes,
     double). ``unordered``: a set or map list, whose order does not count when comparing; ``keys`` identify its
-    items. ``key_kind`` is the kind of a map's keys.
+    items. ``key_kind`` is the kind of a map's keys. ``max_elements`` and ``min_size`` bound declared values: how
+    many items or characters there can be, and how many bytes of JSON there are at least.
     """
 
     kind: str
@@ -27,6 +29,8 @@ class Type:
     unordered: bool = False
     keys: tuple[str, ...] = ()
     key_kind: str = "string"
+    max_elements: int = 0
+    min_size: int = 0
 
     def __str__(self) -> str:
         if self.kind in ("list", "optional_type"):
@@ -35,6 +39,21 @@ class Type:
             return f"map({self.key_kind}, {self.item or DYN})"
         return _SHOWN.get(self.kind, self.kind)
 
+
+Env = dict[str, Any]
+Run = Callable[[Env], Any]
+Scope = dict[str, Type]
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is learnt while an expression is compiled: the variables that it reads, and its parts' types by id."""
+
+    names: set[str] = field(default_factory=set)
+    kinds: dict[int, Type] = field(default_factory=dict)
+
+
+Compile = Callable[[syntax.Node, Scope, Notes], tuple[Run, Type]]
 
 DYN: Final = Type("dyn")
 #: What is not known yet: the items of an empty list, the value of an empty optional. It goes with any type.
@@ -76,14 +95,22 @@ _NULLABLE: Final = frozenset(
     )
 )
 
-_META: Final = Type("object", fields={"name": ("name", STRING), "generateName": ("generateName", STRING)})
+#: The largest request that a server takes, in bytes: what bounds values that a schema does not bound.
+REQUEST_LIMIT: Final = 3 * 1024 * 1024
+_LONGEST: Final = REQUEST_LIMIT - 2
+_NAME: Final = Type("string", min_size=2)
+_META: Final = Type("object", fields={"name": ("name", _NAME), "generateName": ("generateName", _NAME)}, min_size=2)
+#: Text formats that are more than text. The sizes are those of the shortest and longest JSON.
 _CONVERSIONS: Final = {
-    "byte": Type("bytes", convert="bytes"),
-    "date": Type("timestamp", convert="date"),
-    "date-time": Type("timestamp", convert="timestamp"),
-    "duration": Type("duration", convert="duration"),
+    "date": Type("timestamp", convert="date", max_elements=12, min_size=12),
+    "date-time": Type("timestamp", convert="timestamp", max_elements=32, min_size=21),
+    "duration": Type("duration", convert="duration", max_elements=32, min_size=3),
 }
-_NUMBER: Final = Type("double", convert="double")
+_SCALARS: Final = {
+    "boolean": Type("bool", min_size=4),
+    "number": Type("double", convert="double", min_size=1),
+    "integer": Type("int", min_size=1),
+}
 
 
 def optional_of(item: Type) -> Type:
@@ -156,32 +183,64 @@ def declared(node: Node, *, root: bool = False) -> Type | None:
     ``metadata.generateName`` are always there.
     """
     if node.int_or_string:
-        return DYN
+        limit = _LONGEST if node.max_length is None else max(node.max_length, 0) * 4
+        return Type("dyn", max_elements=limit, min_size=1)
     if node.type == "array":
         element = declared(node.items, root=node.items.embedded) if node.items is not None else None
-        if element is None:
-            return None
-        return Type("list", element, unordered=node.list_type in ("set", "map"), keys=node.list_keys)
+        return _declared_list(node, element) if element is not None else None
     if node.type == "object" or root:
-        if node.additional is not None and not node.properties and not root:
+        if node.additional is not None and node.additional is not ANYTHING and not root:
             value = declared(node.additional, root=node.additional.embedded)
-            return Type("map", value) if value is not None else None
-        fields: dict[str, tuple[str, Type]] = {}
-        for name, sub in node.properties.items():
-            kind = declared(sub, root=sub.embedded)
-            word = escaped(name)
-            if kind is not None and word:
-                fields[word] = (name, kind)
-                if name in RESERVED:
-                    # After a dot the parser takes these words as they are, too.
-                    fields[name] = (name, kind)
-        if root and not _declares_meta(node):
-            fields.update({"apiVersion": ("apiVersion", STRING), "kind": ("kind", STRING)})
-            fields["metadata"] = ("metadata", _META)
-        return Type("object", fields=fields)
+            return _declared_map(node, value) if value is not None else None
+        return _declared_object(node, root)
     if node.type == "string":
-        return _CONVERSIONS.get(node.format, STRING)
-    return {"boolean": BOOL, "number": _NUMBER, "integer": INT}.get(node.type)
+        return _CONVERSIONS.get(node.format) or _declared_text(node)
+    return _SCALARS.get(node.type)
+
+
+def _declared_list(node: Node, element: Type) -> Type:
+    unordered = node.list_type in ("set", "map")
+    limit = _LONGEST // (element.min_size + 1) if node.max_items is None else max(node.max_items, 0)
+    return Type("list", element, unordered=unordered, keys=node.list_keys, max_elements=limit, min_size=2)
+
+
+def _declared_map(node: Node, value: Type) -> Type:
+    limit = _LONGEST // (value.min_size + 6) if node.max_properties is None else max(node.max_properties, 0)
+    return Type("map", value, max_elements=limit, min_size=2)
+
+
+def _declared_object(node: Node, root: bool) -> Type:
+    fields: dict[str, tuple[str, Type]] = {}
+    size = 2
+    for name, sub in node.properties.items():
+        kind = declared(sub, root=sub.embedded)
+        if kind is None:
+            continue
+        word = escaped(name)
+        if word:
+            fields[word] = (name, kind)
+        if name in syntax.RESERVED:
+            # After a dot the parser takes these words as they are, too.
+            fields[name] = (name, kind)
+        if name in node.required and not sub.has_default:
+            size += len(name) + kind.min_size + 4
+    if root and not _declares_meta(node):
+        fields.update({"apiVersion": ("apiVersion", _NAME), "kind": ("kind", _NAME)})
+        fields["metadata"] = ("metadata", _META)
+    return Type("object", fields=fields, min_size=size)
+
+
+def _declared_text(node: Node) -> Type:
+    if node.format == "byte":
+        limit = _LONGEST if node.max_length is None else max(node.max_length, 0)
+        return Type("bytes", convert="bytes", max_elements=limit, min_size=2)
+    limit = _LONGEST
+    if node.max_length is not None:
+        # The limit counts characters, of up to four bytes each.
+        limit = max(node.max_length, 0) * 4
+    elif node.enum:
+        limit = max(len(item.encode()) if isinstance(item, str) else 0 for item in node.enum)
+    return Type("string", max_elements=limit, min_size=2)
 
 
 def _declares_meta(node: Node) -> bool:
@@ -196,7 +255,7 @@ def _declares_meta(node: Node) -> bool:
 
 _UNSAFE: Final = re.compile(r"__|[-./]")
 _SPELLED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
-_WORDS: Final = RESERVED | {"true", "false", "null", "in"}
+_WORDS: Final = syntax.RESERVED | {"true", "false", "null", "in"}
 
 
 def escaped(name: str) -> str:
