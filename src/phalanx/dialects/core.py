@@ -105,8 +105,24 @@ class NodeAffinity(Wire):
     )
 
 
+class LabelSelector(Wire):
+    match_labels: dict[str, str] = {}
+    match_expressions: list[SelectorRequirement] = []
+
+
+class PodAffinityTerm(Wire):
+    """`matchLabelKeys` are left out: the API server has merged them into the selector."""
+
+    label_selector: LabelSelector | None = None
+    namespaces: list[str] = []
+    namespace_selector: LabelSelector | None = None
+    topology_key: str = ""
+
+
 class PodAffinity(Wire):
-    required: list[Any] = msgspec.field(default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution")
+    required: list[PodAffinityTerm] = msgspec.field(
+        default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class Affinity(Wire):

@@ -21,6 +21,7 @@ from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.notices import Notice, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, GangKey, GroupRef
@@ -56,9 +57,12 @@ _UNSEEN = _Seen()
 
 
 class _PodRecord(msgspec.Struct, gc=False):
+    """`pod` is what the object says; `repelled` is what was told beside it."""
+
     pod: Pod
     voice: Voice | None
     owners: str
+    repelled: Domains = ()
 
 
 class Intake:
@@ -75,6 +79,7 @@ class Intake:
         self._objects: dict[tuple[GroupResource, str, str], tuple[GroupSpec, ...]] = {}
         self._notices: list[Notice] = []
         self._gangs = GangBook(self._options, self._notices)
+        self._repulsion = Repulsion(self._nodes)
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change."""
@@ -100,7 +105,8 @@ class Intake:
         if faults:
             self._warn(noun, "InvalidAnnotation", f"{summary(faults)}; it is ignored")
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
-        return events + self._store(noun, voice, owners)
+        touched = self._place(noun, metadata.labels, terms_of(pod))
+        return events + self._store(noun, voice, owners) + self._tell_repelled(touched)
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -110,11 +116,11 @@ class Intake:
             return []
         if self._uids.get(record.pod.key) == uid:
             del self._uids[record.pod.key]
-        removed: list[ClusterEvent] = [PodRemoved(uid)]
-        if record.voice is None:
-            return removed
-        key = GangKey(record.pod.namespace, record.pod.gang)
-        return removed + self._gangs.leave(key, uid)
+        self._repulsion.waits_no_more(record.pod)
+        events: list[ClusterEvent] = [PodRemoved(uid)]
+        if record.voice is not None:
+            events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
+        return events + self._tell_repelled(self._repulsion.repels_no_more(uid))
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
         """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
@@ -122,7 +128,9 @@ class Intake:
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
         noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
-        return events + self._store(noun, record.voice if record else None, record.owners if record else "")
+        touched = self._place(noun, None, None)
+        events += self._store(noun, record.voice if record else None, record.owners if record else "")
+        return events + self._tell_repelled(touched)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""
@@ -134,11 +142,11 @@ class Intake:
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = _PodRecord(noun, voice, owners)
+            self._pods[uid] = _PodRecord(noun, voice, owners, self._repulsion.domains(uid))
             self._uids[noun.key] = uid
             if voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
-            events.append(PodUpdated(noun))
+            events.append(PodUpdated(self._repulsion.repelled(noun)))
             self._tell_about(noun, voice, "", ())
             return events
         last, said = record.pod, record.voice
@@ -148,11 +156,32 @@ class Intake:
                 events += self._gangs.speak(GangKey(noun.namespace, noun.gang), noun, voice)
             elif voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
-        if noun != last:
-            events.append(PodUpdated(noun))
+        repelled, record.repelled = record.repelled, self._repulsion.domains(uid)
+        if noun != last or repelled != record.repelled:
+            events.append(PodUpdated(self._repulsion.repelled(noun)))
             self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
             events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
+        return events
+
+    def _place(self, noun: Pod, labels: Mapping[str, str] | None, terms: tuple[Term, ...] | None) -> set[str]:
+        """Who is repelled otherwise now that this pod waits or occupies a node; None is what cannot be read."""
+        if not noun.node and not noun.finished and noun.scheduler in self._scheduler_names and labels is not None:
+            self._repulsion.waits(noun, labels)
+        else:
+            self._repulsion.waits_no_more(noun)
+        if noun.node and not noun.finished:
+            return self._repulsion.repels(noun.uid, noun.node, terms)
+        return self._repulsion.repels_no_more(noun.uid)
+
+    def _tell_repelled(self, uids: Iterable[str]) -> list[ClusterEvent]:
+        """The pods among these whose closed domains differ from what was told last."""
+        events: list[ClusterEvent] = []
+        for uid in sorted(uids):
+            record, domains = self._pods[uid], self._repulsion.domains(uid)
+            if record.repelled != domains:
+                record.repelled = domains
+                events.append(PodUpdated(self._repulsion.repelled(record.pod)))
         return events
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
@@ -195,10 +224,13 @@ class Intake:
         if noun.problems and (last is None or noun.problems != last.problems):
             message = "; ".join(noun.problems)
             self._notices.append(Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message))
-        return [NodeUpdated(noun)]
+        return [NodeUpdated(noun), *self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))]
 
     def node_removed(self, name: str) -> list[ClusterEvent]:
-        return [NodeRemoved(name)] if self._nodes.pop(name, None) is not None else []
+        last = self._nodes.pop(name, None)
+        if last is None:
+            return []
+        return [NodeRemoved(name), *self._tell_repelled(self._repulsion.node_changed(name, last, None))]
 
     # Group objects
 
@@ -273,9 +305,12 @@ class Intake:
         return self._gangs.set_priority_class(name, None)
 
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
-        """Reads Volcano's annotation for the default queue of the groups in a namespace."""
+        """Reads Volcano's annotation for the default queue, and the labels that anti-affinity terms select."""
+        name, labels = namespace.metadata.name, namespace.metadata.labels
         queue = namespace.metadata.annotations.get(QUEUE_ANNOTATION, "")
-        return self._gangs.set_namespace_queue(namespace.metadata.name, queue)
+        events = self._gangs.set_namespace_queue(name, queue)
+        return events + self._tell_repelled(self._repulsion.namespace_changed(name, labels))
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
-        return self._gangs.set_namespace_queue(name, "")
+        events = self._gangs.set_namespace_queue(name, "")
+        return events + self._tell_repelled(self._repulsion.namespace_changed(name, None))

@@ -18,7 +18,8 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     nothing can meet. `scored_cpu` and `scored_memory` are the requests with kube-scheduler's defaults (100m,
     200Mi per container without one), used for scoring only.
     `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
-    of it.
+    of it. `repelled` are the topology domains (node label, value) that pods which are there already keep closed to
+    the pod by their required anti-affinity.
     """
 
     requests: Requests = ()
@@ -31,6 +32,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     scored_memory: int = 0
     strategy: str = ""  # JSON of a per-pod scoring override (volcano.sh/resource-strategy-*)
     unsupported: tuple[str, ...] = ()
+    repelled: tuple[tuple[str, str], ...] = ()
 
     @property
     def best_effort(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import groupby
+
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
@@ -17,7 +19,8 @@ _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Predicates(Plugin):
-    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector) and NodePorts.
+    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), NodePorts, and of InterPodAffinity what
+    the pods that are there already demand.
 
     What a pod asks of volumes, topology spread, other pods or devices has no filter yet: `refuse` names the
     field, and the pod goes nowhere. NodeResourcesFit is not a filter here: amounts change with every placement,
@@ -70,6 +73,8 @@ class Predicates(Plugin):
             mask &= self._selected(cls, nodes, rows)
         if self._ports and cls.pod_class.host_ports:
             mask &= nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
+        if cls.pod_class.repelled:
+            mask &= self._tolerated_by_others(cls, nodes, rows)
         return mask
 
     def exclusive(self, cls: ClassRecord) -> bool:
@@ -93,6 +98,9 @@ class Predicates(Plugin):
         if self._ports and cls.pod_class.host_ports:
             taken = ~nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
             reasons.append(("node(s) didn't have free ports for the requested pod ports", taken))
+        if cls.pod_class.repelled:
+            closed = ~self._tolerated_by_others(cls, nodes, rows)
+            reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))
         return reasons
 
     def _schedulable(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
@@ -121,6 +129,12 @@ class Predicates(Plugin):
             for term in pod_class.affinity:
                 some |= term_matches(term, nodes.labels, nodes.name_column, rows)
             mask &= some
+        return mask
+
+    def _tolerated_by_others(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+        for key, domains in groupby(cls.pod_class.repelled, key=lambda domain: domain[0]):
+            mask &= nodes.labels.satisfies(Requirement(key, "NotIn", tuple(value for _, value in domains)), rows)
         return mask
 
 
