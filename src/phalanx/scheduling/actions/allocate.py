@@ -53,7 +53,10 @@ def session_band(session: Session, unit: Unit) -> tuple[bool, int]:
 def place_alone(session: Session, pods: list[PodRecord]) -> None:
     """Places identical pods that belong to no gang, one after the other in one step; what fits is bound."""
     cls = pods[0].cls
-    waiting = pods
+    for record in pods:
+        if record.pod.problem:
+            session.judge_pod(record, unreadable(record))
+    waiting = [record for record in pods if not record.pod.problem]
     while waiting:
         rows = session.placer.place(cls, len(waiting))
         if not rows:

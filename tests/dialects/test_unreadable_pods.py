@@ -1,0 +1,147 @@
+"""A pending pod of which something cannot be read waits for its correction; it is not placed without that thing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.core import decode_node
+from phalanx.dialects.intake import Intake
+from phalanx.model.decisions import Plan
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.scheduler import Scheduler
+from tests.dialects.objects import X_K8S, container, decode, group, pod, pod_document
+
+BROKEN_SPECS: list[tuple[str, Any]] = [
+    ("nodeSelector", ["a"]),
+    ("nodeSelector", "a"),
+    ("affinity", 7),
+    ("affinity", {"nodeAffinity": "x"}),
+    ("affinity", {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": "x"}}),
+    ("tolerations", "x"),
+    ("tolerations", ["x"]),
+    ("containers", "what"),
+    ("containers", [7]),
+    ("initContainers", {}),
+    ("topologySpreadConstraints", "x"),
+    ("schedulingGates", "x"),
+    ("volumes", "x"),
+    ("volumes", ["x"]),
+    ("resourceClaims", "x"),
+    ("schedulingGroup", "x"),
+    ("schedulingGroup", {"podGroupName": ["g"]}),
+    ("workloadRef", 7),
+    ("overhead", "x"),
+    ("hostNetwork", "perhaps"),
+]
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.intake = Intake(["phalanx"])
+        self.state = ClusterState()
+        status = {"allocatable": {"cpu": "8", "memory": "8Gi", "pods": "10"}}
+        node = {"metadata": {"name": "a", "labels": {"disk": "ssd"}}, "status": status}
+        self.take(self.intake.node(decode_node(msgspec.json.encode(node))))
+
+    def take(self, events: list[Any]) -> None:
+        for event in events:
+            self.state.apply(event)
+
+    def pod(self, document: dict[str, Any]) -> None:
+        self.take(self.intake.pod(decode(document)))
+
+    def plan(self) -> Plan:
+        return Scheduler(self.state, load_policy()).cycle(0.0)
+
+
+def held(plan: Plan, uid: str = "uid-p") -> str:
+    """The message of the one verdict, which refuses the pod."""
+    assert uid not in [bind.uid for bind in plan.binds]
+    (verdict,) = [entry.verdict for entry in plan.pods if entry.uid == uid]
+    assert verdict is not None
+    assert verdict.code == "UnreadablePod"
+    return verdict.message
+
+
+@pytest.mark.parametrize("requests", [{"cpu": "1"}, {}], ids=["allocate", "backfill"])
+@pytest.mark.parametrize(("field", "value"), BROKEN_SPECS)
+def test_a_lone_pod_is_held_and_the_field_is_named(field: str, value: Any, requests: dict[str, str]) -> None:
+    cluster = Cluster()
+    spec: dict[str, Any] = {"containers": [container(**requests)], field: value}
+    cluster.pod(pod_document(**spec))
+    assert f"spec.{field}" in held(cluster.plan())
+
+
+@pytest.mark.parametrize("field", ["labels", "annotations"])
+@pytest.mark.parametrize("value", ["x", ["x"], 7])
+def test_a_pod_whose_gang_may_be_hidden_does_not_start_alone(field: str, value: Any) -> None:
+    cluster = Cluster()
+    document = pod_document()
+    document["metadata"][field] = value
+    cluster.pod(document)
+    assert f"metadata.{field}" in held(cluster.plan())
+
+
+@pytest.mark.parametrize("value", ["much", "-1", True, ["1"]])
+def test_a_broken_amount_is_named_with_its_container_and_value(value: Any) -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document(containers=[container(cpu="1"), container("side", cpu=value)]))
+    message = held(cluster.plan())
+    assert "spec.containers[1].resources.requests.cpu" in message
+    assert str(value) in message
+
+
+def test_its_neighbours_of_the_same_class_are_placed() -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document("good", nodeSelector={}))
+    cluster.pod(pod_document("p", nodeSelector=["a"]))
+    cluster.pod(pod_document("well", nodeSelector={}))
+    plan = cluster.plan()
+    held(plan)
+    assert sorted(bind.uid for bind in plan.binds) == ["uid-good", "uid-well"]
+
+
+def test_it_is_placed_once_it_has_been_corrected() -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document(nodeSelector=["a"]))
+    held(cluster.plan())
+    cluster.pod(pod_document(nodeSelector={"disk": "ssd"}))
+    assert [bind.node for bind in cluster.plan().binds] == ["a"]
+
+
+def test_a_member_of_a_gang_is_held_with_its_quorum() -> None:
+    cluster = Cluster()
+    cluster.take(cluster.intake.group(X_K8S, group(minMember=2)))
+    labels = {"scheduling.x-k8s.io/pod-group": "g"}
+    cluster.pod(pod_document("p", labels=labels, tolerations="x"))
+    cluster.pod(pod_document("q", labels=labels))
+    plan = cluster.plan()
+    assert plan.binds == []
+    (verdict,) = [entry.verdict for entry in plan.gangs]
+    assert verdict is not None
+    assert (verdict.code, "spec.tolerations" in verdict.message) == ("UnreadablePod", True)
+
+
+@pytest.mark.parametrize(("field", "value"), BROKEN_SPECS)
+def test_a_bound_one_still_occupies_its_node(field: str, value: Any) -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document(node="a", phase="Running", **{field: value}))
+    assert cluster.state.pods["uid-p"].state is MemberState.RUNNING
+    assert [record.pod.name for record in cluster.state.tenants(cluster.state.nodes.row("a"))] == ["p"]
+
+
+def test_labels_that_are_no_text_are_read_as_text_and_hold_nobody() -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document(labels={"step": 7, "on": True}))
+    assert [bind.uid for bind in cluster.plan().binds] == ["uid-p"]
+
+
+def test_a_preference_that_cannot_be_read_holds_nobody() -> None:
+    cluster = Cluster()
+    cluster.take(cluster.intake.pod(pod(annotations={"volcano.sh/resource-strategy-weight": "{"})))
+    assert [bind.uid for bind in cluster.plan().binds] == ["uid-p"]
