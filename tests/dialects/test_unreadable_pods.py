@@ -70,7 +70,7 @@ def held(plan: Plan, uid: str = "uid-p") -> str:
 
 @pytest.mark.parametrize("requests", [{"cpu": "1"}, {}], ids=["allocate", "backfill"])
 @pytest.mark.parametrize(("field", "value"), BROKEN_SPECS)
-def test_a_lone_pod_is_held_and_the_field_is_named(field: str, value: Any, requests: dict[str, str]) -> None:
+def test_a_lone_pod_is_held_and_the_field_is_named(field: str, value: Any, requests: dict[str, Any]) -> None:
     cluster = Cluster()
     spec: dict[str, Any] = {"containers": [container(**requests)], field: value}
     cluster.pod(pod_document(**spec))

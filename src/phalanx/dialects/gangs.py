@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 from typing import TypeVar
 
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.members import Members
-from phalanx.dialects.notices import Notice, ObjectRef, group_ref, pod_ref
+from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, group_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.resolver import Member, Resolved, Surroundings, Voice, resolve
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Gang, GangKey
+from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.pod import Pod
 
 K = TypeVar("K")
@@ -26,7 +27,7 @@ class _Entry:
 class GangBook:
     """Every gang that a live pod names or an object declares, exactly once."""
 
-    def __init__(self, options: DialectOptions, notices: list[Notice]) -> None:
+    def __init__(self, options: DialectOptions, notices: NoticeBoard) -> None:
         self._options = options
         self._notices = notices
         self._entries: dict[GangKey, _Entry] = {}
@@ -153,7 +154,12 @@ class GangBook:
         for problem in (gang.problem, *gang.warnings):
             if problem is not None and problem not in known:
                 about = _about(gang, entry, resolved.about.get(problem))
-                self._notices.append(Notice(about, "Warning", problem.code, problem.message))
+                notice = Notice(about, "Warning", problem.code, problem.message)
+                self._notices.pin(notice, partial(self._says, gang.key, problem))
+
+    def _says(self, key: GangKey, problem: Problem) -> bool:
+        gang = self.gang(key)
+        return gang is not None and problem in (gang.problem, *gang.warnings)
 
 
 def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:

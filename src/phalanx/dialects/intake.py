@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -18,7 +18,7 @@ from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupResource, GroupSpec, is_whole
 from phalanx.dialects.koordinator import Stated
-from phalanx.dialects.notices import Notice, node_ref, pod_ref
+from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
@@ -77,15 +77,13 @@ class Intake:
         self._nodes: dict[str, Node] = {}
         self._seen: dict[tuple[GroupResource, str, str], _Seen] = {}
         self._objects: dict[tuple[GroupResource, str, str], tuple[GroupSpec, ...]] = {}
-        self._notices: list[Notice] = []
+        self._notices = NoticeBoard()
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
 
     def drain_notices(self) -> list[Notice]:
-        """What users should be told since the last call, each thing once per change."""
-        drained = self._notices.copy()
-        self._notices.clear()
-        return drained
+        """What users should be told since the last call, each thing once per change, and only what still holds."""
+        return self._notices.drain()
 
     # Pods
 
@@ -103,7 +101,8 @@ class Intake:
         record = self._pods.get(uid)
         faults = spec.strategy_faults if record is None or record.pod.pod_class is not noun.pod_class else ()
         if faults:
-            self._warn(noun, "InvalidAnnotation", f"{summary(faults)}; it is ignored")
+            text = f"{summary(faults)}; it is ignored"
+            self._warn(noun, "InvalidAnnotation", text, lambda now: now.pod.pod_class is noun.pod_class)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
         touched = self._place(noun, metadata.labels, terms_of(pod))
         return events + self._store(noun, voice, owners) + self._tell_repelled(touched)
@@ -199,7 +198,7 @@ class Intake:
     def _tell_about(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
         """Each new problem of a pod once."""
         if pod.problem and pod.problem != problem:
-            self._warn(pod, "InvalidPod", pod.problem)
+            self._warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
         if voice is not None and voice.declaration.conflicts and voice.declaration.conflicts != conflicts:
             declaration = voice.declaration
             others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
@@ -208,10 +207,15 @@ class Intake:
                 "ConflictingGangDeclaration",
                 f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
                 "remove all but one",
+                lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
             )
 
-    def _warn(self, pod: Pod, reason: str, message: str) -> None:
-        self._notices.append(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message))
+    def _warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[_PodRecord], bool]) -> None:
+        def holds() -> bool:
+            record = self._pods.get(pod.uid)
+            return record is not None and still_true(record)
+
+        self._notices.pin(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds)
 
     # Nodes
 
@@ -223,8 +227,13 @@ class Intake:
         self._nodes[noun.name] = noun
         if noun.problems and (last is None or noun.problems != last.problems):
             message = "; ".join(noun.problems)
-            self._notices.append(Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message))
+            notice = Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
+            self._notices.pin(notice, lambda: self._has_problems(noun))
         return [NodeUpdated(noun), *self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))]
+
+    def _has_problems(self, node: Node) -> bool:
+        now = self._nodes.get(node.name)
+        return now is not None and (now.uid, now.problems) == (node.uid, node.problems)
 
     def node_removed(self, name: str) -> list[ClusterEvent]:
         last = self._nodes.pop(name, None)

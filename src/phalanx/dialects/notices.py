@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
@@ -24,6 +25,21 @@ class Notice(msgspec.Struct, frozen=True):
     type: Literal["Normal", "Warning"]
     reason: str
     message: str
+
+
+class NoticeBoard:
+    """What users have not been told yet, in the order in which it came up."""
+
+    def __init__(self) -> None:
+        self._pinned: dict[Notice, Callable[[], bool]] = {}
+
+    def pin(self, notice: Notice, still_true: Callable[[], bool]) -> None:
+        """`still_true` is asked when the notice is taken down: what has passed meanwhile is told to nobody."""
+        self._pinned[notice] = still_true
+
+    def drain(self) -> list[Notice]:
+        pinned, self._pinned = self._pinned, {}
+        return [notice for notice, still_true in pinned.items() if still_true()]
 
 
 def pod_ref(namespace: str, name: str, uid: str) -> ObjectRef:
