@@ -364,6 +364,35 @@ def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
     assert "conditions" not in written(KUBE_BATCH, bound=3)
 
 
+@pytest.mark.parametrize("resource", [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST, VOLCANO], ids=str)
+def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource: GroupResource) -> None:
+    ready = written(resource, running=3)
+    lost = written(resource, ready, running=2, failed=1)
+    told = condition(lost, "Unschedulable")
+    assert (lost["phase"], told["status"], told["reason"]) == ("Unknown", "True", "NotEnoughTasks")
+    assert told["message"].endswith("has 2 of the 3 members that it needs (1 failed)")
+    healed = written(resource, lost, running=3)
+    assert (healed["phase"], condition(healed, "Unschedulable")["status"]) == ("Running", "False")
+
+
+@pytest.mark.parametrize("resource", [KUBE_BATCH, VOLCANO], ids=str)
+@pytest.mark.parametrize(
+    "situation",
+    [{"running": 2, "succeeded": 1}, {"running": 2, "bound": 1, "failed": 1}, {"running": 2, "pending": 1}],
+)
+def test_a_group_whose_members_suffice_has_lost_nothing(resource: GroupResource, situation: dict[str, Any]) -> None:
+    status = written(resource, **situation)
+    assert status["phase"] != "Unknown"
+    assert [entry for entry in status.get("conditions", []) if entry["type"] == "Unschedulable"] == []
+
+
+def test_a_group_that_lost_the_members_of_one_role_names_the_role() -> None:
+    roles: dict[str, Any] = {"roles": {"ps": 1}, "role_counts": {"worker": GangCounts(running=3)}}
+    told = condition(written(VOLCANO, running=3, failed=1, **roles), "Unschedulable")
+    assert told["reason"] == "NotEnoughPodsOfTask"
+    assert told["message"].endswith("has too few members of ps (1 failed)")
+
+
 def test_kube_batch_the_design_counts_admitted_pods() -> None:
     assert written(KUBE_BATCH_DESIGN, pending=1, bound=1, running=1, failed=1)["admitted"] == 3
     assert "admitted" not in written(KUBE_BATCH, bound=1)

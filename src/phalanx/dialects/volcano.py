@@ -116,6 +116,8 @@ def gang_conditions(standing: Standing) -> Conditions:
         reason, message = problem.code, problem.message
     elif standing.verdict is not None:
         reason, message = _reason(standing), standing.verdict.message
+    elif has_lost_members(standing):
+        reason, message = _reason(standing), _loss(standing)
     else:
         return conditions
     conditions = set_condition(conditions, standing.now, "Unschedulable", "True", reason, message)
@@ -125,12 +127,21 @@ def gang_conditions(standing: Standing) -> Conditions:
 
 
 def is_stuck(standing: Standing) -> bool:
-    """Some members run, and the rest cannot be placed."""
-    held = standing.verdict is not None or standing.gang.problem is not None
+    """Some members run, and the rest cannot be placed or is not there any more."""
+    held = standing.verdict is not None or standing.gang.problem is not None or has_lost_members(standing)
     return standing.counts.running > 0 and held and not standing.is_ready()
 
 
+def has_lost_members(standing: Standing) -> bool:
+    """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
+
+    There need not be a verdict about it: none is given where no member waits.
+    """
+    return standing.counts.running > 0 and not standing.is_ready() and _reason(standing) != _NO_ROOM
+
+
 _READY = "tasks in gang are ready to be scheduled"
+_NO_ROOM = "NotEnoughResources"
 
 
 def _phase(standing: Standing) -> str:
@@ -151,4 +162,16 @@ def _reason(standing: Standing) -> str:
         return "NotEnoughTasks"
     if standing.short_roles(lambda counts: counts.present + counts.succeeded):
         return "NotEnoughPodsOfTask"
-    return "NotEnoughResources"
+    return _NO_ROOM
+
+
+def _loss(standing: Standing) -> str:
+    counts, gang = standing.counts, standing.gang
+    have, needed = counts.present + counts.succeeded, gang.min_member
+    text = f"gang {gang.key} has {have} of the {needed} members that it needs"
+    if have >= needed:
+        short = standing.short_roles(lambda role: role.present + role.succeeded)
+        text = f"gang {gang.key} has too few members of {', '.join(short)}"
+    words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
+    aside = ", ".join(f"{count} {word}" for word, count in words if count)
+    return f"{text} ({aside})" if aside else text
