@@ -7,7 +7,10 @@ import logging
 
 import pytest
 
-from phalanx.execution.writes import Job, Urgency, WritePool
+from phalanx.execution.writes import Job, PooledClient, Urgency, WritePool
+from phalanx.kube.client import PatchType
+from phalanx.kube.errors import ApiError
+from tests.execution.podserver import PodServer
 
 
 def job(log: list[str], name: str) -> Job:
@@ -176,3 +179,29 @@ async def test_nothing_is_written_once_writing_is_forbidden() -> None:
     await pool.drained()
     assert done == ["last"]
     assert pool.dropped == 1
+
+
+async def test_events_wait_for_bindings_and_hand_on_what_became_of_them() -> None:
+    server = PodServer()
+    server.add("p")
+    pool, done, first = WritePool(concurrency=1), list[str](), asyncio.Event()
+
+    async def slow() -> None:
+        await first.wait()
+
+    pool.submit(Urgency.BIND, slow)
+    await asyncio.sleep(0)
+    news = PooledClient(server.client(), pool, Urgency.EVENT)
+    told = asyncio.create_task(news.create("/api/v1/namespaces/ns/pods/p/binding", BINDING))
+    refused = asyncio.create_task(news.patch("/api/v1/namespaces/ns/pods/nobody", {}, PatchType.MERGE))
+    await asyncio.sleep(0)
+    server.before = lambda call: done.append("event")
+    pool.submit(Urgency.BIND, job(done, "bind"))
+    first.set()
+    assert (await told)["status"] == "Success"
+    with pytest.raises(ApiError, match="404"):
+        await refused
+    assert done == ["bind", "event", "event"]
+
+
+BINDING = {"metadata": {"uid": "uid-p"}, "target": {"name": "n1"}}

@@ -25,7 +25,7 @@ from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.intake import Intake
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
-from phalanx.execution.writes import WritePool
+from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
@@ -99,7 +99,8 @@ class SchedulerService:
         self._leadership = Leadership(client.config, lease if options.leader_elect else None)
         self._pool = WritePool(options.concurrency, self._leadership.holds)
         name = options.scheduler_names[0]
-        self._recorder = EventRecorder(client, controller=name, instance=f"{name}-{socket.gethostname()}")
+        news = PooledClient(client, self._pool, Urgency.EVENT)
+        self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
         narrator = Narrator(self._recorder, self.state)
         statuses = GroupStatuses(
@@ -248,15 +249,15 @@ class SchedulerService:
         return not self._stopping.is_set()
 
     async def _drain(self) -> None:
-        """Bindings that were posted get their answers; then the pool is closed and events flushed."""
+        """Bindings that were posted get their answers and events are flushed; then the pool is closed."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
+        if self._leadership.holds():
+            await self._recorder.drain(_FLUSH_SECONDS)
         left = len(self._pool) + self._pool.dropped
         if left:
             log.warning("stopped with %d writes left undone; the next start makes up for them", left)
         await self._pool.close()
-        if self._leadership.holds():
-            await self._recorder.drain(_FLUSH_SECONDS)
 
     def _verdict(self, key: GangKey) -> Verdict | None:
         return self._announcer.verdict(key)

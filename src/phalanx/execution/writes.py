@@ -7,6 +7,9 @@ import enum
 import heapq
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Any
+
+from phalanx.kube.client import KubeClient, PatchType
 
 log = logging.getLogger(__name__)
 
@@ -20,6 +23,7 @@ class Urgency(enum.IntEnum):
     BIND = 0
     DELETE = 1
     STATUS = 2
+    EVENT = 3
 
 
 def always() -> bool:
@@ -128,3 +132,35 @@ class WritePool:
     def _settle(self) -> None:
         if not len(self):
             self._quiet.set()
+
+
+class PooledClient:
+    """A client whose writes wait for their turn in a pool, behind everything that is more urgent."""
+
+    def __init__(self, client: KubeClient, pool: WritePool, urgency: Urgency) -> None:
+        self._client = client
+        self._pool = pool
+        self._urgency = urgency
+
+    async def create(self, path: str, obj: Any) -> Any:
+        return await self._in_turn(lambda: self._client.create(path, obj))
+
+    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any:
+        return await self._in_turn(lambda: self._client.patch(path, patch, patch_type))
+
+    async def _in_turn(self, write: Callable[[], Awaitable[Any]]) -> Any:
+        """What the write returns or raises. A write that the pool drops (the process ends) never returns."""
+        answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+
+        async def job() -> None:
+            try:
+                result = await write()
+            except Exception as error:
+                if not answer.done():
+                    answer.set_exception(error)
+            else:
+                if not answer.done():
+                    answer.set_result(result)
+
+        self._pool.submit(self._urgency, job)
+        return await answer

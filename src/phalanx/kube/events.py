@@ -7,17 +7,17 @@ import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.timestamps import format_micro_time
 
-__all__ = ["EventRecorder", "ObjectReference"]
+__all__ = ["EventRecorder", "EventWriter", "ObjectReference"]
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +42,14 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults
     uid: str = ""
     api_version: str = ""
     resource_version: str = ""
+
+
+class EventWriter(Protocol):
+    """What the recorder needs of a client (KubeClient has it)."""
+
+    async def create(self, path: str, obj: Any) -> Any: ...
+
+    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
 
 
 class _Series:
@@ -74,7 +82,7 @@ class EventRecorder:
 
     def __init__(
         self,
-        client: KubeClient,
+        client: EventWriter,
         *,
         controller: str,
         instance: str,
