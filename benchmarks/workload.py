@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import random
 
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
-from phalanx.model.pod import Pod, PodClass
+from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import Requests, requests_of
 
 GIB = 2**30
+GPU = "nvidia.com/gpu"
 CLASSES = 40
 
 
@@ -23,7 +26,7 @@ def nodes(count: int, zones: int = 4) -> list[Node]:
             "cpu": 96_000,
             "memory": 768 * GIB,
             "ephemeral-storage": 2000 * GIB,
-            "nvidia.com/gpu": 8,
+            GPU: 8,
             "rdma/hca": 8,
         }
     )
@@ -46,7 +49,7 @@ def classes(seed: int = 1) -> list[PodClass]:
         memory = draw.choice([1, 2, 4, 8, 16]) * GIB
         amounts = {"cpu": cpu + number, "memory": memory}
         if number % 5 == 0:
-            amounts |= {"nvidia.com/gpu": 1, "rdma/hca": 1}
+            amounts |= {GPU: 1, "rdma/hca": 1}
         if number % 3 == 0:
             amounts["ephemeral-storage"] = 10 * GIB
         requests: Requests = requests_of(amounts)
@@ -91,3 +94,22 @@ def add_singles(state: ClusterState, pods: int, seed: int = 3) -> None:
 
 def _pod(name: str, kind: PodClass, created: int, gang: str) -> Pod:
     return Pod("bench", name, f"uid-{name}", kind, kind.requests, "phalanx", created=created, gang=gang)
+
+
+def add_members(state: ClusterState, gang: str, members: list[PodClass], created: int = 0) -> None:
+    """One pending gang that needs all of these members."""
+    state.apply(GangUpdated(Gang(GangKey("bench", gang), min_member=len(members), created=created)))
+    for number, kind in enumerate(members):
+        state.apply(PodUpdated(_pod(f"{gang}-{number}", kind, created, gang)))
+
+
+def fill(state: ClusterState, kind: PodClass, keep_free: int = 0, on_last: int = 0) -> None:
+    """Running pods of a class on every node until all GPUs are taken, but for `keep_free` on the last nodes."""
+    share = dict(kind.requests)[GPU]
+    everyone = nodes(len(state.nodes))
+    for place, node in enumerate(everyone):
+        free = keep_free if place >= len(everyone) - on_last else 0
+        for number in range((dict(node.allocatable)[GPU] - free) // share):
+            name = f"running-{node.name}-{number}"
+            pod = _pod(name, kind, 0, "")
+            state.apply(PodUpdated(msgspec.structs.replace(pod, node=node.name, phase=PodPhase.RUNNING)))

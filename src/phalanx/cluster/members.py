@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import MemberState, PlanMark, Pod
+from phalanx.model.verdict import Verdict
 
 NO_NODE = -1
 
@@ -15,10 +16,10 @@ class PodRecord:
     """One pod: the last noun, its class, where it counts and what it occupies.
 
     `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
-    until the API confirms or refuses.
+    until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice.
     """
 
-    __slots__ = ("cls", "footprint", "gang", "mark", "pod", "row", "state", "target")
+    __slots__ = ("cls", "footprint", "gang", "mark", "pod", "row", "state", "target", "told")
 
     def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
         self.pod = pod
@@ -29,6 +30,7 @@ class PodRecord:
         self.target = ""
         self.mark: PlanMark | None = None
         self.gang: GangRecord | None = None
+        self.told: Verdict | None = None
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"
@@ -47,7 +49,8 @@ class GangRecord:
     this is what tells a half-bound plan from a gang that never started. `finished` is the newest plan that was seen
     complete, every member of it confirmed by the API: what it loses later was not cut off. `arrivals` counts how
     often a member became pending: what was said about the gang before the last arrival has not reached everyone.
-    `admitted` stands for an admission that we have decided and the group's phase does not show yet.
+    `told` is what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have
+    decided and the group's phase does not show yet.
     """
 
     __slots__ = (
@@ -63,6 +66,7 @@ class GangRecord:
         "members",
         "noun",
         "pending",
+        "told",
     )
 
     def __init__(self, key: GangKey) -> None:
@@ -74,6 +78,7 @@ class GangRecord:
         self.finished: PlanMark | None = None
         self.failures = 0
         self.arrivals = 0
+        self.told: tuple[Verdict | None, int] | None = None
         self.admitted = False
         self._counts = [0] * len(MemberState)
         self._roles: dict[str, list[int]] = {}

@@ -25,7 +25,8 @@ class NodeTable:
     of `used` that terminating pods will give back, `reserved` what pods of other schedulers were nominated for.
     `idle` = allocatable - used - reserved, possibly negative (a device plugin may withdraw what is in use).
     `inverse` = 1 / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with
-    kube-scheduler's defaults for containers without requests) serve the scores.
+    kube-scheduler's defaults for containers without requests) serve the scores. No row from `extent` on was ever
+    used.
 
     `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints or liveness
     changed, `ported` every row whose host ports changed: readers keep a cursor and redo only those. What is in
@@ -54,6 +55,7 @@ class NodeTable:
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.ported = ChangeLog()
+        self.extent = 0
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity))
 
@@ -167,6 +169,7 @@ class NodeTable:
         if not self._free:
             self._grow()
         row = heapq.heappop(self._free)
+        self.extent = max(self.extent, row + 1)
         self._row_of[name] = row
         self.names[row] = name
         self.name_column.set(row, name)

@@ -98,7 +98,7 @@ class ClusterState:
         """Counts a group as admitted from now on, until its own phase says so."""
         record = self.gangs[key]
         record.admitted = True
-        self.promises.changed(key)
+        self._touch_gang(key)
 
     def forget_admission(self, key: GangKey) -> None:
         """The admission could not be written for good: the group waits again and its promise is free."""
@@ -272,6 +272,7 @@ class ClusterState:
             self.relief += 1
         for record in self._homeless.pop(node.name, {}).values():
             self._settle(record, node.name)
+            self._touch(record)
 
     def _node_removed(self, name: str) -> None:
         """Takes a node away. Its pods stay known and settle again should the node come back."""
@@ -281,8 +282,10 @@ class ClusterState:
         for record in list(self.tenants(row)):
             self._move_out(record)
             self._homeless.setdefault(name, {})[record.pod.uid] = record
+            self._touch(record)
         self.nodes.remove(name)
         self.version += 1
+        self.relief += 1  # an overfull node no longer weighs on the sums
 
     def _move_in(self, record: PodRecord, row: int) -> None:
         record.row = row

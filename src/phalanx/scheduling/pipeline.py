@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import groupby
+from itertools import groupby, takewhile
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
@@ -15,10 +15,15 @@ from phalanx.scheduling.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.session import Session
 
 _POINTS = ("gang_order", "pod_order", "filter", "explain", "refuse", "preference", "score", "admit", "admitted")
+_UNLIMITED = 2**62
 
 
 class Pipeline:
-    """Plugins by extension point, in the order of the tiers."""
+    """Plugins by extension point, in the order of the tiers.
+
+    `band_width` is how many of the first keys of `gang_order` separate bands: a unit of a lower band gets nothing
+    before the surplus of a higher one had its turn. `order_drifts` tells that the order changes by itself.
+    """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
@@ -28,9 +33,13 @@ class Pipeline:
             ]
             for point in _POINTS
         }
+        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
+        leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
+        self.band_width = len(list(leading))
+        self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def plugins(self, point: str) -> list[Plugin]:
-        return [entry.plugin for entry in self._speakers[point]]
+        return self._plugins[point]
 
     def placer(self, nodes: NodeTable) -> Placer:
         return Placer(nodes, self.plugins("filter"), self.plugins("preference"), self.plugins("score"))
@@ -56,6 +65,22 @@ class Pipeline:
             if Vote.PERMIT in votes:
                 return True
         return True
+
+    def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
+        """What the votes on a group depend on besides its queue and size."""
+        return tuple(
+            plugin.admission_key(gang) if overrides(plugin, "admission_key") else gang.key
+            for plugin in self.plugins("admit")
+        )
+
+    def admission_room(self, session: Session, gang: GangRecord) -> int:
+        """At most how many groups that are like this one to the plugins could be permitted now."""
+        rooms = [
+            plugin.admission_room(session, gang)
+            for plugin in self.plugins("admit")
+            if overrides(plugin, "admission_room")
+        ]
+        return min(rooms, default=_UNLIMITED)
 
     def describe(self) -> list[tuple[str, list[str]]]:
         """(extension point, names of the plugins that speak there), for people."""

@@ -110,7 +110,7 @@ class Placer:
         """
         view = self.view(cls)
         if count == 1:
-            row = int(view.score.argmax())
+            row = int(view.score[: max(1, self._nodes.extent)].argmax())
             return [row] if view.score[row] > NOWHERE else []
         return self._place_block(view, min(count, _BLOCK))
 
@@ -137,9 +137,9 @@ class Placer:
         """int64[rows]: how many copies each row has room for, filters aside."""
         idle = self._nodes.idle[cls.columns][:, rows]
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, _MOST_COPIES)
-        return np.minimum(fits, 1) if self._exclusive(cls) else fits
+        return np.minimum(fits, 1) if self.exclusive(cls) else fits
 
-    def _exclusive(self, cls: ClassRecord) -> bool:
+    def exclusive(self, cls: ClassRecord) -> bool:
         return any(plugin.exclusive(cls) for plugin in self._exclusives)
 
     def _new_view(self, cls: ClassRecord) -> ClassView:
@@ -149,7 +149,7 @@ class Placer:
         return ClassView(cls, capacity)
 
     def _place_block(self, view: ClassView, count: int) -> list[int]:
-        score = view.score
+        score = view.score[: self._nodes.extent]
         candidates = _best(score, count)
         if not len(candidates):
             return []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from phalanx.cluster.classes import ClassRecord
@@ -48,6 +49,11 @@ class Plugin:
 
     # order: keys are compared plugin by plugin in the order of the tiers
 
+    separates_bands: ClassVar[bool] = False
+    """Whether nothing with a larger `gang_order` goes before the surplus of a gang with a smaller one."""
+    order_drifts: ClassVar[bool] = False
+    """Whether `gang_order` of a gang may change although nothing about the gang itself has changed."""
+
     def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> SortKey:
         """Which gang (or pod on its own) comes first."""
         raise NotImplementedError
@@ -90,6 +96,18 @@ class Plugin:
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         """Whether the controller of a group may create its pods now."""
+        raise NotImplementedError
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        """What of a group the vote depends on besides its queue and minResources.
+
+        Groups that are equal in all of this are asked about in order until one is refused. Without this method
+        every group is asked about.
+        """
+        raise NotImplementedError
+
+    def admission_room(self, session: Session, gang: GangRecord) -> int:
+        """At most how many groups like this one could be permitted now, one after the other."""
         raise NotImplementedError
 
     def admitted(self, session: Session, gang: GangRecord) -> None:

@@ -94,13 +94,3 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     if record.count(MemberState.PENDING) == 0 or gang.min_member <= 1:
         return None
     return newest
-
-
-def members_missing(record: GangRecord, gang: Gang) -> int:
-    """How many members must still be created before the quorum can be met at all (0 if enough exist)."""
-    need = requirement(record, gang)
-    pending = record.count(MemberState.PENDING)
-    missing = max(0, need.total - pending)
-    for role, least in need.roles:
-        missing = max(missing, least - record.count(MemberState.PENDING, role))
-    return missing

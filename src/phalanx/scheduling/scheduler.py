@@ -4,22 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
-from phalanx.scheduling.actions.allocate import allocate, session_band
+from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue
+from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
+from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.policy import Policy
+from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Unit, WorkList, ordered
+from phalanx.scheduling.surplus import surplus_refusal
+from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList
 
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
     "allocate": allocate,
     "backfill": backfill,
 }
+# How many demands of parked units a cycle looks at again, so that what they were told stays true, and how many
+# units it tells what is different now. The rest is for the next cycles.
+_RECHECKS = 16
+_RETOLD = 1000
 
 
 def never() -> bool:
@@ -44,51 +52,113 @@ class Scheduler:
 
     @property
     def idle(self) -> bool:
+        """Whether a cycle now would find nothing to do and nothing to say."""
         return self.work.idle
 
     def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
-        """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions."""
-        # 1. Take what may get something: what changed, and what was parked if room has grown.
-        units = self.work.take()
+        """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions.
+
+        Verdicts in the plan are news: what was said before and still holds is not said again, except to a gang
+        that has a new pending member.
+        """
         self._cycles += 1
         plan = Plan(self._cycles, [], [], [], [])
-        session = Session(self.state, self.pipeline, self.placer, units, plan, now, should_stop)
+        session = Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop)
+        # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
+        session.units = self.work.take(session.bound, self._ranking(session))
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
-        session.units = ordered(units, lambda unit: self._order(session, unit))
+        for unit in session.units:
+            if not unit.rank or self.pipeline.order_drifts:
+                self._rank(session, unit)
+        session.units.sort(key=_by_rank)
         # 3. Act.
         for action in self.policy.actions:
-            _ACTIONS[action](session)
-        # 4. Park what remains until something can help it; what had no turn stays active.
+            if plan.complete:
+                _ACTIONS[action](session)
+        # 4. Park what lacks room until there may be some; what had no turn stays active.
         self._settle(session)
+        # 5. Keep what was said true, and say what is new.
+        if plan.complete:
+            self._recheck(session)
+        session.announce()
         return plan
 
-    def _order(self, session: Session, unit: Unit) -> tuple[object, ...]:
+    def _rank(self, session: Session, unit: Unit) -> None:
         if unit.pod is not None:
-            pod = unit.pod.pod
-            return (True, *self._keys(session, unit.pod), pod.created, pod.namespace, pod.name)
-        repair = session_band(session, unit)[0]
-        keys = min(self._keys(session, gang) for gang in unit.gangs)
-        eldest = min(unit.gangs, key=lambda gang: (_created(gang), gang.key))
-        return (repair, *keys, _created(eldest), eldest.key.namespace, eldest.key.name)
+            pod, keys = unit.pod.pod, session.rank(unit.pod)
+            unit.rank = (True, *keys, pod.created, pod.namespace, pod.name)
+        else:
+            repair = any(gang.marks and session.requirement(gang).repair for gang in unit.gangs)
+            keys = min(session.rank(gang) for gang in unit.gangs)
+            eldest = min(unit.gangs, key=_age)
+            unit.rank = (not repair, *keys, _age(eldest)[0], eldest.key.namespace, eldest.key.name)
+        unit.band = unit.rank[: 1 + self.pipeline.band_width]
 
-    def _keys(self, session: Session, gang: GangRecord | PodRecord) -> tuple[object, ...]:
-        return tuple(plugin.gang_order(session, gang) for plugin in self.pipeline.plugins("gang_order"))
+    def _ranking(self, session: Session) -> Callable[[Unit], Rank] | None:
+        """How to put parked units in order again, if their order may have changed by itself."""
+
+        def rank(unit: Unit) -> Rank:
+            self._rank(session, unit)
+            return unit.rank
+
+        return rank if self.pipeline.order_drifts else None
 
     def _settle(self, session: Session) -> None:
-        complete = session.plan.complete
-        judged_gangs = {verdict.gang for verdict in session.plan.gangs}
-        judged_pods = {verdict.uid for verdict in session.plan.pods}
         for unit in session.units:
-            if unit.pod is not None:
-                seen = unit.pod.pod.uid in judged_pods
-            else:
-                seen = any(gang.key in judged_gangs for gang in unit.gangs)
-            if complete or seen:
-                self.work.park(unit)
-            else:
+            if not session.plan.complete and unit.key not in session.seen:
                 self.work.keep(unit)
+            elif unit.key in session.waits:
+                self.work.park(unit, *session.waits[unit.key])
+            elif unit.key not in session.seen and not session.judged(unit):
+                self._not_considered(session, unit)
+        for gang in self.work.take_content():
+            session.judge_gang(gang, None)
+
+    def _not_considered(self, session: Session, unit: Unit) -> None:
+        """No action of the policy is for this unit."""
+        if unit.pod is not None:
+            session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
+        for gang in unit.own:
+            session.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
+
+    def _recheck(self, session: Session) -> None:
+        """Looks again at demands that were refused when the cluster looked otherwise."""
+        retold = 0
+        for _ in range(_RECHECKS):
+            stale = self.work.next_stale()
+            if stale is None or session.out_of_time():
+                return
+            session.step()
+            demand, unit = stale
+            refusal = self._refusal_now(session, demand, unit)
+            if refusal is None:
+                self.work.wake(demand)
+                return
+            for other in self.work.renew(demand, refusal):
+                tell(session, other, refusal.facts)
+                session.step()
+                retold += 1
+                if retold == _RETOLD or session.out_of_time():
+                    return
+
+    def _refusal_now(self, session: Session, demand: Demand, unit: Unit) -> Refusal | None:
+        """Why the demand cannot be met as things are now; None if it can, after all."""
+        match demand:
+            case Alone(cls):
+                return None if session.placer.fits(cls) else session.shortage(cls, afresh=True)
+            case Surplus(classes):
+                fits = any(session.placer.fits(cls) for cls in classes)
+                return None if fits else surplus_refusal(session, demand, afresh=True)
+            case Quorum():
+                return assess(session, unit, demand)
+        known = session.known(demand)
+        return Refusal(known.facts if known is not None else None, self.state.version)
 
 
-def _created(gang: GangRecord) -> int:
+def _age(gang: GangRecord) -> tuple[int, object]:
     assert gang.noun is not None
-    return gang.noun.created
+    return gang.noun.created, gang.key
+
+
+def _by_rank(unit: Unit) -> Rank:
+    return unit.rank

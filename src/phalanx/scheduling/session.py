@@ -11,20 +11,32 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Admit, Bind, Plan
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import PlanMark
+from phalanx.model.pod import MemberState, PlanMark
+from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
+from phalanx.scheduling.demand import UNBOUNDED, Admission, Demand
+from phalanx.scheduling.explanation import no_room_for_pod
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement, requirement
+from phalanx.scheduling.shortage import Shortage, shortage
+from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
 
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline
-    from phalanx.scheduling.work import Unit
+
+
+# A cycle that is short of time does at least one part in so many of its work.
+_LEAST_PART = 64
+_ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
 
 
 class Session:
-    """Lives for one cycle. `now` is in seconds since the epoch; `should_stop` ends the cycle between transactions.
+    """Lives for one cycle. `now` is in seconds since the epoch; `should_stop` ends the cycle between transactions
+    (see `out_of_time`).
 
-    Decisions are recorded through `bind`, `admit`, `judge_gang` and `judge_pod`; the plan is their sum.
+    Decisions are recorded through `bind`, `admit`, `judge_gang` and `judge_pod`; the plan is their sum. An action
+    tells of every unit that it has dealt with (`saw`), and what the unit waits for if room or a vote can help it
+    (`wait`).
     """
 
     def __init__(
@@ -32,7 +44,7 @@ class Session:
         state: ClusterState,
         pipeline: Pipeline,
         placer: Placer,
-        units: list[Unit],
+        work: WorkList,
         plan: Plan,
         now: float,
         should_stop: Callable[[], bool],
@@ -40,21 +52,31 @@ class Session:
         self.state = state
         self.pipeline = pipeline
         self.placer = placer
-        self.units = units
+        self.units: list[Unit] = []
         self.plan = plan
         self.now = now
-        self.should_stop = should_stop
+        self._should_stop = should_stop
+        self._steps = 0
         self.cause = f"c{plan.cycle}"
+        self.seen: set[UnitKey] = set()
+        self.waits: dict[UnitKey, tuple[Demand, Refusal]] = {}
+        self._work = work
+        self._refused: dict[Demand, Refusal] = {}
+        self._sentences: dict[Shortage, Verdict] = {}
+        self._shortages: dict[ClassRecord, Refusal] = {}
+        self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
+        self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         self._priorities: dict[GangKey, int] = {}
         self._totals: dict[str, tuple[int, int]] | None = None
-        self._refusals: dict[int, str | None] = {}
+        self._idle: tuple[int, dict[str, int]] = (-1, {})
 
     # what plugins ask
 
     def priority(self, gang: GangRecord | PodRecord) -> int:
-        """A pod's priority; of a gang the group's own, else the highest among its pending members.
+        """A pod's priority; of a gang the group's own, else the highest among its members.
 
-        (The highest, so that a gang with one low member does not starve; research/coscheduling.md, 1.4.)
+        (The highest, so that a gang with one low member does not starve; research/coscheduling.md, 1.4. Of all
+        that are alive, so that the gang does not change its place while it is being placed.)
         """
         if isinstance(gang, PodRecord):
             return gang.pod.priority
@@ -62,21 +84,14 @@ class Session:
             return gang.noun.priority
         found = self._priorities.get(gang.key)
         if found is None:
-            found = max((member.pod.priority for member in gang.pending.values()), default=0)
+            alive = (member for member in gang.members.values() if member.state in _ALIVE)
+            found = max((member.pod.priority for member in alive), default=0)
             self._priorities[gang.key] = found
         return found
 
     def requirement(self, gang: GangRecord) -> Requirement:
         assert gang.noun is not None
         return requirement(gang, gang.noun)
-
-    def is_admitted(self, gang: GangRecord) -> bool:
-        return gang.noun is not None and (gang.noun.admitted or gang.admitted)
-
-    def refusal(self, cls: ClassRecord) -> str | None:
-        if cls.number not in self._refusals:
-            self._refusals[cls.number] = self.pipeline.refusal(cls)
-        return self._refusals[cls.number]
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
@@ -92,23 +107,132 @@ class Session:
         """What admitted groups announced in minResources and their members do not use yet."""
         return self.state.promises.total()
 
+    # what actions ask
+
+    def rank(self, gang: GangRecord | PodRecord) -> Rank:
+        """The plugins' opinion on the order, first tier first."""
+        return tuple([plugin.gang_order(self, gang) for plugin in self.pipeline.plugins("gang_order")])
+
+    def in_order(self, gang: GangRecord) -> list[PodRecord]:
+        """Pending members by the plugins' pod order, then index, age and name."""
+        plugins = self.pipeline.plugins("pod_order")
+        return sorted(
+            gang.pending.values(),
+            key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
+        )
+
+    def bound(self, demand: Demand, unit: Unit) -> int:
+        """At most how many units with the demand of this one could get something now."""
+        if not isinstance(demand, Admission):
+            return demand.bound(self)
+        if demand.bundled:
+            return UNBOUNDED
+        waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
+        return min((self.pipeline.admission_room(self, gang) for gang in waiting), default=UNBOUNDED)
+
+    def known(self, demand: Demand) -> Refusal | None:
+        """The refusal of a demand after which room has not grown: in a cycle it only shrinks."""
+        return self._refused.get(demand) or self._work.known(demand)
+
+    def refuse(self, demand: Demand, facts: object, version: int | None = None) -> Refusal:
+        """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
+        refusal = Refusal(facts, self.state.version if version is None else version)
+        self._refused[demand] = refusal
+        return refusal
+
+    def shortage(self, cls: ClassRecord, afresh: bool = False) -> Refusal:
+        """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
+        found = self._shortages.get(cls)
+        if found is None or (afresh and found.version != self.state.version):
+            facts: Shortage = shortage(self.pipeline, self.state.nodes, cls)
+            found = self._shortages[cls] = Refusal(facts, self.state.version)
+        return found
+
+    def sentence(self, facts: Shortage) -> Verdict:
+        """The verdict on every pod on its own that lacks this room: one object for all of them."""
+        verdict = self._sentences.get(facts)
+        if verdict is None:
+            verdict = self._sentences[facts] = no_room_for_pod(facts)
+        return verdict
+
+    def gaps(self, wanted: Requests) -> Requests:
+        """What the amounts exceed, per resource, that which all nodes together have idle.
+
+        The test of the coscheduling plugin before it tries a group (research/coscheduling.md, section 2). A sum
+        can only say no: whether the members really fit is for the placement to find out.
+        """
+        if not wanted:
+            return ()
+        version, idle = self._idle
+        if version != self.state.version:
+            sums = exact_sums(self.state.nodes.idle.clip(min=0))
+            idle = dict(zip(self.state.space.names, sums, strict=True))
+            self._idle = (self.state.version, idle)
+        return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
+
+    def out_of_time(self) -> bool:
+        """Whether the cycle is to end here; asked between transactions.
+
+        Every cycle does at least a part of what there is to do before it looks at the clock. So it gets on even if
+        putting everything in order took all the time, and does not put it in order too often.
+        """
+        return self._steps * _LEAST_PART > len(self.units) and self._should_stop()
+
+    def step(self) -> None:
+        """Something was done that the next cycle will not have to do again."""
+        self._steps += 1
+
     # what actions decide
+
+    def saw(self, unit: Unit) -> None:
+        """The unit had its turn."""
+        self.seen.add(unit.key)
+        self._steps += 1
+
+    def wait(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
+        """The unit could not get what it asks for; it wakes when it may."""
+        self.waits[unit.key] = (demand, refusal)
 
     def bind(self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None) -> None:
         """Records a placement whose row is already charged (by a committed transaction)."""
         pod = record.pod
+        self._steps += 1
         self.state.place(record, row, mark)
         node = self.state.nodes.names[row]
         self.plan.binds.append(Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause))
+        if record.told is not None:
+            self.judge_pod(record, None)
 
     def admit(self, gang: GangRecord) -> None:
+        self._steps += 1
         self.state.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.pipeline.plugins("admitted"):
             plugin.admitted(self, gang)
 
-    def judge_gang(self, key: GangKey, verdict: Verdict | None) -> None:
-        self.plan.gangs.append(GangVerdict(key, verdict))
+    def judge_gang(self, gang: GangRecord, verdict: Verdict | None) -> None:
+        """The last judgement of a cycle counts."""
+        self._gang_verdicts[gang.key] = (gang, verdict)
 
     def judge_pod(self, record: PodRecord, verdict: Verdict | None) -> None:
-        self.plan.pods.append(PodVerdict(record.pod.uid, verdict))
+        """A pod on its own, or a member above its gang's minimum."""
+        self._pod_verdicts[record.pod.uid] = (record, verdict)
+
+    def judged(self, unit: Unit) -> bool:
+        if unit.pod is not None:
+            return unit.pod.pod.uid in self._pod_verdicts
+        return any(gang.key in self._gang_verdicts for gang in unit.gangs)
+
+    def announce(self) -> None:
+        """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
+        for key, (gang, verdict) in self._gang_verdicts.items():
+            news = (verdict, gang.arrivals)
+            if gang.told != news:
+                gang.told = news
+                self.plan.gangs.append(GangVerdict(key, verdict))
+                for member in gang.pending.values() if verdict is not None else ():
+                    member.told = None  # what the gang is told now takes the place of it
+        for uid, (record, verdict) in self._pod_verdicts.items():
+            if record.told != verdict:
+                record.told = verdict
+                self.plan.pods.append(PodVerdict(uid, verdict))

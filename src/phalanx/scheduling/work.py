@@ -2,146 +2,340 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import heapq
+from collections.abc import Callable, Iterator
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.demand import Demand
 
-UnitKey = tuple[GangKey, ...] | str
+BundleKey = tuple[GangKey, ...]
+UnitKey = BundleKey | str
+Rank = tuple[object, ...]
+"""The place in the order of the cycle; smaller goes first."""
 
 
 class Unit:
     """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
 
-    `gangs` are the members of the bundle that exist; `missing` are keys that the bundle names and nobody declares.
+    `gangs` are the members of the bundle that exist, `missing` are keys that it names and nobody declares. `own`
+    are those gangs whose bundle this is: a gang that names others waits for them, while they, if they do not name
+    it, are units of their own as well. `rank` and `band` (a prefix of it) are set when the cycle puts its units in
+    order.
     """
 
-    __slots__ = ("gangs", "key", "missing", "pod")
+    __slots__ = ("band", "gangs", "key", "missing", "own", "pod", "rank")
 
     def __init__(
-        self, key: UnitKey, gangs: tuple[GangRecord, ...], missing: tuple[GangKey, ...], pod: PodRecord | None
+        self,
+        key: UnitKey,
+        pod: PodRecord | None = None,
+        gangs: tuple[GangRecord, ...] = (),
+        own: tuple[GangRecord, ...] = (),
+        missing: tuple[GangKey, ...] = (),
     ) -> None:
         self.key = key
-        self.gangs = gangs
-        self.missing = missing
         self.pod = pod
+        self.gangs = gangs
+        self.own = own
+        self.missing = missing
+        self.rank: Rank = ()
+        self.band: Rank = ()
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
 
 
+class Refusal:
+    """Why a demand was refused: `facts` that hold for everyone with it, as of the cluster's `version`."""
+
+    __slots__ = ("facts", "version")
+
+    def __init__(self, facts: object, version: int) -> None:
+        self.facts = facts
+        self.version = version
+
+
+class Group:
+    """The parked units of one demand, in order.
+
+    `refusal` is why they were last refused; while the group is `open` that may no longer hold. `unheard` have not
+    been told the newest facts yet.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.units: dict[UnitKey, Rank] = {}
+        self.unheard: dict[UnitKey, None] = {}
+        self.refusal = refusal
+        self.open = False
+        self._heap: list[tuple[Rank, UnitKey]] = []
+
+    def add(self, key: UnitKey, rank: Rank) -> None:
+        self.units[key] = rank
+        if len(self._heap) > 2 * len(self.units) + 64:
+            self._heap = [(rank, key) for key, rank in self.units.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (rank, key))
+
+    def discard(self, key: UnitKey) -> None:
+        self.units.pop(key, None)
+        self.unheard.pop(key, None)
+
+    def first(self) -> UnitKey | None:
+        """The unit that is first in order."""
+        while self._heap:
+            rank, key = self._heap[0]
+            if self.units.get(key) == rank:
+                return key
+            heapq.heappop(self._heap)
+        return None
+
+    def rank_anew(self, ranks: dict[UnitKey, Rank]) -> None:
+        self.units = ranks
+        self._heap = [(rank, key) for key, rank in self.units.items()]
+        heapq.heapify(self._heap)
+
+
 class WorkList:
     """Keeps the units that may get something, in O(change).
 
-    A unit is *active* after anything about it changed; a cycle looks at active units only. One that could not be
-    helped is *parked* with the cluster's relief count of that moment and becomes active again when its own
-    members or declarations change, or when room may have grown anywhere.
+    A unit is *active* after anything about it changed; a cycle looks at active units only. One that lacks room is
+    *parked* with all others of the same demand. When room may have grown anywhere, the first of them wake, as
+    many as there may be room for: those behind could not get anything. One that waits for a change of its own (a
+    missing member, say) is not kept here at all; the change brings it back.
     """
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
-        self._active: dict[UnitKey, None] = {}
-        self._parked: dict[UnitKey, None] = {}
-        self._parked_at = state.relief
-        self._units_of: dict[GangKey, set[tuple[GangKey, ...]]] = {}
+        # With the unit where it is known and in its place in the order, None where it must be looked up.
+        self._active: dict[UnitKey, Unit | None] = {}
+        self._parked: dict[UnitKey, Demand] = {}
+        self._groups: dict[Demand, Group] = {}
+        self._content: dict[GangKey, GangRecord] = {}
+        self._relief = state.relief
+        self._all_true_at = -1
+        # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
+        self._unit_of: dict[GangKey, BundleKey] = {}
+        self._owners: dict[BundleKey, set[GangKey]] = {}
+        self._units_with: dict[GangKey, set[BundleKey]] = {}
 
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do."""
         self._absorb()
-        return not self._active and not (self._parked and self._parked_at != self._state.relief)
+        if self._active or self._content:
+            return False
+        return not self._groups or (self._relief == self._state.relief and self.next_stale() is None)
 
     def wake_all(self) -> None:
         """Looks at everything again (a new policy, say)."""
         self._absorb()
-        self._active.update(self._parked)
         self._parked.clear()
+        self._groups.clear()
+        self._active.update(dict.fromkeys(self._state.lone))
+        self._active.update(dict.fromkeys(key for key in sorted(self._owners) if self._unit(key) is not None))
 
-    def take(self) -> list[Unit]:
-        """The active units, in no particular order; each leaves the list unless `park` or `keep` brings it back."""
+    def take(self, bound: Callable[[Demand, Unit], int], rank: Callable[[Unit], Rank] | None = None) -> list[Unit]:
+        """The active units, in no particular order; each leaves the list unless `park` or `keep` brings it back.
+
+        `bound` tells at most how many units of a demand (one of which it gets) could be helped now. With `rank`
+        parked units are put in order anew, for orders that change by themselves.
+        """
         self._absorb()
-        if self._parked and self._parked_at != self._state.relief:
-            self._active.update(self._parked)
-            self._parked.clear()
-        self._parked_at = self._state.relief
+        if self._relief != self._state.relief:
+            self._relief = self._state.relief
+            for demand, group in list(self._groups.items()):
+                self._wake(demand, group, bound, rank)
         active, self._active = self._active, {}
-        return [unit for key in active if (unit := self._unit(key)) is not None]
+        return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
 
-    def park(self, unit: Unit) -> None:
-        self._parked[unit.key] = None
+    def take_content(self) -> list[GangRecord]:
+        """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
+        content, self._content = self._content, {}
+        return list(content.values())
+
+    def park(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
+        group = self._groups.get(demand)
+        if group is None:
+            group = self._groups[demand] = Group(refusal)
+        group.add(unit.key, unit.rank)
+        self._parked[unit.key] = demand
+        self._renew(group, refusal)
+        group.unheard.pop(unit.key, None)
 
     def keep(self, unit: Unit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""
-        self._active[unit.key] = None
+        self._active[unit.key] = unit
+
+    def known(self, demand: Demand) -> Refusal | None:
+        """The refusal of a demand for which room has not grown since."""
+        group = self._groups.get(demand)
+        closed = group is not None and not group.open and self._relief == self._state.relief
+        return group.refusal if group is not None and closed else None
+
+    # whether what parked units were told is still true
+
+    def next_stale(self) -> tuple[Demand, Unit] | None:
+        """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
+        if self._all_true_at == self._state.version:
+            return None
+        for demand, group in self._groups.items():
+            if group.unheard or group.open or group.refusal.version != self._state.version:
+                key = group.first()
+                unit = self._unit(key) if key is not None else None
+                if unit is not None:
+                    return demand, unit
+        self._all_true_at = self._state.version
+        return None
+
+    def renew(self, demand: Demand, refusal: Refusal) -> Iterator[Unit]:
+        """Takes in what holds now; yields the units that have not been told yet."""
+        group = self._groups.pop(demand)
+        self._groups[demand] = group  # last in the dict: looked at last the next time
+        self._renew(group, refusal)
+        for key in list(group.unheard):
+            del group.unheard[key]
+            unit = self._unit(key)
+            if unit is not None:
+                yield unit
+
+    def wake(self, demand: Demand) -> None:
+        """The first unit with this demand may get something after all."""
+        group = self._groups[demand]
+        group.open = True
+        key = group.first()
+        if key is not None:
+            self._leave(key)
+            self._active[key] = None
+
+    def _renew(self, group: Group, refusal: Refusal) -> None:
+        if group.refusal.facts != refusal.facts:
+            # Whoever has not heard the last news either stays in front.
+            group.unheard |= dict.fromkeys(group.units)
+        group.refusal = refusal
+        group.open = False
+        self._all_true_at = -1
+
+    # bookkeeping
+
+    def _wake(
+        self,
+        demand: Demand,
+        group: Group,
+        bound: Callable[[Demand, Unit], int],
+        rank: Callable[[Unit], Rank] | None,
+    ) -> None:
+        key = group.first()
+        unit = self._unit(key) if key is not None else None
+        most = bound(demand, unit) if unit is not None else 0
+        if not most:
+            return
+        if rank is not None:
+            units = (self._unit(key) for key in list(group.units))
+            group.rank_anew({unit.key: rank(unit) for unit in units if unit is not None})
+        group.open = True
+        self._all_true_at = -1
+        while most and (key := group.first()) is not None:
+            self._leave(key)
+            self._active[key] = None
+            most -= 1
+
+    def _leave(self, key: UnitKey) -> None:
+        demand = self._parked.pop(key, None)
+        if demand is not None:
+            group = self._groups[demand]
+            group.discard(key)
+            if not group.units:
+                del self._groups[demand]
 
     def _absorb(self) -> None:
         gangs, pods = self._state.take_touched()
         for uid in pods:
-            self._parked.pop(uid, None)
+            self._leave(uid)
+            self._active.pop(uid, None)
             if uid in self._state.lone:
                 self._active[uid] = None
-            else:
-                self._active.pop(uid, None)
         for key in gangs:
             self._index(key)
-            for unit in sorted(self._units_of.get(key, ())):
-                self._parked.pop(unit, None)
-                self._active[unit] = None
+            for unit in sorted(self._units_with.get(key, ())):
+                self._leave(unit)
+                self._active.pop(unit, None)
+                asks = self._unit(unit) is not None
+                if asks:
+                    self._active[unit] = None
+                for gang in self._owners[unit]:
+                    self._note_content(gang, asks)
+
+    def _note_content(self, key: GangKey, asks: bool) -> None:
+        record = self._state.gangs[key]
+        waits = record.told is not None and record.told[0] is not None
+        if waits and not asks:
+            self._content[key] = record
+        else:
+            self._content.pop(key, None)
 
     def _index(self, key: GangKey) -> None:
-        """Keeps the reverse index of bundles: which units a change of this gang concerns."""
-        record = self._state.gangs.get(key)
-        own = {unit for unit in self._units_of.get(key, ()) if key == _owner(self._state, unit, key)}
-        wanted = bundle_of(record) if record is not None and record.noun is not None else None
-        for unit in own:
-            if unit != wanted:
-                self._drop(unit)
-        if wanted is not None:
-            for member in wanted:
-                self._units_of.setdefault(member, set()).add(wanted)
+        """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it."""
+        affected = {key}.union(*(self._owners[unit] for unit in self._units_with.get(key, ())))
+        for gang in sorted(affected):
+            last, unit = self._unit_of.get(gang), self._bundle(gang)
+            if last == unit:
+                continue
+            if last is not None:
+                del self._unit_of[gang]
+                self._owners[last].discard(gang)
+                if not self._owners[last]:
+                    self._drop(last)
+            if unit is not None:
+                self._unit_of[gang] = unit
+                self._owners.setdefault(unit, set()).add(gang)
+                for member in unit:
+                    self._units_with.setdefault(member, set()).add(unit)
 
-    def _drop(self, unit: tuple[GangKey, ...]) -> None:
+    def _bundle(self, key: GangKey) -> BundleKey | None:
+        """All gangs that must be satisfied with this one: those that it names, those that they name, and so on."""
+        if self._declared(key) is None:
+            return None
+        found = {key}
+        ask = [key]
+        while ask:
+            record = self._declared(ask.pop())
+            if record is not None and record.noun is not None:
+                news = [mate for mate in record.noun.bundle if mate not in found]
+                found.update(news)
+                ask.extend(news)
+        return tuple(sorted(found))
+
+    def _declared(self, key: GangKey) -> GangRecord | None:
+        record = self._state.gangs.get(key)
+        return record if record is not None and record.noun is not None else None
+
+    def _drop(self, unit: BundleKey) -> None:
+        del self._owners[unit]
         for member in unit:
-            units = self._units_of.get(member)
-            if units is not None:
-                units.discard(unit)
-                if not units:
-                    del self._units_of[member]
+            units = self._units_with[member]
+            units.discard(unit)
+            if not units:
+                del self._units_with[member]
         self._active.pop(unit, None)
-        self._parked.pop(unit, None)
+        self._leave(unit)
 
     def _unit(self, key: UnitKey) -> Unit | None:
+        """The unit as it is now; None if it wants nothing."""
         if isinstance(key, str):
             pod = self._state.lone.get(key)
-            return Unit(key, (), (), pod) if pod is not None else None
-        gangs = tuple(self._state.gangs[member] for member in key if member in self._state.gangs)
-        missing = tuple(
-            member for member in key if member not in self._state.gangs or self._state.gangs[member].noun is None
-        )
-        gangs = tuple(gang for gang in gangs if gang.noun is not None)
-        if not gangs or not any(gang.pending or _awaits_admission(gang) for gang in gangs):
+            return Unit(key, pod) if pod is not None else None
+        gangs = tuple(record for member in key if (record := self._declared(member)) is not None)
+        if not any(gang.pending or awaits_admission(gang) for gang in gangs):
             return None
-        return Unit(key, gangs, missing, None)
+        owners = self._owners.get(key, ())
+        own = tuple(gang for gang in gangs if gang.key in owners)
+        missing = tuple(member for member in key if self._declared(member) is None)
+        return Unit(key, None, gangs, own, missing)
 
 
-def bundle_of(record: GangRecord) -> tuple[GangKey, ...]:
-    assert record.noun is not None
-    return record.noun.bundle or (record.key,)
-
-
-def _owner(state: ClusterState, unit: tuple[GangKey, ...], key: GangKey) -> GangKey | None:
-    """`key` if no other gang declares this very bundle, else None: a shared bundle outlives one declaration."""
-    for member in unit:
-        record = state.gangs.get(member)
-        if member != key and record is not None and record.noun is not None and bundle_of(record) == unit:
-            return None
-    return key
-
-
-def _awaits_admission(gang: GangRecord) -> bool:
-    return gang.noun is not None and gang.noun.admission and not gang.noun.admitted
-
-
-def ordered(units: list[Unit], key: Callable[[Unit], object]) -> list[Unit]:
-    return sorted(units, key=key)  # type: ignore[arg-type]
+def awaits_admission(gang: GangRecord) -> bool:
+    noun = gang.noun
+    return noun is not None and noun.admission and not noun.admitted and not gang.admitted

@@ -2,317 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import PlanMark
-from phalanx.model.resources import PODS
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.actions.enqueue import admission
+from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.demand import Alone, Quorum
 from phalanx.scheduling.explanation import (
     awaiting_admission,
-    does_not_fit,
     held_by_problem,
     members_missing,
-    resource_gap,
     unreadable,
+    unreadable_members,
     waiting_for_bundle,
 )
-from phalanx.scheduling.quorum import Requirement
+from phalanx.scheduling.quorum import Requirement, unfinished_plan
+from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.shortage import NotAdmitted, Shortage
+from phalanx.scheduling.surplus import place_surplus
+from phalanx.scheduling.work import Refusal, Unit
 
 
 def allocate(session: Session) -> None:
-    """Walks the units in order: first every quorum of a priority band, then the band's surplus in fair turns.
+    """Walks the units in order: first every quorum of a band, then the band's surplus in fair turns.
 
     A unit that does not fit holds nothing and does not block those behind it.
     """
-    for _, band in groupby(session.units, key=lambda unit: session_band(session, unit)):
-        surplus: list[GangRecord] = []
-        for run in _runs(list(band)):
-            if session.should_stop():
+    for _, band in groupby(session.units, key=lambda unit: unit.band):
+        content: list[Unit] = []
+        for run in _runs(band):
+            if session.out_of_time():
                 session.plan.complete = False
-                return
-            if run[0].pod is not None:
-                place_alone(session, [unit.pod for unit in run if unit.pod is not None])
+            elif run[0].pod is not None:
+                place_alone(session, run, run[0].pod.cls)
             elif place_unit(session, run[0]):
-                surplus.extend(gang for gang in run[0].gangs if gang.pending)
-        place_surplus(session, surplus)
+                content.append(run[0])
+            if not session.plan.complete:
+                return
+        place_surplus(session, content)
+        if not session.plan.complete:
+            return
 
 
-def session_band(session: Session, unit: Unit) -> tuple[bool, int]:
-    """Units that are repaired come first, then by priority (if any plugin orders by it)."""
-    if unit.pod is not None:
-        return (True, -session.priority(unit.pod))
-    repair = any(gang.marks and session.requirement(gang).repair for gang in unit.gangs)
-    return (not repair, min(-session.priority(gang) for gang in unit.gangs))
-
-
-def place_alone(session: Session, pods: list[PodRecord]) -> None:
-    """Places identical pods that belong to no gang, one after the other in one step; what fits is bound."""
-    cls = pods[0].cls
-    for record in pods:
-        if record.pod.problem:
-            session.judge_pod(record, unreadable(record))
-    waiting = [record for record in pods if not record.pod.problem]
-    while waiting:
+def place_alone(session: Session, units: list[Unit], cls: ClassRecord) -> None:
+    """Places pods of one class that belong to no gang, one after the other in one step; what fits is bound."""
+    waiting = _readable(session, units)
+    demand = Alone(cls)
+    while waiting and session.known(demand) is None:
         rows = session.placer.place(cls, len(waiting))
         if not rows:
+            found = session.shortage(cls)
+            session.refuse(demand, found.facts, found.version)
             break
         transaction = session.state.transaction()
-        transaction.place(cls, waiting[: len(rows)], rows)
-        for record, row in transaction.commit():
+        transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
+        for (unit, record), row in zip(waiting, rows, strict=False):
             session.bind(record, row, None, None)
-            session.judge_pod(record, None)
+            session.saw(unit)
+        transaction.commit()
         waiting = waiting[len(rows) :]
-    if waiting:
-        verdict = does_not_fit(session, cls, waiting[0], 1, None, 0, 1)
-        for record in waiting:
-            session.judge_pod(record, verdict)
+        if waiting and session.out_of_time():
+            session.plan.complete = False
+            return
+    refusal = session.known(demand)
+    for unit, record in waiting:
+        assert refusal is not None
+        assert isinstance(refusal.facts, Shortage)
+        session.judge_pod(record, session.sentence(refusal.facts))
+        session.wait(unit, demand, refusal)
+        session.saw(unit)
+
+
+def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord]]:
+    """The pods of the units, but for those that cannot be read: they are told so."""
+    readable: list[tuple[Unit, PodRecord]] = []
+    for unit in units:
+        assert unit.pod is not None
+        if unit.pod.pod.problem:
+            session.judge_pod(unit.pod, unreadable(unit.pod))
+            session.saw(unit)
+        else:
+            readable.append((unit, unit.pod))
+    return readable
 
 
 def place_unit(session: Session, unit: Unit) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
-    needs: list[tuple[GangRecord, Requirement]] = []
-    for gang in unit.gangs:
-        verdict = _held(session, unit, gang)
-        if verdict is not None:
-            _judge_unit(session, unit, gang, verdict)
-            return False
-        needs.append((gang, session.requirement(gang)))
-    if unit.missing:
-        mate = unit.missing[0]
-        for gang in unit.gangs:
-            session.judge_gang(gang.key, waiting_for_bundle(gang.key, mate, "no pod or object declares it"))
+    if _held(session, unit):
+        session.saw(unit)
         return False
-    transaction = session.state.transaction()
-    ends: list[tuple[GangRecord, Requirement, int]] = []
-    for gang, need in needs:
-        before = transaction.placed
-        verdict = _place_quorum(session, transaction, gang, need)
-        if verdict is not None:
-            transaction.rollback()
-            _judge_unit(session, unit, gang, verdict)
-            return False
-        ends.append((gang, need, transaction.placed - before))
-    _commit(session, transaction, ends)
-    return True
+    calls = [Call(session, gang) for gang in unit.gangs]
+    if all(call.need.satisfied for call in calls):
+        for gang in unit.own:
+            session.judge_gang(gang, None)
+        return True
+    demand = demand_of(calls)
+    refusal = session.known(demand)
+    if refusal is None:
+        outcome = assemble(session, calls, demand)
+        if isinstance(outcome, Transaction):
+            _commit(session, outcome, unit, calls)
+            return True
+        refusal = session.refuse(demand, outcome)
+    tell(session, unit, refusal.facts)
+    session.wait(unit, demand, refusal)
+    session.saw(unit)
+    return False
 
 
-def place_surplus(session: Session, gangs: list[GangRecord]) -> None:
-    """Members above the minimum, best effort: one member per gang and turn, so that no gang takes all the room."""
-    turns = [(gang, _in_order(session, gang)) for gang in gangs]
-    while turns:
-        left: list[tuple[GangRecord, list[PodRecord]]] = []
-        for gang, members in turns:
-            if session.should_stop():
-                session.plan.complete = False
-                return
-            head = members[0]
-            size = _run_length(members) if len(turns) == 1 else 1
-            rows = [] if head.pod.problem else session.placer.place(head.cls, size)
-            if rows:
-                transaction = session.state.transaction()
-                transaction.place(head.cls, members[: len(rows)], rows)
-                for record, row in transaction.commit():
-                    session.bind(record, row, gang.key, None)
-                members = members[len(rows) :]
-            else:
-                same = [member for member in members if member.cls is head.cls]
-                verdict = unreadable(head) if head.pod.problem else _surplus_verdict(session, gang, same)
-                for member in same:
-                    session.judge_pod(member, verdict)
-                members = [member for member in members if member.cls is not head.cls]
-            if members:
-                left.append((gang, members))
-        turns = left
-
-
-def _surplus_verdict(session: Session, gang: GangRecord, members: list[PodRecord]) -> Verdict:
-    return does_not_fit(session, members[0].cls, members[0], 1, None, 0, 1)
-
-
-def _held(session: Session, unit: Unit, gang: GangRecord) -> Verdict | None:
-    """What holds a gang before any node is looked at."""
-    noun = gang.noun
-    assert noun is not None
-    if noun.problem is not None:
-        return held_by_problem(gang, noun)
-    if not session.is_admitted(gang):
-        if "enqueue" in session.pipeline.policy.actions:
-            return awaiting_admission(gang, noun)
-        session.admit(gang)
-    need = session.requirement(gang)
-    verdict = members_missing(gang, noun, need)
-    if verdict is None and need.total and not noun.admission and noun.min_resources:
-        gaps = _resource_gaps(session, gang)
-        verdict = resource_gap(gang, noun, gaps) if gaps else None
-    return verdict
-
-
-def _resource_gaps(session: Session, gang: GangRecord) -> list[tuple[str, int]]:
-    """What minResources ask beyond what is idle in all (the gang's own members counted as idle).
-
-    The coscheduling plugin's test before it tries a group (research/coscheduling.md, section 2). A sum can only
-    say no: whether the members really fit is for the placement to find out.
-    """
-    assert gang.noun is not None
-    nodes = session.state.nodes
-    wanted = dict(gang.noun.min_resources or ())
-    wanted.setdefault(PODS, gang.noun.min_member)
-    gaps = []
-    for name, amount in sorted(wanted.items()):
-        column = nodes.space.find(name)
-        idle = int(nodes.idle[column].clip(min=0).sum()) if column is not None else 0
-        own = sum(
-            int(member.footprint.usage[column])
-            for member in gang.members.values()
-            if column is not None and member.row >= 0 and not member.pod.finished
-        )
-        if amount > idle + own:
-            gaps.append((name, amount - idle - own))
-    return gaps
-
-
-def _place_quorum(
-    session: Session, transaction: Transaction, gang: GangRecord, need: Requirement
-) -> Verdict | None:
-    """Places what the quorum asks for within the transaction; a verdict if that is impossible."""
-    if need.satisfied:
+def assess(session: Session, unit: Unit, demand: Quorum) -> Refusal | None:
+    """Why the quorums of a unit cannot be met now; None if they can. Nothing is placed."""
+    outcome = assemble(session, [Call(session, gang) for gang in unit.gangs], demand)
+    if isinstance(outcome, Transaction):
+        outcome.rollback()
         return None
-    waiting = _in_order(session, gang)
-    placed = 0
-    for role, least in need.roles:
-        chosen = [member for member in waiting if member.pod.role == role]
-        done, failed = _place_some(session, transaction, chosen, least)
-        placed += len(done)
-        if len(done) < least:
-            return _shortfall(session, gang, failed, least - len(done), placed, need.total)
-        waiting = [member for member in waiting if member.pod.uid not in done]
-    rest = need.total - placed
-    done, failed = _place_some(session, transaction, waiting, rest)
-    placed += len(done)
-    if len(done) < rest:
-        return _shortfall(session, gang, failed, rest - len(done), placed, need.total)
-    return None
+    return session.refuse(demand, outcome)
 
 
-def _place_some(
-    session: Session, transaction: Transaction, members: list[PodRecord], count: int
-) -> tuple[set[str], list[PodRecord]]:
-    """Places `count` of the members, hardest class first within a priority; (uids placed, members that failed).
-
-    A class of which no more fits is passed over: another member may fill the quorum in its stead.
-    """
-    done: set[str] = set()
-    failed: list[PodRecord] = []
-    for group in _by_hardness(session, members):
-        cls = group[0].cls
-        if group[0].pod.problem:
-            failed.extend(group)
-            continue
-        while group and len(done) < count:
-            rows = session.placer.place(cls, min(len(group), count - len(done)))
-            if not rows:
-                failed.extend(group)
-                break
-            transaction.place(cls, group[: len(rows)], rows)
-            done.update(member.pod.uid for member in group[: len(rows)])
-            group = group[len(rows) :]
-        if len(done) >= count:
-            break
-    return done, failed
-
-
-def _by_hardness(session: Session, members: list[PodRecord]) -> list[list[PodRecord]]:
-    """Members grouped by class: higher priority first, then fewest eligible nodes, then largest share of the
-    cluster, then the order of the members. Placing the hard ones first is what finds room where there is some.
-    """
-    groups: dict[tuple[int, int, bool], list[PodRecord]] = {}
-    for member in members:
-        groups.setdefault((-member.pod.priority, member.cls.number, bool(member.pod.problem)), []).append(member)
-    if len(groups) == 1:
-        return list(groups.values())
-    totals = session.totals()
-    names = session.state.space.names
-
-    def hardness(entry: tuple[int, list[PodRecord]]) -> tuple[int, int, float, int]:
-        position, group = entry
-        cls = group[0].cls
-        eligible = int(session.placer.view(cls).mask.sum())
-        share = max(
-            amount / max(1, totals.get(names[column], (0, 0))[0])
-            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
-        )
-        return (-group[0].pod.priority, eligible, -share, position)
-
-    return [group for _, group in sorted(enumerate(groups.values()), key=hardness)]
-
-
-def _shortfall(
-    session: Session, gang: GangRecord, failed: list[PodRecord], missing: int, placed: int, needed: int
-) -> Verdict:
-    example = failed[0]
-    if example.pod.problem:
-        return unreadable(example)
-    return does_not_fit(session, example.cls, example, missing, gang, placed, needed)
-
-
-def _commit(session: Session, transaction: Transaction, ends: list[tuple[GangRecord, Requirement, int]]) -> None:
-    placed = iter(transaction.commit())
-    for gang, need, count in ends:
-        assert gang.noun is not None
-        mark = None
-        if need.total > 1 or need.repair:
-            mark = PlanMark(f"{session.cause}-{int(session.now)}", need.total, int(session.now))
-        for _ in range(count):
-            record, row = next(placed)
-            session.bind(record, row, gang.key, mark)
-        session.judge_gang(gang.key, None)
-
-
-def _judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdict) -> None:
-    """The gang that failed gets the verdict; its mates learn whom they wait for."""
+def _held(session: Session, unit: Unit) -> bool:
+    """Whether something holds the unit before any node is looked at; says what."""
+    asks = any(gang.pending for gang in unit.gangs)
     for gang in unit.gangs:
-        if gang is culprit:
-            session.judge_gang(gang.key, verdict)
-        elif gang.pending:
-            session.judge_gang(gang.key, waiting_for_bundle(gang.key, culprit.key, verdict.message))
+        noun = gang.noun
+        assert noun is not None
+        verdict: Verdict | None = None
+        if noun.problem is not None:
+            verdict = held_by_problem(gang, noun)
+        elif not (noun.admitted or gang.admitted):
+            if "enqueue" in session.pipeline.policy.actions:
+                verdict = awaiting_admission(gang, noun)
+                demand = admission(session, unit, gang)
+                session.wait(unit, demand, session.known(demand) or session.refuse(demand, NotAdmitted()))
+            else:
+                session.admit(gang)
+        if verdict is None and asks:
+            need = session.requirement(gang)
+            verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+        if verdict is not None:
+            judge_unit(session, unit, gang, verdict)
+            return True
+    for gang in unit.own if unit.missing or not asks else ():
+        why = "no pod or object declares it"
+        session.judge_gang(gang, waiting_for_bundle(gang.key, unit.missing[0], why) if unit.missing else None)
+    return bool(unit.missing) or not asks
 
 
-def _in_order(session: Session, gang: GangRecord) -> list[PodRecord]:
-    """Pending members by the plugins' pod order, then index, age and name."""
-    plugins = session.pipeline.plugins("pod_order")
-    return sorted(
-        gang.pending.values(),
-        key=lambda member: (*(plugin.pod_order(session, member) for plugin in plugins), *member.order[1:]),
-    )
+def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[Call]) -> None:
+    transaction.commit()
+    for call in calls:
+        mark = _mark(session, call.gang, call.need)
+        for record, row in call.placed:
+            session.bind(record, row, call.gang.key, mark)
+        if call.placed or call.gang in unit.own:
+            session.judge_gang(call.gang, None)
 
 
-def _run_length(members: list[PodRecord]) -> int:
-    """How many members at the head are of one class."""
-    cls = members[0].cls
-    return next((place for place, member in enumerate(members) if member.cls is not cls), len(members))
+def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | None:
+    """What tells, should the rest of the plan be cut off, that this quorum had been proved."""
+    assert gang.noun is not None
+    if need.repair:
+        return unfinished_plan(gang, gang.noun)
+    now = int(session.now)
+    return PlanMark(f"{session.cause}-{now}", need.total, now) if need.total > 1 else None
 
 
-def _runs(units: list[Unit]) -> Iterator[list[Unit]]:
-    """Single pods of one class that follow each other, as one run; every bundle on its own.
+def _runs(units: Iterable[Unit]) -> Iterator[list[Unit]]:
+    """Single pods of one class that follow each other, as one run; every other unit on its own.
 
     Zero-request pods without a gang are left to `backfill`.
     """
-    run: list[Unit] = []
-    for unit in units:
-        pod = unit.pod
-        if pod is not None and pod.cls.pod_class.best_effort:
-            continue
-        if run and (pod is None or run[0].pod is None or run[0].pod.cls is not pod.cls):
-            yield run
-            run = []
-        run.append(unit)
-        if pod is None:
-            yield run
-            run = []
-    if run:
-        yield run
+    for kind, run in groupby(units, key=_kind):
+        if kind is not None:
+            yield list(run)
+
+
+def _kind(unit: Unit) -> object:
+    record = unit.pod
+    if record is None or record.pod.problem:
+        return unit.key
+    return None if record.cls.pod_class.best_effort else record.cls

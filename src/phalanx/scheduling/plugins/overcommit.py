@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.session import Session
 
 _DEFAULT_FACTOR = 1.2
+_UNLIMITED = 2**62
 _HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
 
 
@@ -25,14 +28,20 @@ class Overcommit(Plugin):
         self._per_mille = round(min(factor, _HIGHEST_FACTOR) * 1000)
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return ()
+
+    def admission_room(self, session: Session, gang: GangRecord) -> int:
         noun = gang.noun
         if noun is None or not noun.min_resources:
-            return Vote.PERMIT
-        promised = session.promised()
-        totals = session.totals()
+            return _UNLIMITED
+        promised, totals = session.promised(), session.totals()
+        fits = _UNLIMITED
         for name, amount in noun.min_resources:
             allocatable, used = totals.get(name, (0, 0))
-            room = allocatable * self._per_mille // 1000 - used
-            if promised.get(name, 0) + amount > room:
-                return Vote.REJECT
-        return Vote.PERMIT
+            room = allocatable * self._per_mille // 1000 - used - promised.get(name, 0)
+            if amount > 0:
+                fits = min(fits, max(0, room // amount))
+        return fits

@@ -85,14 +85,7 @@ class Predicates(Plugin):
             ("node(s) were unschedulable", ~self._schedulable(cls, nodes, rows))
         ]
         if self._taints:
-            by_taint: dict[str, BoolArray] = {}
-            ids = nodes.taints.ids[rows]
-            for number, taints in enumerate(nodes.taints.sets):
-                first = next((t for t in taints if t.effect in _HARD_EFFECTS and not _tolerated(cls, t)), None)
-                if first is not None:
-                    reason = f"node(s) had untolerated taint {{{first.key}: {first.value}}}"
-                    by_taint[reason] = by_taint.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
-            reasons.extend(by_taint.items())
+            reasons.extend(self._by_taint(cls, nodes, rows))
         if self._affinity:
             reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
         if self._ports and cls.pod_class.host_ports:
@@ -102,6 +95,22 @@ class Predicates(Plugin):
             closed = ~self._tolerated_by_others(cls, nodes, rows)
             reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))
         return reasons
+
+    def _by_taint(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        """A reason per taint: for the nodes on which it is the first one, which is the one that is named; then
+        for those on which it would still stand if the first were gone.
+        """
+        ids = nodes.taints.ids[rows]
+        first: dict[str, BoolArray] = {}
+        further: dict[str, BoolArray] = {}
+        for number in np.unique(ids).tolist():
+            taints = nodes.taints.sets[number]
+            objections = [t for t in taints if t.effect in _HARD_EFFECTS and not _tolerated(cls, t)]
+            for place, taint in enumerate(objections):
+                reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+                parts = further if place else first
+                parts[reason] = parts.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
+        return [*first.items(), *further.items()]
 
     def _schedulable(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         if _tolerated(cls, _UNSCHEDULABLE):

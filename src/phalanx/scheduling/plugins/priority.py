@@ -9,6 +9,7 @@ from phalanx.scheduling.session import Session
 
 class Priority(Plugin):
     name = "priority"
+    separates_bands = True
 
     def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> int:
         return -session.priority(gang)

@@ -1,0 +1,44 @@
+"""One table for all measurements: what was measured, how much, and what was promised."""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+
+class Row(msgspec.Struct):
+    """One line. `limit` is the promise (None where there is none): the figure must not exceed it."""
+
+    what: str
+    seconds: float
+    limit: float | None = None
+    note: str = ""
+    megabytes: float = 0.0
+
+
+def in_own_process(measure: Callable[..., Row], *arguments: object) -> Row:
+    """Runs one measurement in a fresh interpreter, so that its peak of memory is its own."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_with_memory, (measure, arguments))
+
+
+def _with_memory(measure: Callable[..., Row], arguments: tuple[object, ...]) -> Row:
+    row = measure(*arguments)
+    row.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return row
+
+
+def show(rows: Iterable[Row]) -> bool:
+    """Prints the rows as they come; whether every promise was kept."""
+    print(f"{'what':58} {'seconds':>9} {'promised':>9} {'max MB':>7}  note")
+    kept = True
+    for row in rows:
+        promised = f"{row.limit:9.3f}" if row.limit is not None else f"{'':9}"
+        broken = row.limit is not None and row.seconds > row.limit
+        kept = kept and not broken
+        mark = "  <-- too slow" if broken else ""
+        print(f"{row.what:58} {row.seconds:9.3f} {promised} {row.megabytes:7.0f}  {row.note}{mark}", flush=True)
+    return kept

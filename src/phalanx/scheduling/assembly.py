@@ -1,0 +1,236 @@
+"""Putting quorums together: all members that the gangs of a bundle need, in one transaction, or none."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.model.resources import PODS, Requests, requests_of
+from phalanx.scheduling.demand import GangDemand, Quorum, gang_demand
+from phalanx.scheduling.quorum import Requirement
+from phalanx.scheduling.search import Kind, Need, Part, Search
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.shortage import Gap, Shortage, shortage
+
+# The search is for small gangs; beyond these sizes it would mostly run into its limit.
+_MOST_MEMBERS = 64
+_MOST_NODES = 64
+
+
+class Batch:
+    """Members of one gang that are alike: same priority, class and role; `members` in their order."""
+
+    __slots__ = ("cls", "members", "priority", "role")
+
+    def __init__(self, priority: int, cls: ClassRecord, role: str) -> None:
+        self.priority = priority
+        self.cls = cls
+        self.role = role
+        self.members: list[PodRecord] = []
+
+
+class Call:
+    """One gang's part in an assembly: what it needs now, and who may take part."""
+
+    __slots__ = ("batches", "gang", "need", "placed")
+
+    def __init__(self, session: Session, gang: GangRecord) -> None:
+        self.gang = gang
+        self.need: Requirement = session.requirement(gang)
+        self.batches: list[Batch] = []
+        self.placed: list[tuple[PodRecord, int]] = []
+        if not self.need.satisfied:
+            self.batches = _batches(session.in_order(gang), {role for role, _ in self.need.roles})
+
+    def demand(self) -> GangDemand:
+        members = ((batch.cls, batch.role) for batch in self.batches for _ in batch.members)
+        return gang_demand(self.need, members, () if self.need.satisfied else _reserve(self.gang))
+
+
+def demand_of(calls: list[Call]) -> Quorum:
+    return Quorum(tuple(call.demand() for call in calls))
+
+
+def assemble(session: Session, calls: list[Call], demand: Quorum) -> Transaction | Shortage | Gap:
+    """An open transaction that holds every quorum (`placed` of each call tells who and where), or why not."""
+    for place, part in enumerate(demand.gangs):
+        gaps = session.gaps(part.reserve)
+        if gaps:
+            return Gap(gaps, place)
+    transaction = session.state.transaction()
+    for place, call in enumerate(calls):
+        facts = _in_turn(session, transaction, call, place)
+        if facts is not None:
+            transaction.rollback()
+            return _other_ways(session, calls, demand) or facts
+    return transaction
+
+
+def _in_turn(session: Session, transaction: Transaction, call: Call, place: int) -> Shortage | None:
+    """Places a gang's quorum, the hardest batch first within a priority: first what roles ask, then the rest.
+
+    A batch of which no more fits is passed over: another member may fill the quorum in its stead.
+    """
+    call.placed = []
+    batches = _hardest_first(session, call.batches)
+    used = [0] * len(batches)
+    wanted = dict(call.need.roles)
+    rest = call.need.total - sum(wanted.values())
+    for number, batch in enumerate(batches):
+        least = wanted.get(batch.role, 0)
+        if least:
+            used[number] = _put(session, transaction, call, batch.cls, batch.members[:least])
+            wanted[batch.role] -= used[number]
+    for number, batch in enumerate(batches):
+        if wanted.get(batch.role) and used[number] < len(batch.members):
+            return _short_of(session, call, batch, wanted[batch.role], place)
+    failed: Batch | None = None
+    for number, batch in enumerate(batches):
+        asked = batch.members[used[number] : used[number] + rest]
+        done = _put(session, transaction, call, batch.cls, asked)
+        rest -= done
+        if done < len(asked) and failed is None:
+            failed = batch
+    return _short_of(session, call, failed, rest, place) if failed is not None and rest else None
+
+
+def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: int) -> Shortage:
+    placed, need = len(call.placed), call.need.total
+    return shortage(session.pipeline, session.state.nodes, batch.cls, placed, need, missing, place)
+
+
+def _put(session: Session, transaction: Transaction, call: Call, cls: ClassRecord, members: list[PodRecord]) -> int:
+    """Places as many of the members as fit; how many."""
+    done = 0
+    while done < len(members):
+        rows = session.placer.place(cls, len(members) - done)
+        if not rows:
+            break
+        chosen = members[done : done + len(rows)]
+        transaction.place(cls, chosen, rows)
+        call.placed.extend(zip(chosen, rows, strict=True))
+        done += len(rows)
+    return done
+
+
+def _batches(members: list[PodRecord], roles: set[str]) -> list[Batch]:
+    found: dict[tuple[int, ClassRecord, str], Batch] = {}
+    for member in members:
+        pod = member.pod
+        if pod.problem:
+            continue
+        key = (-pod.priority, member.cls, pod.role if pod.role in roles else "")
+        batch = found.get(key)
+        if batch is None:
+            batch = found[key] = Batch(*key)
+        batch.members.append(member)
+    return list(found.values())
+
+
+def _hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order."""
+    if len(batches) <= 1:
+        return batches
+    totals, names = session.totals(), session.state.space.names
+
+    def hardness(entry: tuple[int, Batch]) -> tuple[int, int, float, int]:
+        position, batch = entry
+        cls = batch.cls
+        share = max(
+            amount / max(1, totals.get(names[column], (0, 0))[0])
+            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
+        )
+        return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
+
+    return [batch for _, batch in sorted(enumerate(batches), key=hardness)]
+
+
+def _other_ways(session: Session, calls: list[Call], demand: Quorum) -> Transaction | None:
+    """Searches for room where the usual way found none, if the classes may have been in each other's way."""
+    classes = demand.classes
+    if len(classes) < 2 or sum(call.need.total for call in calls) > _MOST_MEMBERS or not demand.bound(session):
+        return None
+    rows = _bins(session, classes)
+    if not rows:
+        return None
+    parts: list[Part] = []
+    origins: list[tuple[Call, Batch]] = []
+    for number, call in enumerate(calls):
+        for batch in _hardest_first(session, call.batches):
+            parts.append(Part(classes.index(batch.cls), number, batch.role, len(batch.members)))
+            origins.append((call, batch))
+    found = Search(
+        session.state.nodes.idle[:, rows].T.tolist(),
+        _kinds(session, classes, rows),
+        parts,
+        [Need(call.need.total, dict(call.need.roles)) for call in calls],
+    ).run()
+    if found is None:
+        return None
+    transaction = session.state.transaction()
+    taken = [0] * len(parts)
+    for call in calls:
+        call.placed = []
+    for place, node in found:
+        call, batch = origins[place]
+        member = batch.members[taken[place]]
+        taken[place] += 1
+        transaction.place(batch.cls, [member], [rows[node]])
+        call.placed.append((member, rows[node]))
+    return transaction
+
+
+def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
+    """The rows that take at least one copy of some class, tightest first; of too many, the roomiest per class."""
+    placer = session.placer
+    per_class: dict[ClassRecord, list[int]] = {}
+    for cls in classes:
+        view = placer.view(cls)
+        rows = np.flatnonzero(view.score > -np.inf)
+        copies = placer.copies(cls, rows)
+        per_class[cls] = rows[np.lexsort((rows, -copies))].tolist()
+    fits = Counter(row for rows in per_class.values() for row in rows)
+    share = len(fits) if len(fits) <= _MOST_NODES else max(1, _MOST_NODES // len(classes))
+    chosen = {row for rows in per_class.values() for row in rows[:share]}
+    return sorted(chosen, key=lambda row: (fits[row], row))
+
+
+def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[Kind]:
+    kinds: list[Kind] = []
+    for cls in classes:
+        conflicts = sum(
+            1 << number
+            for number, other in enumerate(classes)
+            if session.placer.exclusive(cls) and _same_ports(cls, other)
+        )
+        amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
+        kinds.append(Kind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
+    return kinds
+
+
+def _same_ports(one: ClassRecord, other: ClassRecord) -> bool:
+    return one is other or any(
+        port.conflicts_with(taken) for port in one.pod_class.host_ports for taken in other.pod_class.host_ports
+    )
+
+
+def _reserve(gang: GangRecord) -> Requests:
+    """What minResources and a slot per needed member ask to be idle, the gang's own members counted as idle.
+
+    Only for groups without an admission of their own: those were counted when they were admitted.
+    """
+    noun = gang.noun
+    assert noun is not None
+    if noun.admission or not noun.min_resources:
+        return ()
+    wanted = dict(noun.min_resources)
+    wanted.setdefault(PODS, noun.min_member)
+    for member in gang.members.values():
+        if member.row >= 0:
+            for name, amount in (*member.pod.usage, (PODS, 1)):
+                wanted[name] = wanted.get(name, 0) - amount
+    return requests_of({name: amount for name, amount in wanted.items() if amount > 0})

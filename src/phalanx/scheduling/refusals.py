@@ -1,0 +1,47 @@
+"""Telling everyone who waits with the same demand what was found out once."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.explanation import gap, no_room_for_gang, waiting_for_bundle
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.shortage import Gap, Shortage
+from phalanx.scheduling.work import Unit
+
+
+def tell(session: Session, unit: Unit, facts: object) -> None:
+    """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
+    match facts:
+        case Shortage() if unit.pod is not None:
+            session.judge_pod(unit.pod, session.sentence(facts))
+        case Shortage():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
+        case Gap():
+            culprit = unit.gangs[facts.culprit]
+            assert culprit.noun is not None
+            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
+        case tuple():
+            for gang in unit.own:
+                tell_surplus(session, gang, facts)
+
+
+def tell_surplus(session: Session, gang: GangRecord, facts: tuple[Shortage, ...]) -> None:
+    """Judges the members above the minimum, by class."""
+    verdicts = {shortage.cls: session.sentence(shortage) for shortage in facts}
+    for member in gang.pending.values():
+        if member.cls in verdicts and not member.pod.problem:
+            session.judge_pod(member, verdicts[member.cls])
+
+
+def judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdict) -> None:
+    """The gang that failed gets the verdict; its mates learn whom they wait for.
+
+    A gang that is only named by this bundle and declares another is judged there.
+    """
+    for gang in unit.own:
+        if gang is culprit:
+            session.judge_gang(gang, verdict)
+        elif gang.pending:
+            session.judge_gang(gang, waiting_for_bundle(gang.key, culprit.key, verdict.message))

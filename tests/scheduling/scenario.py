@@ -1,0 +1,303 @@
+"""A small language for scenarios: nodes, gangs and pods go in, placements and verdicts come out.
+
+`run` lets the scheduler work until it has nothing more to do, answers its bindings and admissions as an API server
+and kubelets would, and then looks five more times: nothing may move and nothing new may be said. After every step
+the cluster state is recounted from scratch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Self
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import Plan
+from phalanx.model.events import (
+    ClusterEvent,
+    GangRemoved,
+    GangUpdated,
+    NodeRemoved,
+    NodeUpdated,
+    PodRemoved,
+    PodUpdated,
+)
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.node import Node
+from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
+from phalanx.model.resources import Requests, parse_amount, requests_of
+from phalanx.model.selectors import Taint
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.scheduler import Scheduler, never
+
+from ..cluster.audit import audit
+
+NAMESPACE = "ns"
+QUIET_CYCLES = 5
+MOST_CYCLES = 50
+
+_RESOURCES = {"gpu": "nvidia.com/gpu", "storage": "ephemeral-storage"}
+
+PACKING = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: overcommit}, {name: predicates}, {name: binpack}]}]
+"""
+
+
+def amounts(**quantities: object) -> Requests:
+    """`cpu="500m", gpu=2` as canonical requests."""
+    named = {_RESOURCES.get(name, name): quantity for name, quantity in quantities.items()}
+    return requests_of({name: parse_amount(name, quantity) for name, quantity in named.items()})
+
+
+def key(name: str) -> GangKey:
+    return GangKey(NAMESPACE, name)
+
+
+class Scenario:
+    """One cluster and its scheduler. Names serve as uids; everything lives in one namespace."""
+
+    def __init__(self, policy: str | None = None) -> None:
+        self.policy = load_policy(policy) if policy is not None else load_policy()
+        self.now = 1000
+        self.state = ClusterState()
+        self.scheduler = Scheduler(self.state, self.policy)
+        self.plans: list[Plan] = []
+        self._gang_verdicts: dict[str, Verdict | None] = {}
+        self._pod_verdicts: dict[str, Verdict | None] = {}
+        self._observed: dict[str, ClusterEvent] = {}
+
+    # what is there
+
+    def node(
+        self,
+        name: str,
+        *,
+        labels: dict[str, str] | None = None,
+        taints: Iterable[Taint] = (),
+        unschedulable: bool = False,
+        pods: int = 110,
+        **offered: object,
+    ) -> Self:
+        offer = {"cpu": 64, "memory": "256Gi"} | offered
+        node = Node(
+            name,
+            allocatable=amounts(pods=pods, **offer),
+            labels=tuple(sorted((labels or {}).items())),
+            taints=tuple(taints),
+            unschedulable=unschedulable,
+        )
+        return self.observe(f"node {name}", NodeUpdated(node))
+
+    def nodes(self, count: int, prefix: str = "n", **offered: object) -> Self:
+        for number in range(1, count + 1):
+            self.node(f"{prefix}{number}", **offered)  # type: ignore[arg-type]
+        return self
+
+    def no_node(self, name: str) -> Self:
+        return self.observe(f"node {name}", NodeRemoved(name))
+
+    def gang(self, name: str, minimum: int = 1, **fields: object) -> Self:
+        """Declares a gang; fields left out keep what was declared before."""
+        record = self.state.gangs.get(key(name))
+        noun = record.noun if record is not None and record.noun is not None else Gang(key(name))
+        if isinstance(fields.get("bundle"), list):
+            fields["bundle"] = tuple(sorted(key(mate) for mate in fields["bundle"]))  # type: ignore[attr-defined]
+        noun = msgspec.structs.replace(noun, min_member=minimum, **fields)
+        return self.observe(f"gang {name}", GangUpdated(noun))
+
+    def no_gang(self, name: str) -> Self:
+        return self.observe(f"gang {name}", GangRemoved(key(name)))
+
+    def pod(
+        self,
+        name: str,
+        *,
+        gang: str = "",
+        role: str = "",
+        node: str = "",
+        phase: PodPhase | None = None,
+        scheduler: str = "phalanx",
+        pod_class: PodClass | None = None,
+        created: int | None = None,
+        terminating: bool = False,
+        gated: bool = False,
+        priority: int = 0,
+        nominated: str = "",
+        problem: str = "",
+        mark: PlanMark | None = None,
+        **requests: object,
+    ) -> Self:
+        """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise."""
+        asked = amounts(**requests)
+        base = pod_class or PodClass()
+        base = msgspec.structs.replace(
+            base, requests=asked, scored_cpu=dict(asked).get("cpu", 100), scored_memory=200
+        )
+        pod = Pod(
+            NAMESPACE,
+            name,
+            name,
+            base,
+            asked,
+            scheduler,
+            node=node,
+            phase=phase or (PodPhase.RUNNING if node else PodPhase.PENDING),
+            terminating=terminating,
+            gated=gated,
+            priority=priority,
+            created=self.now if created is None else created,
+            gang=gang,
+            role=role,
+            nominated=nominated,
+            mark=mark,
+            problem=problem,
+        )
+        return self.observe(f"pod {name}", PodUpdated(pod))
+
+    def pods(self, prefix: str, count: int, **fields: object) -> Self:
+        for number in range(count):
+            self.pod(f"{prefix}-{number}", **fields)  # type: ignore[arg-type]
+        return self
+
+    def job(self, name: str, members: int, minimum: int | None = None, **fields: object) -> Self:
+        """A gang with identical members `name-0`, `name-1` ... that it needs all of, unless told otherwise."""
+        self.gang(name, members if minimum is None else minimum, created=self.now)
+        return self.pods(name, members, gang=name, **fields)
+
+    def becomes(self, name: str, **change: object) -> Self:
+        """Something about an observed pod changes."""
+        return self.observe(f"pod {name}", PodUpdated(msgspec.structs.replace(self._pod(name), **change)))
+
+    def finishes(self, *names: str, phase: PodPhase = PodPhase.SUCCEEDED) -> Self:
+        for name in names:
+            self.becomes(name, phase=phase)
+        return self
+
+    def gone(self, *names: str) -> Self:
+        for name in names:
+            self.observe(f"pod {name}", PodRemoved(name))
+        return self
+
+    def observe(self, about: str, event: ClusterEvent) -> Self:
+        self._observed[about] = event
+        self.state.apply(event)
+        audit(self.state)
+        return self
+
+    # what happens
+
+    def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
+        """One cycle, and no answer from the API yet."""
+        plan = self.scheduler.cycle(self.now, should_stop)
+        audit(self.state)
+        self.plans.append(plan)
+        for entry in plan.gangs:
+            self._gang_verdicts[entry.gang.name] = entry.verdict
+        for pod in plan.pods:
+            self._pod_verdicts[pod.uid] = pod.verdict
+        self._nothing_exceeds_its_node(plan)
+        return plan
+
+    def work(self) -> Self:
+        """Cycles until the scheduler is idle; the API has not answered yet."""
+        for _ in range(MOST_CYCLES):
+            if self.scheduler.idle:
+                return self
+            self.cycle()
+        raise AssertionError(f"not idle after {MOST_CYCLES} cycles")
+
+    def confirm(self, *names: str) -> Self:
+        """The API and the kubelets answer: placed pods (these, or all) are bound and run, groups are admitted."""
+        for uid, record in list(self.state.pods.items()):
+            if record.state is MemberState.PLACED and (not names or uid in names):
+                bound = msgspec.structs.replace(record.pod, node=record.target, mark=record.mark)
+                self.observe(f"pod {uid}", PodUpdated(bound))
+                self.becomes(uid, phase=PodPhase.RUNNING)
+        for gang in list(self.state.gangs.values()) if not names else ():
+            if gang.admitted and gang.noun is not None:
+                self.observe(
+                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(gang.noun, admitted=True))
+                )
+        return self
+
+    def run(self) -> Self:
+        self.work()
+        self.confirm()
+        self.now += 1
+        for _ in range(QUIET_CYCLES):
+            plan = self.cycle()
+            assert plan.complete
+            assert (plan.binds, plan.admissions, plan.gangs, plan.pods) == ([], [], [], []), "not at rest"
+        assert self.scheduler.idle
+        return self
+
+    def restart(self) -> Self:
+        """A new process: all that was only in memory is gone, the world is observed anew."""
+        self.state = ClusterState()
+        self.scheduler = Scheduler(self.state, self.policy)
+        self._gang_verdicts.clear()
+        self._pod_verdicts.clear()
+        for event in list(self._observed.values()):
+            self.state.apply(event)
+        audit(self.state)
+        return self
+
+    # what came of it
+
+    def where(self, name: str) -> str:
+        """The node that a pod was placed on or is bound to, "" if none."""
+        record = self.state.pods[name]
+        return record.target or record.pod.node
+
+    def placed(self, prefix: str = "") -> list[str]:
+        """The names of the pods that have a node."""
+        return sorted(name for name in self.state.pods if name.startswith(prefix) and self.where(name))
+
+    def waiting(self, prefix: str = "") -> list[str]:
+        return sorted(name for name in self.state.pods if name.startswith(prefix) and not self.where(name))
+
+    def spread(self, prefix: str = "") -> dict[str, int]:
+        """node -> how many of the pods it has."""
+        counts: dict[str, int] = {}
+        for name in self.placed(prefix):
+            counts[self.where(name)] = counts.get(self.where(name), 0) + 1
+        return counts
+
+    def why(self, gang: str) -> Verdict:
+        """The verdict on a gang that waits."""
+        verdict = self._gang_verdicts[gang]
+        assert verdict is not None, f"gang {gang} does not wait"
+        return verdict
+
+    def why_pod(self, name: str) -> Verdict:
+        verdict = self._pod_verdicts[name]
+        assert verdict is not None, f"pod {name} does not wait"
+        return verdict
+
+    def content(self, gang: str) -> bool:
+        """Whether the gang got what it asked for and was told so."""
+        return gang in self._gang_verdicts and self._gang_verdicts[gang] is None
+
+    def said(self, gang: str) -> bool:
+        return gang in self._gang_verdicts
+
+    @property
+    def admissions(self) -> list[str]:
+        return [admission.gang.name for plan in self.plans for admission in plan.admissions]
+
+    @property
+    def order(self) -> list[str]:
+        """The pods in the order in which they were bound."""
+        return [bind.name for plan in self.plans for bind in plan.binds]
+
+    def _pod(self, name: str) -> Pod:
+        return self.state.pods[name].pod
+
+    def _nothing_exceeds_its_node(self, plan: Plan) -> None:
+        nodes = self.state.nodes
+        for bind in plan.binds:
+            row, cls = nodes.row(bind.node), self.state.pods[bind.uid].cls
+            assert (nodes.idle[cls.columns, row] >= 0).all(), f"{bind.name} does not fit on {bind.node}"

@@ -1,0 +1,149 @@
+"""minResources: a hint of the coscheduling dialects, an admission in Volcano's."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.gang import Problem
+
+from .scenario import Scenario, amounts
+
+
+def queued(world: Scenario, name: str, minimum: int = 2, created: int = 0, **size: object) -> Scenario:
+    """A Volcano PodGroup in phase Pending: its controller creates pods once it is Inqueue."""
+    fields = {"admission": True, "admitted": False, "created": created}
+    return world.gang(name, minimum, min_resources=amounts(**size) or None, **fields)
+
+
+class TestCoschedulingHint:
+    def test_a_group_larger_than_what_is_idle_is_not_tried(self) -> None:
+        world = Scenario().nodes(2, gpu=4).job("job", 2, gpu=1).gang("job", 2, min_resources=amounts(gpu=9)).run()
+        assert world.placed() == []
+        verdict = world.why("job")
+        assert verdict.code == "NotEnoughResources"
+        assert verdict.message == (
+            "gang ns/job asks for minResources that the cluster lacks: 1 nvidia.com/gpu too little is free"
+        )
+        assert verdict.change == "free or add 1 nvidia.com/gpu, or lower minResources"
+        world.node("n3", gpu=1).run()
+        assert len(world.placed()) == 2
+
+    def test_what_its_members_hold_already_counts_as_idle(self) -> None:
+        world = Scenario().nodes(2, gpu=4).gang("job", 4, min_resources=amounts(gpu=8))
+        world.pods("there", 2, gang="job", gpu=2, node="n1").pods("job", 2, gang="job", gpu=2).run()
+        assert len(world.placed()) == 4
+
+    def test_it_holds_back_no_surplus(self) -> None:
+        world = Scenario().node("n1", gpu=4).job("job", 3, minimum=2, gpu=1).run()
+        world.gang("job", 2, min_resources=amounts(gpu=100)).pod("late", gang="job", gpu=1).run()
+        assert world.waiting() == []
+
+    def test_negative_leftovers_do_not_hide_what_is_idle(self) -> None:
+        world = Scenario().node("n1", gpu=2).node("n2", gpu=2).pods("old", 2, gpu=1, node="n1").node("n1", gpu=0)
+        world.job("job", 2, gpu=1).gang("job", 2, min_resources=amounts(gpu=2)).run()
+        assert len(world.placed("job")) == 2
+
+
+class TestVolcanoAdmission:
+    def test_a_group_is_admitted_before_its_pods_exist(self) -> None:
+        world = queued(Scenario().node("n1", gpu=8), "job", gpu=4).run()
+        assert world.admissions == ["job"]
+        world.pods("job", 2, gang="job", gpu=2).run()
+        assert len(world.placed()) == 2
+
+    def test_nothing_is_placed_before_it_is_admitted(self) -> None:
+        world = queued(Scenario().node("n1", gpu=4), "job", gpu=8).pods("job", 2, gang="job", gpu=1).run()
+        assert world.placed() == []
+        verdict = world.why("job")
+        assert (verdict.code, verdict.unschedulable) == ("AwaitingAdmission", False)
+        assert "8 nvidia.com/gpu" in verdict.message
+
+    @pytest.mark.parametrize(("size", "admitted"), [(12, True), (13, False)])
+    def test_up_to_one_point_two_times_the_cluster_may_be_promised(self, size: int, admitted: bool) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "job", gpu=size).run()
+        assert (world.admissions == ["job"]) == admitted
+
+    @pytest.mark.parametrize(("size", "admitted"), [(8, True), (9, False)])
+    def test_what_is_used_is_not_promised_again(self, size: int, admitted: bool) -> None:
+        world = Scenario().node("n1", gpu=10).pod("busy", gpu=4, node="n1")
+        assert (queued(world, "job", gpu=size).run().admissions == ["job"]) == admitted
+
+    def test_promises_add_up(self) -> None:
+        world = Scenario().node("n1", gpu=10)
+        for created, name in enumerate("abc"):
+            queued(world, name, gpu=5, created=created)
+        world.run()
+        assert world.admissions == ["a", "b"]
+        assert world.why("c").code == "AwaitingAdmission"
+
+    def test_a_promise_holds_while_the_phase_does_not_show_it_yet(self) -> None:
+        """Two cycles run before the API has answered the first admission."""
+        world = queued(Scenario().node("n1", gpu=10), "a", gpu=10).work()
+        queued(world, "b", gpu=10).work()
+        assert world.admissions == ["a"]
+        world.run()
+        assert world.admissions == ["a"]
+
+    def test_an_admission_that_could_not_be_written_is_decided_anew(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "a", gpu=10).work()
+        world.state.forget_admission(next(iter(world.state.gangs)))
+        world.run()
+        assert world.admissions == ["a", "a"]
+
+    def test_members_draw_on_their_group_s_promise(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "a", gpu=6).run()
+        world.pods("a", 2, gang="a", gpu=3).run()
+        assert queued(world, "b", gpu=6).run().admissions == ["a", "b"]
+
+    def test_a_group_that_is_deleted_before_it_had_pods_frees_its_promise(self) -> None:
+        world = Scenario().node("n1", gpu=10)
+        queued(queued(world, "a", gpu=12, created=1), "b", gpu=12, created=2).run()
+        assert world.admissions == ["a"]
+        world.no_gang("a").run()
+        assert world.admissions == ["a", "b"]
+
+    def test_one_that_must_wait_does_not_block_those_behind_it(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "large", gpu=99, created=1)
+        assert queued(world, "small", gpu=1, created=2).run().admissions == ["small"]
+
+    def test_without_min_resources_a_group_is_always_admitted(self) -> None:
+        assert queued(Scenario(), "job").run().admissions == ["job"]
+
+    def test_priority_decides_who_is_admitted(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "a", gpu=12, created=1)
+        queued(world, "b", gpu=12, created=2).gang("b", 2, priority=5).run()
+        assert world.admissions == ["b"]
+
+    def test_a_group_with_a_problem_is_not_admitted(self) -> None:
+        world = queued(Scenario().node("n1", gpu=10), "a", gpu=1).gang("a", 2, problem=Problem("Bad", "no")).run()
+        assert world.admissions == []
+
+    def test_the_factor_is_the_policy_s(self) -> None:
+        policy = """
+        actions: "enqueue, allocate"
+        tiers: [{plugins: [{name: overcommit, arguments: {overcommit-factor: 2}}, {name: predicates}]}]
+        """
+        assert queued(Scenario(policy).node("n1", gpu=10), "job", gpu=20).run().admissions == ["job"]
+
+    def test_without_the_plugin_everyone_is_admitted(self) -> None:
+        policy = 'actions: "enqueue, allocate"\ntiers: [{plugins: [{name: predicates}]}]'
+        assert queued(Scenario(policy).node("n1", gpu=1), "job", gpu=20).run().admissions == ["job"]
+
+    def test_without_the_action_allocate_promotes_by_itself(self) -> None:
+        policy = (
+            "actions: allocate\ntiers: [{plugins: [{name: overcommit}, {name: predicates}, {name: nodeorder}]}]"
+        )
+        world = queued(Scenario(policy).node("n1", gpu=2), "job", gpu=99).pods("job", 2, gang="job", gpu=1).run()
+        assert world.admissions == ["job"]
+        assert len(world.placed()) == 2
+
+    def test_many_equal_groups_are_admitted_in_order_as_room_appears(self) -> None:
+        world = Scenario().node("n1", gpu=10)
+        for number in range(30):
+            queued(world, f"job-{number:02}", gpu=4, created=number)
+        world.run()
+        assert world.admissions == ["job-00", "job-01", "job-02"]
+        world.no_gang("job-01").run()
+        assert world.admissions[3:] == ["job-03"]
+        world.node("n2", gpu=20).run()
+        assert world.admissions[4:] == [f"job-{number:02}" for number in range(4, 10)]

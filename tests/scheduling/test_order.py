@@ -1,0 +1,77 @@
+"""Who goes first."""
+
+from __future__ import annotations
+
+from .scenario import Scenario
+
+
+class TestPriority:
+    def test_a_higher_priority_goes_first_whatever_its_age(self) -> None:
+        world = Scenario().node("n1", gpu=2).job("old", 2, gpu=1)
+        world.now += 10
+        world.job("new", 2, gpu=1, priority=5).run()
+        assert (world.placed("new"), world.placed("old")) == (["new-0", "new-1"], [])
+
+    def test_the_group_s_own_priority_decides_over_its_members(self) -> None:
+        world = Scenario().node("n1", gpu=2).job("members", 2, gpu=1, priority=5).job("group", 2, gpu=1)
+        world.gang("group", 2, priority=6).run()
+        assert world.placed() == ["group-0", "group-1"]
+
+    def test_one_important_member_pulls_its_gang_forward(self) -> None:
+        world = Scenario().node("n1", gpu=2).job("plain", 2, gpu=1, priority=3)
+        world.gang("mixed", 2).pod("mixed-0", gang="mixed", gpu=1).pod(
+            "mixed-1", gang="mixed", gpu=1, priority=4
+        ).run()
+        assert world.placed() == ["mixed-0", "mixed-1"]
+
+    def test_within_a_gang_the_important_members_fill_the_quorum(self) -> None:
+        world = Scenario().node("n1", gpu=2).gang("job", 2).pods("low", 2, gang="job", gpu=1)
+        world.pods("high", 2, gang="job", gpu=1, priority=1).run()
+        assert world.placed() == ["high-0", "high-1"]
+
+    def test_without_the_plugin_age_decides(self) -> None:
+        policy = "actions: allocate\ntiers: [{plugins: [{name: gang}, {name: predicates}, {name: nodeorder}]}]"
+        world = Scenario(policy).node("n1", gpu=2).job("old", 2, gpu=1)
+        world.now += 10
+        world.job("new", 2, gpu=1, priority=5).run()
+        assert world.placed() == ["old-0", "old-1"]
+
+
+class TestAge:
+    def test_the_older_gang_goes_first(self) -> None:
+        world = Scenario().node("n1", gpu=2)
+        world.now += 10
+        world.job("z", 2, gpu=1)
+        world.now += 10
+        world.job("a", 2, gpu=1).run()
+        assert world.placed() == ["z-0", "z-1"]
+
+    def test_of_the_same_age_the_name_decides_and_they_do_not_interleave(self) -> None:
+        world = Scenario().node("n1", gpu=3).job("b", 2, gpu=1).job("a", 2, gpu=1).run()
+        assert world.order == ["a-0", "a-1"]
+
+    def test_gangs_and_single_pods_stand_in_one_queue(self) -> None:
+        world = Scenario().node("n1", gpu=2).pod("young", gpu=1, created=2000).job("job", 2, gpu=1).run()
+        assert world.waiting() == ["young"]
+        other = Scenario().node("n1", gpu=2).pod("elder", gpu=1, created=1).job("job", 2, gpu=1).run()
+        assert other.placed() == ["elder"]
+
+    def test_members_go_by_index_then_age_then_name(self) -> None:
+        world = Scenario().node("n1", gpu=3).gang("job", 1)
+        world.pod("c", gang="job", gpu=1, created=1).pod("b", gang="job", gpu=1, created=5)
+        world.pod("a", gang="job", gpu=1, created=5).pod("z", gang="job", gpu=1, created=9).becomes(
+            "z", index=0
+        ).run()
+        assert world.order == ["z", "c", "a"]
+
+
+class TestSameInputSamePlan:
+    def test_two_schedulers_with_the_same_history_agree(self) -> None:
+        def plans() -> list[str]:
+            world = Scenario().nodes(5, gpu=4)
+            for name in "dacb":
+                world.job(name, 6, minimum=3, gpu=1)
+            world.pods("single", 3, gpu=2).run()
+            return [f"{bind.name}@{bind.node}" for plan in world.plans for bind in plan.binds]
+
+        assert plans() == plans()

@@ -1,0 +1,238 @@
+"""Who counts: per-role minima, the four match policies, surplus, and plans that were cut off."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.gang import MatchPolicy
+from phalanx.model.pod import PlanMark, PodPhase
+
+from .scenario import Scenario
+
+ONLY_WAITING = MatchPolicy.ONLY_WAITING
+WAITING_AND_RUNNING = MatchPolicy.WAITING_AND_RUNNING
+WITH_SUCCEEDED = MatchPolicy.WAITING_RUNNING_SUCCEEDED
+ONCE = MatchPolicy.ONCE_SATISFIED
+
+
+class TestRoles:
+    def job(self, world: Scenario, ps: int, workers: int) -> Scenario:
+        world.gang("job", 3, roles=(("ps", 1), ("worker", 2)))
+        world.pods("job-ps", ps, gang="job", role="ps", gpu=1)
+        return world.pods("job-worker", workers, gang="job", role="worker", gpu=1)
+
+    def test_every_role_gets_its_minimum(self) -> None:
+        world = self.job(Scenario().node("n1", gpu=3), ps=3, workers=3).run()
+        assert world.placed() == ["job-ps-0", "job-worker-0", "job-worker-1"]
+        assert world.why_pod("job-ps-1").code == "NotEnoughResources"
+
+    def test_a_role_that_lacks_members_is_named(self) -> None:
+        world = self.job(Scenario().node("n1", gpu=8), ps=0, workers=5).run()
+        assert world.placed() == []
+        assert world.why("job").message == "gang ns/job has 0 of the 1 ps members that it needs"
+        assert world.why("job").change == "create 1 more pod(s) of role ps, or lower minTaskMember.ps to 0"
+
+    def test_total_members_of_one_role_do_not_make_up_for_another(self) -> None:
+        world = self.job(Scenario().node("n1", gpu=2), ps=2, workers=2).run()
+        assert world.placed() == []
+        assert world.why("job").placeable == 2
+
+    def test_the_minimum_may_exceed_what_roles_ask(self) -> None:
+        world = Scenario().node("n1", gpu=4).gang("job", 4, roles=(("ps", 1),))
+        world.pods("job-ps", 2, gang="job", role="ps", gpu=1).pods(
+            "job-w", 2, gang="job", role="worker", gpu=1
+        ).run()
+        assert len(world.placed()) == 4
+
+    def test_a_role_that_is_running_needs_no_more(self) -> None:
+        world = self.job(Scenario().node("n1", gpu=3), ps=1, workers=2).run()
+        world.gone("job-worker-1").pod("job-worker-2", gang="job", role="worker", gpu=1).run()
+        assert "job-worker-2" in world.placed()
+
+
+class TestMatchPolicies:
+    """coscheduling.md, section 1.5, row by row; a gang of three that has lost members."""
+
+    def world(self, policy: MatchPolicy, **fields: object) -> Scenario:
+        return Scenario().nodes(2, gpu=8).gang("job", 3, match_policy=policy, **fields)
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_three_that_wait_are_enough_for_all(self, policy: MatchPolicy) -> None:
+        assert len(self.world(policy).pods("job", 3, gang="job", gpu=1).run().placed()) == 3
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_two_that_wait_are_not(self, policy: MatchPolicy) -> None:
+        assert self.world(policy).pods("job", 2, gang="job", gpu=1).run().placed() == []
+
+    @pytest.mark.parametrize(
+        ("policy", "joins"),
+        [(ONLY_WAITING, False), (WAITING_AND_RUNNING, True), (WITH_SUCCEEDED, True), (ONCE, True)],
+    )
+    def test_a_replaced_member(self, policy: MatchPolicy, joins: bool) -> None:
+        """Under only-waiting running members never help: it stays pending, meant for jobs that restart whole."""
+        world = self.world(policy).pods("job", 3, gang="job", gpu=1).run()
+        world.now += 5
+        world.gone("job-1").pod("job-1b", gang="job", gpu=1).run()
+        assert bool(world.where("job-1b")) == joins
+        if not joins:
+            assert world.why("job").message == (
+                "gang ns/job has 1 of the 3 members that it needs (2 on nodes already do not count; match policy "
+                "only-waiting)"
+            )
+
+    @pytest.mark.parametrize(
+        ("policy", "joins"),
+        [(ONLY_WAITING, False), (WAITING_AND_RUNNING, False), (WITH_SUCCEEDED, True), (ONCE, True)],
+    )
+    def test_a_member_that_joins_when_the_others_have_succeeded(self, policy: MatchPolicy, joins: bool) -> None:
+        world = self.world(policy).pods("job", 3, gang="job", gpu=1).run()
+        world.now += 5
+        world.finishes("job-0", "job-1", "job-2").pod("job-late", gang="job", gpu=1).run()
+        assert bool(world.where("job-late")) == joins
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_failed_members_count_for_none(self, policy: MatchPolicy) -> None:
+        world = self.world(policy)
+        for number in range(2):
+            world.pod(f"failed-{number}", gang="job", node="n1", phase=PodPhase.FAILED, gpu=1)
+        assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_terminating_members_count_for_none(self, policy: MatchPolicy) -> None:
+        world = self.world(policy).pods("leaving", 2, gang="job", node="n1", terminating=True, gpu=1)
+        assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
+
+    def test_once_satisfied_is_not_inferred_from_one_bound_member(self) -> None:
+        world = self.world(ONCE).pod("stray", gang="job", node="n1", gpu=1)
+        assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
+
+    def test_once_satisfied_is_inferred_from_a_quorum_on_nodes(self) -> None:
+        world = self.world(ONCE).pods("there", 2, gang="job", node="n1", gpu=1)
+        world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED, gpu=1)
+        assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == ["job-0"]
+
+    def test_once_satisfied_is_read_from_its_flag(self) -> None:
+        world = self.world(ONCE, once_satisfied=True).pod("job-0", gang="job", gpu=1)
+        assert world.run().placed() == ["job-0"]
+
+    def test_once_satisfied_holds_after_all_but_one_are_gone(self) -> None:
+        """The mark on the survivor proves that the quorum has been there."""
+        world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
+        world.now += 5
+        world.gone("job-0", "job-1").restart().pod("job-new", gang="job", gpu=1).run()
+        assert world.where("job-new")
+
+
+class TestSurplus:
+    def test_members_above_the_minimum_are_placed_as_room_allows(self) -> None:
+        world = Scenario().node("n1", gpu=4).job("job", 6, minimum=2, gpu=1).run()
+        assert world.placed() == ["job-0", "job-1", "job-2", "job-3"]
+        assert world.content("job")
+        assert world.why_pod("job-4").message == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+        world.node("n2", gpu=2).run()
+        assert len(world.placed()) == 6
+
+    def test_every_quorum_goes_before_any_surplus(self) -> None:
+        world = Scenario().node("n1", gpu=4)
+        world.job("a", 4, minimum=2, gpu=1).job("b", 4, minimum=2, gpu=1).run()
+        assert [len(world.placed("a")), len(world.placed("b"))] == [2, 2]
+
+    def test_surplus_is_shared_in_fair_turns(self) -> None:
+        world = Scenario().node("n1", gpu=9)
+        for name in "abc":
+            world.job(name, 6, minimum=1, gpu=1)
+        world.run()
+        assert [len(world.placed(name)) for name in "abc"] == [3, 3, 3]
+
+    def test_who_has_less_surplus_goes_first_later_too(self) -> None:
+        world = Scenario().node("n1", gpu=4).job("a", 9, minimum=1, gpu=1).run()
+        assert len(world.placed("a")) == 4
+        world.node("n2", gpu=1).job("b", 4, minimum=1, gpu=1).run()
+        world.node("n3", gpu=2).run()
+        assert [len(world.placed("a")), len(world.placed("b"))] == [4, 3]
+
+    def test_surplus_of_a_high_priority_goes_before_a_quorum_of_a_lower_one(self) -> None:
+        world = Scenario().node("n1", gpu=4)
+        world.job("low", 2, gpu=1).job("high", 4, minimum=2, gpu=1, priority=9).run()
+        assert [len(world.placed("high")), len(world.placed("low"))] == [4, 0]
+
+    def test_a_class_without_room_does_not_stop_the_gang_s_other_surplus(self) -> None:
+        world = Scenario().node("n1", gpu=2).gang("job", 1)
+        world.pod("job-0", gang="job", gpu=1).pod("job-1", gang="job", gpu=8).pod("job-2", gang="job", gpu=1).run()
+        assert world.placed() == ["job-0", "job-2"]
+        assert world.why_pod("job-1").code == "NotEnoughResources"
+
+    def test_an_unreadable_member_spoils_neither_quorum_nor_surplus(self) -> None:
+        world = Scenario().node("n1", gpu=8).gang("job", 2)
+        world.pod("job-0", gang="job", gpu=1, problem="cpu is 'lots'").pods("job-x", 3, gang="job", gpu=1).run()
+        assert world.waiting() == ["job-0"]
+        assert world.why_pod("job-0").message == "pod ns/job-0 cannot be scheduled: cpu is 'lots'"
+
+    def test_a_quorum_that_needs_the_unreadable_one_waits_for_its_correction(self) -> None:
+        world = Scenario().node("n1", gpu=8).gang("job", 2)
+        world.pod("job-0", gang="job", gpu=1, problem="cpu is 'lots'").pod("job-1", gang="job", gpu=1).run()
+        assert world.placed() == []
+        assert world.why("job").code == "UnreadablePod"
+        world.becomes("job-0", problem="").run()
+        assert len(world.placed()) == 2
+
+
+class TestRepair:
+    """Of a plan's bindings some succeed and some do not: the rest is finished before anything else."""
+
+    def half_bound(self, policy: MatchPolicy = WAITING_AND_RUNNING) -> Scenario:
+        world = Scenario().node("n1", gpu=4).job("job", 4, gpu=1)
+        world.gang("job", 4, match_policy=policy).work()
+        world.confirm("job-0", "job-1")
+        world.state.forget("job-2")
+        world.state.forget("job-3")
+        return world
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_members_whose_binding_failed_are_placed_again(self, policy: MatchPolicy) -> None:
+        world = self.half_bound(policy).run()
+        assert len(world.placed()) == 4
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_so_are_they_after_a_restart(self, policy: MatchPolicy) -> None:
+        world = self.half_bound(policy).restart().run()
+        assert len(world.placed()) == 4
+
+    def test_repair_goes_before_everyone_else(self) -> None:
+        world = self.half_bound().job("rival", 2, gpu=1, priority=100).run()
+        assert len(world.placed("job")) == 4
+        assert world.placed("rival") == []
+
+    def test_what_was_repaired_carries_the_mark_of_its_plan(self) -> None:
+        world = self.half_bound().run()
+        marks = {record.mark for record in world.state.pods.values()}
+        assert len(marks) == 1
+        (gang,) = world.state.gangs.values()
+        assert gang.marks == dict.fromkeys(marks, 4)
+
+    def test_a_repair_that_has_no_room_waits_and_says_so(self) -> None:
+        world = self.half_bound()
+        world.pod("intruder", gpu=1, node="n1", scheduler="default-scheduler").run()
+        assert world.waiting() == ["job-2", "job-3"]
+        verdict = world.why("job")
+        assert (verdict.needed, verdict.placeable) == (2, 1)
+        world.gone("intruder").run()
+        assert world.waiting() == []
+
+    def test_a_gang_of_one_leaves_no_mark(self) -> None:
+        world = Scenario().nodes(1, gpu=1).job("job", 1, gpu=1).run()
+        assert world.state.pods["job-0"].mark is None
+
+    def test_a_mark_of_unknown_origin_does_no_harm(self) -> None:
+        world = Scenario().node("n1", gpu=4).gang("job", 3)
+        world.pod("old", gang="job", gpu=1, node="n1", mark=PlanMark("foreign", 99, 10**12))
+        world.pods("job", 2, gang="job", gpu=1).run()
+        assert len(world.placed()) == 3
+
+    def test_a_confirmation_that_comes_late_ends_the_repair(self) -> None:
+        """The binding had succeeded after all: the pod is where the API says."""
+        world = self.half_bound()
+        mark = next(iter(world.state.gangs.values())).marks
+        (plan,) = mark
+        world.becomes("job-2", node="n1", mark=plan, phase=PodPhase.RUNNING).run()
+        assert len(world.placed()) == 4

@@ -1,0 +1,141 @@
+"""What holds whatever happens: nothing is overfilled, no gang starts in part, nothing is said twice, and parking is
+only a way to be quick.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from phalanx.model.decisions import Plan
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.quorum import Requirement, requirement
+
+from .scenario import Scenario
+from .worlds import Script
+
+STEPS = 60
+
+
+def needs(world: Scenario) -> dict[GangKey, Requirement]:
+    return {key: requirement(gang, gang.noun) for key, gang in world.state.gangs.items() if gang.noun is not None}
+
+
+def check_plan(world: Scenario, before: dict[GangKey, Requirement], plan: Plan) -> None:
+    """Every gang got its whole requirement or nothing, every pod one node, every bundle all or none."""
+    counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
+    for key, placed in counts.items():
+        assert placed >= before[key].total, f"{key} started in part"
+        for role, least in before[key].roles:
+            got = sum(bind.gang == key and world.state.pods[bind.uid].pod.role == role for bind in plan.binds)
+            assert got >= least
+        noun = world.state.gangs[key].noun
+        assert noun is not None
+        assert noun.problem is None
+        for mate in bundle(world, key):
+            assert counts[mate] >= before[mate].total
+    assert len({bind.uid for bind in plan.binds}) == len(plan.binds)
+
+
+def bundle(world: Scenario, key: GangKey) -> set[GangKey]:
+    """The gangs that it names, that they name, and so on."""
+    found: set[GangKey] = set()
+    ask = [key]
+    while ask:
+        key = ask.pop()
+        if key not in found:
+            found.add(key)
+            record = world.state.gangs.get(key)
+            assert record is not None
+            assert record.noun is not None
+            ask.extend(record.noun.bundle)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_plans_are_whole_and_the_scheduler_comes_to_rest(seed: int) -> None:
+    world = Scenario(Script.policy(seed))
+    script = Script(seed, world)
+    try:
+        for _ in range(STEPS):
+            script.step()
+            before = needs(world)
+            check_plan(world, before, world.cycle())
+            world.work()
+            plan = world.cycle()
+            assert plan == Plan(plan.cycle), "something was done or said although nothing had changed"
+    except AssertionError as error:
+        error.add_note("\n".join(script.story))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
+    """A scheduler that looks at everything in every cycle decides and says the same."""
+    lazy, eager = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
+    script = Script(seed, lazy, eager)
+    try:
+        for _ in range(STEPS):
+            script.step()
+            lazy.work()
+            eager.scheduler.use(eager.policy)
+            eager.work()
+            assert decisions(lazy) == decisions(eager)
+            assert verdicts(lazy) == verdicts(eager)
+    except AssertionError as error:
+        error.add_note("\n".join(script.story))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_cycles_that_are_cut_short_add_up_to_a_whole_one(seed: int) -> None:
+    whole, cut = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
+    script = Script(seed, whole, cut)
+    try:
+        for number in range(STEPS):
+            script.step()
+            whole.work()
+            while not cut.scheduler.idle:
+                cut.cycle(Stop(after=1 + number % 3))
+            assert decisions(whole) == decisions(cut)
+            assert verdicts(whole) == verdicts(cut)
+    except AssertionError as error:
+        error.add_note("\n".join(script.story))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_the_same_history_gives_the_same_plans(seed: int) -> None:
+    one, other = Scenario(Script.policy(seed)), Scenario(Script.policy(seed))
+    script = Script(seed, one, other)
+    for _ in range(STEPS):
+        script.step()
+        assert one.cycle() == other.cycle()
+
+
+class Stop:
+    """Says stop at the n-th time of asking, and every time after that."""
+
+    def __init__(self, after: int) -> None:
+        self.left = after
+
+    def __call__(self) -> bool:
+        self.left -= 1
+        return self.left < 0
+
+
+def decisions(world: Scenario) -> dict[str, str]:
+    return {name: world.where(name) for name in world.placed()}
+
+
+def verdicts(world: Scenario) -> dict[str, str]:
+    """What whoever waits was last told."""
+    said = {}
+    for gang in world.state.gangs.values():
+        if gang.told is not None and gang.told[0] is not None:
+            said[str(gang.key)] = f"{gang.told[0].code}: {gang.told[0].message} -> {gang.told[0].change}"
+    for record in world.state.pods.values():
+        if record.told is not None and not world.where(record.pod.name):
+            said[record.pod.name] = f"{record.told.code}: {record.told.message} -> {record.told.change}"
+    return said
