@@ -72,7 +72,9 @@ class Observer:
         self._changed = changed
         self._pod_seen = pod_seen
         self._pod_gone = pod_gone
-        self._gang_touched = gang_touched
+        self._tell_touched = gang_touched
+        # Until everything has been seen a gang may look as if it lacked members: nobody is told of it before.
+        self._early: dict[GangKey, None] | None = {}
         self._discovery_period = discovery_period
         self._definitions_changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
@@ -93,7 +95,7 @@ class Observer:
             tasks.create_task(self._discover_kinds())
 
     async def synced(self) -> None:
-        """Returns when everything that exists has been seen once."""
+        """Returns when everything that exists has been seen once; from then on `gang_touched` is called."""
         await self._kinds_known.wait()
         reflectors: Iterable[Reflector[Any]] = (
             self.pods,
@@ -104,6 +106,15 @@ class Observer:
         )
         for reflector in reflectors:
             await reflector.synced.wait()
+        early, self._early = self._early, None
+        for key in early or ():
+            self._tell_touched(key)
+
+    def _gang_touched(self, key: GangKey) -> None:
+        if self._early is None:
+            self._tell_touched(key)
+        else:
+            self._early[key] = None
 
     @property
     def fresh(self) -> bool:
