@@ -233,7 +233,7 @@ async def test_gated_members_wait_for_their_gates_and_are_left_alone(world: Worl
     gates = [{"name": "example.com/hold"}]
     await world.pods("a", "b", labels=labelled(3))
     await world.pod("c", labels=labelled(3), schedulingGates=gates)
-    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated\)")
+    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
     await world.settled(scheduler, quiet=0.3)
     gated = condition(await world.get(PODS, "c"), "PodScheduled")
     assert gated["reason"] == "SchedulingGated"
