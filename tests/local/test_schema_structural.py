@@ -120,8 +120,8 @@ def test_pruning_spares_open_objects_and_embedded_metadata() -> None:
         ),
         (
             {"type": "integer"},
-            1.5,
-            'spec.f: Invalid value: "number": spec.f in body must be of type integer: "number"',
+            "1",
+            'spec.f: Invalid value: "string": spec.f in body must be of type integer: "string"',
         ),
         (
             {"type": "boolean"},
@@ -158,7 +158,7 @@ def test_pruning_spares_open_objects_and_embedded_metadata() -> None:
         (
             {"type": "integer", "format": "int32"},
             2**31,
-            "spec.f: Invalid value: 2147483648: Checked value must be of type integer with format int32 in spec.f",
+            '<nil>: Invalid value: "": Checked value must be of type integer with format int32 in spec.f',
         ),
         (
             {"type": "string", "minLength": 2},
@@ -232,6 +232,66 @@ def test_each_keyword_is_enforced_in_the_servers_words(rule: Obj, value: Any, wo
     assert complaints({"f": value}, f=rule) == [words]
 
 
+def test_a_wrong_type_is_told_beside_everything_else() -> None:
+    assert complaints({"f": 1.5}, f={"type": "integer"}) == [
+        'spec.f: Invalid value: "number": spec.f in body must be of type integer: "number"',
+        '<nil>: Invalid value: "": Checked value must be of type integer (default format) in spec.f',
+    ]
+    assert complaints({"f": True}, f={"type": "integer", "format": "int64"}) == [
+        'spec.f: Invalid value: "": spec.f in body must be of type int64: ""'
+    ]
+    assert complaints({"f": 1}, f={"type": "string", "format": "date-time"}) == [
+        'spec.f: Invalid value: "int64": spec.f in body must be of type date-time: "int64"'
+    ]
+    assert complaints({"f": 1}, f={"type": "string", "enum": ["a"]}) == [
+        'spec.f: Invalid value: "integer": spec.f in body must be of type string: "integer"',
+        'spec.f: Unsupported value: 1: supported values: "a"',
+    ]
+    either = {"x-kubernetes-int-or-string": True, "anyOf": [{"type": "integer"}, {"type": "string"}]}
+    assert complaints({"f": True}, f=either) == [
+        'spec.f: Invalid value: "boolean": spec.f in body must be of type integer,string: "boolean"',
+        '<nil>: Invalid value: "": "spec.f" must validate at least one schema (anyOf)',
+        'spec.f: Invalid value: "boolean": spec.f in body must be of type integer: "boolean"',
+    ]
+
+
+def test_only_the_first_complaint_about_a_text_is_told() -> None:
+    rule = {"type": "string", "maxLength": 1, "pattern": "^x$", "format": "uuid"}
+    assert complaints({"f": "abc"}, f=rule) == [
+        "spec.f: Too long: may not be more than 1 byte",
+        'spec.f: Invalid value: "abc": spec.f in body must be of type uuid: "abc"',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "good", "bad"),
+    [
+        ("byte", ["QUI=", "QUJD"], ["", "QUI", "Q UI="]),
+        ("date", ["2026-02-28"], ["2026-02-30", "2026-W01-1", "2026-2-1"]),
+        ("date-time", ["2026-01-01T00:00:00Z", "2026-01-01t00:00:00.5+02:00"], ["2026-01-01T00:00:00", "now"]),
+        ("duration", ["1h30m", "-1.5s", "2 days", "3 wk", "0"], ["", "h", "1 x"]),
+        ("ipv4", ["10.0.0.1", "010.0.0.1", "::ffff:1.2.3.4"], ["10.0.0", "10.0.0.256", "::1"]),
+        ("ipv6", ["::1", "fe80::1"], ["10.0.0.1", "fe80::1%eth0"]),
+        ("cidr", ["10.0.0.0/8", "fd00::/08"], ["10.0.0.0", "10.0.0.0/33", "10.0.0.0/255.0.0.0"]),
+        ("mac", ["00:00:5e:00:53:01", "02-00-5e-10-00-00-00-01", "0000.5e00.5301"], ["00:00", "0:0:0:0:0:0"]),
+        ("hostname", ["example.com", "a1", "bücher.de"], ["-a", "my-host-name", "a_b.com", "a.1"]),
+        ("email", ["a@b", "A B <a@b.c>"], ["a", "a b@c"]),
+        ("uri", ["https://a/b", "/a", "mailto:a@b"], ["a", "", "http://a:b/"]),
+        ("uuid4", ["123e4567-e89b-42d3-a456-426614174000"], ["123e4567-e89b-12d3-a456-426614174000"]),
+        ("hexcolor", ["#fff", "00FF00"], ["#ffff"]),
+        ("rgbcolor", ["rgb(0, 255,10)"], ["rgb(0,256,0)"]),
+        ("isbn", ["0321751043", "978-0321751041"], ["0321751044"]),
+        ("creditcard", ["4111-1111-1111-1111"], ["4111 1111 1111 1112"]),
+        ("ssn", ["123-45-6789"], ["123456789"]),
+        ("k8s-short-name", ["a-1"], ["A", "a" * 64]),
+    ],
+)
+def test_formats(name: str, good: list[str], bad: list[str]) -> None:
+    rule = {"type": "string", "format": name}
+    assert [text for text in good if complaints({"f": text}, f=rule)] == []
+    assert [text for text in bad if not complaints({"f": text}, f=rule)] == []
+
+
 @pytest.mark.parametrize(
     ("rule", "values"),
     [
@@ -290,6 +350,21 @@ def test_an_update_is_not_blamed_for_what_it_leaves_as_it_was() -> None:
     rules = {"a": {"type": "integer", "minimum": 5}, "b": {"type": "string"}}
     assert complaints({"a": 1, "b": "new"}, {"a": 1, "b": "old"}, **rules) == []
     assert len(complaints({"a": 2, "b": "old"}, {"a": 1, "b": "old"}, **rules)) == 1
+
+
+def test_true_is_not_taken_for_one() -> None:
+    rules = {"a": {"type": "object", "properties": {"on": {"type": "boolean"}}}}
+    assert len(complaints({"a": {"on": 1}}, {"a": {"on": True}}, **rules)) == 1
+
+
+def test_alternatives_are_not_blamed_for_members_that_stayed() -> None:
+    rule = {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+        "allOf": [{"properties": {"a": {"minimum": 5}}}],
+    }
+    assert complaints({"f": {"a": 1, "b": "new"}}, {"f": {"a": 1, "b": "old"}}, f=rule) == []
+    assert len(complaints({"f": {"a": 2}}, {"f": {"a": 1}}, f=rule)) == 2
 
 
 def test_items_of_map_lists_are_told_apart_by_their_keys_on_update() -> None:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from phalanx.local.schema.formats import FORMATS, Format
+from phalanx.local.schema.formats import NUMBERS, Format, checked_format, format_check
 from phalanx.local.schema.patterns import PatternError, compile_pattern
 
 
@@ -32,7 +32,9 @@ class Node:
     enum: tuple[Any, ...] | None = None
     pattern: re.Pattern[str] | None = None
     pattern_text: str = ""
+    pattern_error: str = ""
     format: str = ""
+    checked_format: str = ""
     check_format: Format | None = None
     minimum: float | None = None
     maximum: float | None = None
@@ -107,10 +109,12 @@ def read_node(schema: Any) -> Node:
         node.pattern_text = schema["pattern"]
         try:
             node.pattern = compile_pattern(node.pattern_text)
-        except PatternError:
+        except PatternError as error:
             # check_schema refuses such a schema; one that was stored anyway must not stop everything else.
-            node.pattern = None
-    node.check_format = FORMATS.get(node.format) if node.type in ("string", "") else None
+            node.pattern_error = str(error)
+    node.checked_format = checked_format(node.type, node.format)
+    if node.checked_format and node.type not in NUMBERS:
+        node.check_format = format_check(node.checked_format)
     extra = schema.get("additionalProperties")
     if isinstance(extra, dict):
         node.additional = read_node(extra)

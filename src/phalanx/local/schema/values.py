@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import marshal
 from typing import Any, Final
 
-from phalanx.local.schema.formats import RANGES
+from phalanx.local.schema.formats import NUMBERS
 from phalanx.local.schema.nodes import Node
 from phalanx.local.validation.errors import (
     FieldError,
@@ -31,26 +32,56 @@ def check_value(errors: list[FieldError], node: Node, value: Any, path: str, old
     ``old`` is the value at the same place in the stored object: what has not changed is not held against an update,
     so that a schema may become stricter without freezing the objects that exist.
     """
-    if old is not NOTHING and old == value and type(old) is type(value):
+    if old is not NOTHING and _same(old, value):
         return
     if value is None and node.nullable:
         return
-    if not _type(errors, node, value, path):
+    if value is None:
+        _type(errors, node, value, path)
+        _enum(errors, node, value, path)
         return
-    if node.enum is not None and not any(item == value and type(item) is type(value) for item in node.enum):
-        names = [item if isinstance(item, str) else shown(item) for item in node.enum]
-        errors.append(not_supported(path or WHOLE, value, names, keep_order=True))
     kind = type(value)
+    if not _is_plain(node, kind):
+        _type(errors, node, value, path)
+    if node.all_of or node.any_of or node.one_of or node.none_of is not None:
+        _junctors(errors, node, value, path, old)
     if kind is str:
         _string(errors, node, value, path)
     elif kind is int or kind is float:
         _number(errors, node, value, path)
-    elif kind is dict:
-        _object(errors, node, value, path, old if type(old) is dict else NOTHING)
     elif kind is list:
         _array(errors, node, value, path, old if type(old) is list else NOTHING)
-    if node.all_of or node.any_of or node.one_of or node.none_of is not None:
-        _junctors(errors, node, value, path)
+    if node.enum is not None:
+        _enum(errors, node, value, path)
+    if kind is dict:
+        _object(errors, node, value, path, old if type(old) is dict else NOTHING)
+
+
+_PLAIN: Final = {str: "string", int: "integer", dict: "object", list: "array", bool: "boolean"}
+
+
+def _is_plain(node: Node, kind: type) -> bool:
+    """Whether the value obviously has the type, and the type is all that there is to it."""
+    return not node.checked_format and not node.int_or_string and node.type == _PLAIN.get(kind)
+
+
+def _same(old: Any, value: Any) -> bool:
+    """Whether nothing changed, not even a type: for Python true and 1 are the same, in lists and objects, too."""
+    return bool(old == value) and marshal.dumps(old, _NO_REFERENCES) == marshal.dumps(value, _NO_REFERENCES)
+
+
+#: The version of the format that says nothing about which parts are the same object.
+_NO_REFERENCES: Final = 2
+
+
+def _enum(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
+    if node.enum and not any(item == value and type(item) is type(value) for item in node.enum):
+        names = [item if isinstance(item, str) else shown(item) for item in node.enum]
+        errors.append(not_supported(path or WHOLE, value, names, keep_order=True))
+
+
+#: Beyond this a double does not count as an integer.
+_EXACT: Final = 2**53 - 1
 
 
 def _type_name(value: Any) -> str:
@@ -61,43 +92,58 @@ def _type_name(value: Any) -> str:
     if isinstance(value, int):
         return "integer"
     if isinstance(value, float):
-        return "integer" if value.is_integer() else "number"
+        return "integer" if value.is_integer() and abs(value) <= _EXACT else "number"
     if isinstance(value, str):
         return "string"
     return "array" if isinstance(value, list) else "object"
 
 
-def _type(errors: list[FieldError], node: Node, value: Any, path: str) -> bool:
+def _type(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
     found = _type_name(value)
-    if node.int_or_string:
-        if found in ("integer", "string"):
-            return True
-        wanted = "integer,string"
-    else:
-        wanted = node.type
-        if not wanted:
-            return True
-        if found == wanted or (wanted == "number" and found == "integer"):
-            return True
-    words = f"{path} in body must be of type {wanted}: {shown(found)}"
-    errors.append(type_invalid(path or WHOLE, found, words))
-    return False
+    wanted = ("integer", "string") if node.int_or_string else (node.type,)
+    if wanted == ("",) and not node.checked_format:
+        return
+    fits = found in wanted or (found == "integer" and "number" in wanted)
+    named = node.checked_format
+    if named and not isinstance(value, str | list) and value is not None:
+        kind = "int64" if type(value) is int else "float64" if type(value) is float else ""
+        if not fits and kind != named:
+            errors.append(_wrong_type(path, named, kind))
+            return
+    elif named and value is not None and not {"number", "integer"} & set(wanted):
+        # Text with a format is judged by the format.
+        return
+    if not fits and wanted != ("",):
+        errors.append(_wrong_type(path, ",".join(wanted), found))
+
+
+def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
+    return type_invalid(path or WHOLE, found, f"{path} in body must be of type {wanted}: {shown(found)}")
 
 
 def _string(errors: list[FieldError], node: Node, value: str, path: str) -> None:
+    # Only the first of these is told.
     if node.max_length is not None and len(value) > node.max_length:
         errors.append(too_long(path, node.max_length))
-    if node.min_length is not None and len(value) < node.min_length:
+    elif node.min_length is not None and len(value) < node.min_length:
         detail = f"{path} in body should be at least {node.min_length} chars long"
         errors.append(invalid(path, value, detail))
-    if node.pattern is not None and not node.pattern.search(value):
+    elif node.pattern is not None and not node.pattern.search(value):
         errors.append(invalid(path, value, f"{path} in body should match '{node.pattern_text}'"))
+    elif node.pattern_error:
+        detail = f"{path} in body should match '{node.pattern_text}, but pattern is invalid: {node.pattern_error}'"
+        errors.append(invalid(path, value, detail))
     if node.check_format is not None and not node.check_format(value):
         detail = f"{path} in body must be of type {node.format}: {shown(value)}"
         errors.append(invalid(path, value, detail))
 
 
 def _number(errors: list[FieldError], node: Node, value: float, path: str) -> None:
+    if node.type in NUMBERS and not node.int_or_string:
+        _range(errors, node, value, path)
+    if node.multiple_of is not None and value % node.multiple_of:
+        detail = f"{path} in body should be a multiple of {_plain(node.multiple_of)}"
+        errors.append(invalid(path, value, detail))
     low, high = node.minimum, node.maximum
     if low is not None and (value < low or (node.exclusive_minimum and value == low)):
         words = "greater than" if node.exclusive_minimum else "greater than or equal to"
@@ -105,13 +151,16 @@ def _number(errors: list[FieldError], node: Node, value: float, path: str) -> No
     if high is not None and (value > high or (node.exclusive_maximum and value == high)):
         words = "less than" if node.exclusive_maximum else "less than or equal to"
         errors.append(invalid(path, value, f"{path} in body should be {words} {_plain(high)}"))
-    if node.multiple_of is not None and value % node.multiple_of:
-        detail = f"{path} in body should be a multiple of {_plain(node.multiple_of)}"
-        errors.append(invalid(path, value, detail))
-    bounds = RANGES.get(node.format)
-    if bounds is not None and node.type == "integer" and not bounds[0] <= value <= bounds[1]:
-        detail = f"Checked value must be of type integer with format {node.format} in {path}"
-        errors.append(invalid(path, value, detail))
+
+
+def _range(errors: list[FieldError], node: Node, value: float, path: str) -> None:
+    formats = NUMBERS[node.type]
+    bounds = formats.get(node.checked_format) or formats["int64" if node.type == "integer" else "double"]
+    whole = node.type != "integer" or type(value) is int or value.is_integer()
+    if not whole or not bounds[0] <= value <= bounds[1]:
+        how = f"with format {node.checked_format}" if node.checked_format else "(default format)"
+        text = f'Invalid value: "": Checked value must be of type {node.type} {how} in {path}'
+        errors.append(FieldError(WHOLE, "FieldValueInvalid", text))
 
 
 def _plain(number: float) -> str:
@@ -119,9 +168,6 @@ def _plain(number: float) -> str:
 
 
 def _object(errors: list[FieldError], node: Node, value: dict[str, Any], path: str, old: Any) -> None:
-    if node.required:
-        missing = [name for name in node.required if name not in value]
-        errors.extend(required(f"{path}.{name}" if path else name) for name in missing)
     size = len(value)
     if node.min_properties is not None and size < node.min_properties:
         detail = f"{path} in body should have at least {node.min_properties} properties"
@@ -133,19 +179,26 @@ def _object(errors: list[FieldError], node: Node, value: dict[str, Any], path: s
     for name, item in value.items():
         sub = properties.get(name) or additional
         if sub is not None:
-            check_value(errors, sub, item, f"{path}.{name}" if path else name, former.get(name, NOTHING))
+            was = former.get(name, NOTHING)
+            if not path and name in ("apiVersion", "kind"):
+                # Another version may be stored, so these are never taken for the old ones.
+                was = NOTHING
+            check_value(errors, sub, item, f"{path}.{name}" if path else name, was)
+    if node.required:
+        missing = [name for name in node.required if name not in value]
+        errors.extend(required(f"{path}.{name}" if path else name) for name in missing)
 
 
 def _array(errors: list[FieldError], node: Node, value: list[Any], path: str, old: Any) -> None:
     size = len(value)
-    if node.min_items is not None and size < node.min_items:
-        errors.append(invalid(path, size, f"{path} in body should have at least {node.min_items} items"))
-    if node.max_items is not None and size > node.max_items:
-        errors.append(too_many(path, size, node.max_items))
     if node.items is not None:
         former = correlated(node, value, old)
         for index, item in enumerate(value):
             check_value(errors, node.items, item, f"{path}[{index}]", former[index])
+    if node.min_items is not None and size < node.min_items:
+        errors.append(invalid(path, size, f"{path} in body should have at least {node.min_items} items"))
+    if node.max_items is not None and size > node.max_items:
+        errors.append(too_many(path, size, node.max_items))
 
 
 def correlated(node: Node, value: list[Any], old: Any) -> list[Any]:
@@ -208,10 +261,10 @@ def _repeated(keys: list[Any]) -> list[int]:
     return found
 
 
-def _junctors(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
+def _junctors(errors: list[FieldError], node: Node, value: Any, path: str, old: Any) -> None:
     name = shown(path)
     if node.any_of:
-        best = _closest(node.any_of, value, path)
+        best = _closest(node.any_of, value, path, old)
         if best:
             errors.append(
                 FieldError(
@@ -222,41 +275,61 @@ def _junctors(errors: list[FieldError], node: Node, value: Any, path: str) -> No
             )
             errors.extend(best)
     if node.one_of:
-        valid = sum(not _complaints(sub, value, path) for sub in node.one_of)
+        valid = sum(not _complaints(sub, value, path, old) for sub in node.one_of)
         if valid != 1:
             found = "none valid" if valid == 0 else f"{valid} valid alternatives"
             text = f'Invalid value: "": {name} must validate one and only one schema (oneOf). Found {found}'
             errors.append(FieldError(WHOLE, "FieldValueInvalid", text))
             if valid == 0:
-                errors.extend(_closest(node.one_of, value, path))
+                errors.extend(_closest(node.one_of, value, path, old))
     if node.all_of:
-        failures = [error for sub in node.all_of for error in _complaints(sub, value, path)]
+        failures = [error for sub in node.all_of for error in _complaints(sub, value, path, old)]
         if failures:
             errors.extend(failures)
             text = f'Invalid value: "": {name} must validate all the schemas (allOf)'
-            valid = sum(not _complaints(sub, value, path) for sub in node.all_of)
+            valid = sum(not _complaints(sub, value, path, old) for sub in node.all_of)
             if valid == 0:
                 text += ". None validated"
             errors.append(FieldError(WHOLE, "FieldValueInvalid", text))
-    if node.none_of is not None and not _complaints(node.none_of, value, path):
+    if node.none_of is not None and not _complaints(node.none_of, value, path, old):
         errors.append(
             FieldError(WHOLE, "FieldValueInvalid", f'Invalid value: "": {name} must not validate the schema (not)')
         )
 
 
-def _complaints(node: Node, value: Any, path: str) -> list[FieldError]:
+def _complaints(node: Node, value: Any, path: str, old: Any) -> list[FieldError]:
     found: list[FieldError] = []
-    check_value(found, node, value, path)
+    check_value(found, node, value, path, old)
     return found
 
 
-def _closest(nodes: tuple[Node, ...], value: Any, path: str) -> list[FieldError]:
-    """The complaints of the alternative that is nearest to accepting the value; none when one accepts it."""
-    best: list[FieldError] | None = None
+def _closest(nodes: tuple[Node, ...], value: Any, path: str, old: Any) -> list[FieldError]:
+    """The complaints of the alternative of which most could be checked; none when one accepts the value."""
+    best: list[FieldError] = []
+    most = -1
     for node in nodes:
-        found = _complaints(node, value, path)
+        found = _complaints(node, value, path, old)
         if not found:
             return []
-        if best is None or len(found) < len(best):
-            best = found
-    return best or []
+        checks = _checks(node, value)
+        if checks > most:
+            best, most = found, checks
+    return best
+
+
+def _checks(node: Node, value: Any) -> int:
+    """How many checks a schema makes on a value, those that succeed counting more."""
+    count = 4
+    if node.type or node.int_or_string or node.checked_format:
+        wrong: list[FieldError] = []
+        _type(wrong, node, value, "")
+        count += 1 if wrong else 2
+    count += sum(_checks(sub, value) for sub in node.all_of)
+    if isinstance(value, dict):
+        pairs = ((node.properties.get(name) or node.additional, item) for name, item in value.items())
+        return count + 1 + sum(_checks(sub, item) for sub, item in pairs if sub is not None)
+    if isinstance(value, list):
+        return count + 2 + (sum(_checks(node.items, item) for item in value) if node.items is not None else 0)
+    if isinstance(value, str):
+        return count + 1 + (node.check_format is not None)
+    return count + 2 * (isinstance(value, int | float) and not isinstance(value, bool))

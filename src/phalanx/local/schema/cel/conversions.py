@@ -9,7 +9,8 @@ from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import EvalError
 from phalanx.local.schema.cel.types import Type
-from phalanx.local.schema.cel.values import parse_duration, parse_timestamp
+from phalanx.local.schema.cel.values import Duration, parse_timestamp
+from phalanx.local.schema.durations import format_duration
 
 Convert = Callable[[Any], Any]
 
@@ -48,7 +49,12 @@ def _to_date(value: Any) -> Any:
 
 
 def _to_duration(value: Any) -> Any:
-    return parse_duration(value) if isinstance(value, str) else value
+    if not isinstance(value, str):
+        return value
+    nano = format_duration(value)
+    if nano is None:
+        raise EvalError(f"unable to parse {value} as duration")
+    return Duration(nano)
 
 
 def _to_bytes(value: Any) -> Any:

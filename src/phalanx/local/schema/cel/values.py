@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
 
 from phalanx.local.schema.cel.errors import EvalError
+from phalanx.local.schema.durations import go_duration
 from phalanx.local.schema.urls import Url
 from phalanx.local.validation.quantity import Quantity
 
@@ -177,38 +178,12 @@ def less(left: Any, right: Any) -> bool:
     raise EvalError("no such overload")
 
 
-_DURATION_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": NANO,
-    "m": 60 * NANO,
-    "h": 3600 * NANO,
-}
-
-
 def parse_duration(text: str) -> Duration:
     """A duration as Go writes it (``1h30m``, ``-1.5s``); EvalError when it is none."""
-    sign = -1 if text.startswith("-") else 1
-    rest = text.lstrip("+-") if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return Duration(0)
-    total, position = 0, 0
-    for match in _DURATION_PART.finditer(rest):
-        if match.start() != position:
-            break
-        whole, _, part = match[1].partition(".")
-        unit = _UNITS[match[2]]
-        total += int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
-        position = match.end()
-    if not rest or position != len(rest):
+    nano = go_duration(text)
+    if nano is None:
         raise EvalError(f'invalid duration "{text}"')
-    if total >= 2**63:
-        raise EvalError("range error converting string to duration")
-    return Duration(sign * total)
+    return Duration(nano)
 
 
 _TIME: Final = re.compile(

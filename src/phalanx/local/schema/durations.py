@@ -1,0 +1,68 @@
+"""Spans of time as Go writes them, and as the ``duration`` format takes them; in nanoseconds."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+_UNITS: Final = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+#: Units by all their names; the last one may go on (``days``).
+_LONG_UNITS: Final = (
+    (1, ("ns", "nano")),
+    (10**3, ("us", "µs", "micro")),
+    (10**6, ("ms", "milli")),
+    (10**9, ("s", "sec")),
+    (60 * 10**9, ("m", "min")),
+    (3600 * 10**9, ("h", "hr", "hour")),
+    (86400 * 10**9, ("d", "day")),
+    (7 * 86400 * 10**9, ("w", "wk", "week")),
+)
+_LONG_PART: Final = re.compile(r"(\d+)\s*([A-Za-zµ]+)", re.ASCII)
+_LIMIT: Final = 2**63
+
+
+def go_duration(text: str) -> int | None:
+    """``1h30m``, ``-1.5s``; None when the text is no such thing or too long a time."""
+    sign = -1 if text.startswith("-") else 1
+    rest = text[1:] if text[:1] in ("+", "-") else text
+    if rest == "0":
+        return 0
+    total, position = 0, 0
+    for match in _PART.finditer(rest):
+        if match.start() != position:
+            return None
+        whole, _, part = match[1].partition(".")
+        unit = _UNITS[match[2]]
+        total += int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
+        position = match.end()
+    if not rest or position != len(rest) or total >= _LIMIT:
+        return None
+    return sign * total
+
+
+def format_duration(text: str) -> int | None:
+    """What the ``duration`` format takes: also ``2 days 3 hours``; None when there is no span in the text."""
+    found = go_duration(text)
+    if found is not None:
+        return found
+    total: int | None = None
+    for number, word in _LONG_PART.findall(text):
+        unit = word.lower()
+        if int(number) >= _LIMIT:
+            return None
+        for factor, names in _LONG_UNITS:
+            for name in names:
+                if unit == name or (name == names[-1] and unit.startswith(name)):
+                    total = (total or 0) + int(number) * factor
+                    break
+    return total
