@@ -8,26 +8,17 @@ stop at 2**64 - 1.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from phalanx.local.schema.cel.compiler import FUNCTIONS, Program, dotted
 from phalanx.local.schema.cel.functions import Overload
 from phalanx.local.schema.cel.macros import COMPREHENSIONS
+from phalanx.local.schema.cel.prices import LIST, LOOPS, MAP, NAMED_LIMIT, RULES, WALK, compared
 from phalanx.local.schema.cel.ranges import LIMIT, ONE, UNKNOWN, ZERO, Range, fixed
 from phalanx.local.schema.cel.syntax import Call, Ident, Index, ListOf, Literal, MapOf, Node, Select
 from phalanx.local.schema.cel.types import DYN, Type
 
-#: What walking one character costs, and what one character of a pattern multiplies a walk by.
-_WALK: Final = 0.1
-_PATTERN: Final = 0.25
-_LIST: Final = fixed(10)
-_MAP: Final = fixed(30)
-#: The longest named format, as a pattern.
-_NAMED_PATTERN: Final = 128
-_NAMED_LIMIT: Final = 64
 _SCALARS: Final = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
 
 Path = tuple[str, ...]
@@ -179,7 +170,7 @@ class _Coster:
         return total
 
     def _list(self, node: ListOf) -> Range:
-        total, inside = _LIST, None
+        total, inside = LIST, None
         for _, item in node.items:
             total += self.cost(item)
             size = self.sized(item)
@@ -188,7 +179,7 @@ class _Coster:
         return total
 
     def _map(self, node: MapOf) -> Range:
-        total, inside = _MAP, None
+        total, inside = MAP, None
         for _, key, value in node.entries:
             total += self.cost(key) + self.cost(value)
             sizes = _Entries(self.sized(key), self.sized(value))
@@ -264,13 +255,13 @@ class _Coster:
         name = node.args[0]
         assert isinstance(name, Ident)
         # A conditional: whether there is a value; the expression with the value bound to the name; or nothing.
-        bound = _LIST + target + ONE + self._bound_to(name.name, _Local(()), node.args[1])
+        bound = LIST + target + ONE + self._bound_to(name.name, _Local(()), node.args[1])
         chosen = bound + ONE if node.name == "optMap" else bound
         return target + ONE + (chosen | ONE)
 
     def _sort_by(self, node: Call) -> Range:
         assert node.target is not None
-        total = _LIST + self.cost(node.target)
+        total = LIST + self.cost(node.target)
         local = _Local(self.path(node.target), self.size(node.target), self.entry_sizes(node.target))
         keys = Call(node.position, "map", node.args, Ident(node.position, "@input"))
         self.kinds[id(keys.target)] = self.kind(node.target)
@@ -278,7 +269,7 @@ class _Coster:
         mapped = self._bound_to("@input", local, keys)
         count = self.size(keys) or UNKNOWN
         key_kind = self.kind(node.args[1]).kind
-        sort = count * count * (2 + _WALK * (key_kind in ("string", "bytes"))) + ONE + _LIST
+        sort = count * count * (2 + WALK * (key_kind in ("string", "bytes"))) + ONE + LIST
         return total + ONE + mapped + sort
 
     def _comprehension(self, node: Call) -> Range:
@@ -297,7 +288,7 @@ class _Coster:
             else:
                 self.locals[name] = local
         rounds = self.sized(node.target)
-        start, each, result = _LOOPS[node.name](costs)
+        start, each, result = LOOPS[node.name](costs)
         total += start + result + rounds * each
         if node.name in ("all", "exists", "exists_one", "existsOne"):
             self.sizes[id(node)] = ONE
@@ -360,20 +351,20 @@ class _Coster:
         if name == "_+_" and first in ("string", "bytes", "list"):
             self._either(node, operands[0], operands[1])
             joined = sizes[0] + sizes[1]
-            return (ONE if first == "list" else joined * _WALK), joined
+            return (ONE if first == "list" else joined * WALK), joined
         if name in ("_==_", "_!=_"):
             return self._equality(name, node, sizes), None
         if name in ("_<_", "_<=_", "_>_", "_>=_"):
-            return (_compared(sizes) if over.wanted[0] in ("string", "bytes") else ONE), None
+            return (compared(sizes) if over.wanted[0] in ("string", "bytes") else ONE), None
         if name in ("isSorted", "sum", "min", "max", "indexOf", "lastIndexOf"):
             return self._search(operands[0], sizes[0]), None
         if name == "join":
             return self._join(operands, sizes)
         if name == "split":
-            return sizes[0] * (2 * _WALK), Range(0, _number(operands, 2, sizes[0].high))
+            return sizes[0] * (2 * WALK), Range(0, _number(operands, 2, sizes[0].high))
         if name in ("slice", "reverse", "flatten", "distinct", "sort", "lists.range"):
             return self._listed(name, operands, sizes)
-        rule = _RULES.get(name)
+        rule = RULES.get(name)
         return rule(sizes, over) if rule is not None else (ONE, None)
 
     def _equality(self, name: str, node: Call, sizes: list[Range]) -> Range:
@@ -382,26 +373,26 @@ class _Coster:
             if left.kind in ("ip", "cidr", "quantity", "semver"):
                 return ONE
             if left.kind == "format":
-                return Range(1, _NAMED_LIMIT) * _WALK
+                return Range(1, NAMED_LIMIT) * WALK
             if left.kind == "url":
                 known = self.size(node.args[1])
-                return Range(1, known.high if known is not None else 1) * _WALK
-        return _compared(sizes)
+                return Range(1, known.high if known is not None else 1) * WALK
+        return compared(sizes)
 
     def _search(self, holder: Node, size: Range) -> Range:
         kind = self.kind(holder)
         if kind.kind != "list":
-            return size * _WALK
+            return size * WALK
         each = ONE
         if kind.item is not None and kind.item.kind in ("string", "bytes"):
-            each += self.item_size(holder) * _WALK
+            each += self.item_size(holder) * WALK
         return size * each
 
     def _join(self, operands: list[Node], sizes: list[Range]) -> tuple[Range, Range]:
         total = sizes[0] * self.item_size(operands[0])
         if len(operands) > 1:
             total += sizes[1] * Range(max(sizes[0].low - 1, 0), max(sizes[0].high - 1, 0))
-        return total * _WALK, total
+        return total * WALK, total
 
     def _listed(self, name: str, operands: list[Node], sizes: list[Range]) -> tuple[Range, Range]:
         """Functions that make a list of another, some of them by comparing all items with all."""
@@ -416,8 +407,8 @@ class _Coster:
             item = self.kind(operands[0]).item or DYN
             size, factor = size * size, 2.0
             if name == "sort" and item.kind in ("string", "bytes"):
-                factor += _WALK
-        return size * factor + ONE + _LIST, size
+                factor += WALK
+        return size * factor + ONE + LIST, size
 
 
 def _number(operands: list[Node], place: int, default: int) -> int:
@@ -426,154 +417,3 @@ def _number(operands: list[Node], place: int, default: int) -> int:
     if isinstance(found, Literal) and isinstance(found.value, int):
         return found.value % 2**64
     return default
-
-
-def _compared(sizes: list[Range]) -> Range:
-    least = min(sizes[0].high, sizes[1].high)
-    return Range(int(least > 0), least) * _WALK
-
-
-Loop = Callable[[list[Range]], tuple[Range, Range, Range]]
-
-
-def _quantified(condition: int) -> Loop:
-    """all and exists: the condition looks whether it is decided already, the step adds the predicate."""
-    return lambda costs: (ZERO, fixed(condition) + Range(1, (ONE + costs[0]).high), ONE)
-
-
-def _one(costs: list[Range]) -> tuple[Range, Range, Range]:
-    return ZERO, costs[0] + Range(1, 2), fixed(2)
-
-
-def _collected(start: Range, each: Range) -> Loop:
-    """map and its like: a step makes a list of one and appends it; with a filter it may not."""
-
-    def loop(costs: list[Range]) -> tuple[Range, Range, Range]:
-        step = each + costs[-1]
-        return start, costs[0] + (step | ONE) if len(costs) == 2 else step, ONE
-
-    return loop
-
-
-def _filtered(costs: list[Range]) -> tuple[Range, Range, Range]:
-    return _LIST, costs[0] + (fixed(13) | ONE), ONE
-
-
-_LOOPS: Final[dict[str, Loop]] = {
-    "all": _quantified(2),
-    "exists": _quantified(3),
-    "exists_one": _one,
-    "existsOne": _one,
-    "filter": _filtered,
-    "map": _collected(_LIST, fixed(12)),
-    "transformList": _collected(_LIST, fixed(12)),
-    "transformMap": _collected(_MAP, fixed(3)),
-    "transformMapEntry": _collected(_MAP, fixed(2)),
-}
-
-Rule = Callable[[list[Range], Overload], tuple[Range, Range | None]]
-
-
-def _walked(operand: int, factor: float = _WALK, *, result: bool = False) -> Rule:
-    """Walks one operand; ``result``: and returns something of its size."""
-    return lambda sizes, over: (sizes[operand] * factor, sizes[operand] if result else None)
-
-
-def _matched(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    if not over.receiver:
-        return ONE, None
-    return ((sizes[0] + ONE) * _WALK) * (sizes[1] * _PATTERN), None
-
-
-def _found(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    return ((sizes[0] + ONE) * _WALK) * (sizes[1] * _PATTERN), Range(0, sizes[0].high)
-
-
-def _contained(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    return (sizes[0] * _WALK) * (sizes[1] * _WALK), None
-
-
-def _replaced(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    text, old, new = sizes[:3]
-    most, kept_most = 0, 0
-    if old.low == 0:
-        most, kept_most = (text + ONE).high, text.high
-    elif new.high <= old.low:
-        kept_most = text.high
-    else:
-        most = math.ceil(text.high / old.low)
-    least, kept_least = 0, 0
-    if old.high == 0:
-        least, kept_least = (text + ONE).low, text.low
-    elif old.high <= new.low:
-        kept_least = text.low
-    else:
-        least = math.ceil(text.low / old.high)
-    result = Range(least, most) * new + Range(kept_least, kept_most)
-    return text * (2 * _WALK), result
-
-
-def _quoted(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    return sizes[0] * _WALK, sizes[0] * Range(1, 2) + fixed(2)
-
-
-def _to_bytes(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    if over.wanted[0] != "string":
-        return ONE, None
-    return sizes[0] * _WALK, sizes[0] * Range(1, 4)
-
-
-def _to_string(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    if over.wanted[0] != "bytes":
-        return ONE, None
-    return sizes[0] * _WALK, Range(sizes[0].low // 4, sizes[0].high)
-
-
-def _to_address(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    return (ONE if over.receiver else sizes[0] * _WALK), None
-
-
-_ADDRESS: Final = Range(4, 16)
-
-
-def _holds_ip(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    text = sizes[1] * _WALK if over.wanted[1] == "string" else ZERO
-    return (_ADDRESS + _ADDRESS) * _WALK + text, None
-
-
-def _holds_cidr(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    total, _ = _holds_ip(sizes, over)
-    return total + _ADDRESS * _WALK + ONE, None
-
-
-def _validated(sizes: list[Range], over: Overload) -> tuple[Range, Range | None]:
-    return sizes[1] * _WALK * (_NAMED_PATTERN * _PATTERN), None
-
-
-def _sets(factor: float) -> Rule:
-    return lambda sizes, over: (sizes[0] * sizes[1] * factor + ONE, None)
-
-
-_RULES: Final[dict[str, Rule]] = {
-    "matches": _matched,
-    "find": _found,
-    "findAll": _found,
-    "contains": _contained,
-    "startsWith": _walked(1),
-    "endsWith": _walked(1),
-    "format": _walked(0),
-    "replace": _replaced,
-    "strings.quote": _quoted,
-    "bytes": _to_bytes,
-    "string": _to_string,
-    "ip": _to_address,
-    "ip.isCanonical": _walked(0, 2 * _WALK),
-    "containsIP": _holds_ip,
-    "containsCIDR": _holds_cidr,
-    "validate": _validated,
-    "sets.contains": _sets(1),
-    "sets.intersects": _sets(1),
-    "sets.equivalent": _sets(2),
-    **{name: _walked(0, result=True) for name in ("url", "lowerAscii", "upperAscii", "substring", "trim")},
-    **{name: _walked(0) for name in ("cidr", "isIP", "isCIDR", "quantity", "isQuantity", "semver", "isSemver")},
-}
