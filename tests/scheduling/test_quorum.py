@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.model.gang import MatchPolicy
 from phalanx.model.pod import PlanMark, PodPhase
+from phalanx.scheduling.quorum import unfinished_plan
 
 from .scenario import Scenario
 
@@ -218,6 +219,15 @@ class TestRepair:
         assert (verdict.needed, verdict.placeable) == (2, 1)
         world.gone("intruder").run()
         assert world.waiting() == []
+
+    def test_while_a_failed_binding_is_tried_again_the_plan_is_not_done(self) -> None:
+        world = self.half_bound().work()
+        (gang,) = world.state.gangs.values()
+        assert gang.noun is not None
+        assert gang.pending == {}
+        assert unfinished_plan(gang, gang.noun) is not None
+        world.confirm()
+        assert unfinished_plan(gang, gang.noun) is None
 
     def test_a_gang_of_one_leaves_no_mark(self) -> None:
         world = Scenario().nodes(1, gpu=1).job("job", 1, gpu=1).run()

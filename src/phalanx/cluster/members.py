@@ -96,6 +96,10 @@ class GangRecord:
         values = self._counts if role is None else self._roles.get(role)
         return GangCounts(*values) if values else GangCounts()
 
+    def confirmed(self, mark: PlanMark) -> int:
+        """How many members that carry the mark the API has confirmed."""
+        return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
+
     def roles(self) -> Iterator[str]:
         return iter(self._roles)
 

@@ -85,12 +85,13 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     if not record.marks:
         return None
     newest = max(record.marks, key=lambda mark: (mark.time, mark.plan))
-    if record.marks[newest] >= newest.size:
+    # A member whose binding failed is on its way again (and again): until it is confirmed the plan is not done.
+    again = record.failures > 0 and record.confirmed(newest) < newest.size
+    if record.marks[newest] >= newest.size and not again:
         return None
     if record.finished is not None and record.finished.time >= newest.time:
         return None
-    if not any(member.pod.created <= newest.time for member in record.pending.values()):
-        return None
-    if record.count(MemberState.PENDING) == 0 or gang.min_member <= 1:
+    left_over = any(member.pod.created <= newest.time for member in record.pending.values())
+    if gang.min_member <= 1 or not (left_over or (again and record.count(MemberState.PLACED))):
         return None
     return newest
