@@ -109,4 +109,6 @@ def test_the_canonical_spelling_reads_back_as_the_same_amount(nano: int, style: 
     quantity = Quantity(nano, style)  # type: ignore[arg-type]
     again = parse_quantity(str(quantity))
     assert again == quantity
-    assert str(again) == str(quantity)
+    # A binary amount that no binary suffix fits is spelled as a plain number, which then counts as decimal.
+    if style != "binary" or str(quantity).endswith("i"):
+        assert str(again) == str(quantity)
