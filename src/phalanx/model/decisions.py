@@ -30,8 +30,9 @@ class Admit(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct):
     """The outcome of one cycle, in the order in which it was decided.
 
-    `binds` of one gang (and of one bundle) stand together. `verdicts` hold only gangs and pods that were looked
-    at in this cycle. `complete` is False when the time budget ended the cycle early.
+    `binds` of one gang (and of one bundle) stand together. `gangs` and `pods` hold verdicts that are news: those
+    that differ from what was last said, or that concern members who have not heard it. `complete` is False when
+    the time budget ended the cycle early.
     """
 
     cycle: int

@@ -19,8 +19,9 @@ class Verdict(msgspec.Struct, frozen=True):
 
     `code` is CamelCase and stable. `message` is one stable sentence: equal situations give equal texts.
     `unschedulable` is False where the cause is a quota or a turn in the queue, on which an autoscaler must not
-    act. `needed` members are asked for, `placeable` of them would fit, `members` exist. `nodes` sum to the number
-    of nodes. `change` is the smallest change that would help, as an imperative sentence, "" if none is known.
+    act. `needed` members are asked for, `placeable` of them would fit, `members` exist. `nodes` count a node once
+    for each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
+    imperative sentence, "" if none is known.
     """
 
     code: str

@@ -66,20 +66,23 @@ def unreadable_members(gang: GangRecord, need: Requirement) -> Verdict | None:
 
 def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
     assert noun.problem is not None
+    # A problem reads "what is wrong; what to do instead".
+    wrong, _, remedy = noun.problem.message.partition("; ")
     return Verdict(
         noun.problem.code,
-        f"gang {gang.key} is held: {noun.problem.message}",
+        f"gang {gang.key} is held: {wrong}",
         needed=noun.min_member,
         members=gang.counts().present,
-        change=noun.problem.message,
+        change=remedy or "correct what is named",
     )
 
 
-def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str) -> Verdict:
+def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
+    """`why` and `remedy` are those of the mate."""
     return Verdict(
         WAITING_FOR_BUNDLE,
         f"gang {gang} waits for gang {mate} of its bundle: {why}",
-        change=f"help gang {mate} first",
+        change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
     )
 
 

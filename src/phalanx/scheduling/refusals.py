@@ -44,4 +44,4 @@ def judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdi
         if gang is culprit:
             session.judge_gang(gang, verdict)
         elif gang.pending:
-            session.judge_gang(gang, waiting_for_bundle(gang.key, culprit.key, verdict.message))
+            session.judge_gang(gang, waiting_for_bundle(gang.key, culprit.key, verdict.message, verdict.change))
