@@ -56,7 +56,15 @@ async def measure(kubeconfig: str, pods: int) -> tuple[float, float]:
         # Each twice, in turns, and the better one counts: the first round also warms the server up.
         planned = bare = 0.0
         for turn in range(2):
-            bare = max(bare, await _round(client, f"bench-bare-{turn}", pods, lambda: _nobody()))
+            bare = max(
+                bare,
+                await _round(
+                    client,
+                    f"bench-bare-{turn}",
+                    pods,
+                    lambda namespace=f"bench-bare-{turn}": _bare_client(kubeconfig, namespace),
+                ),
+            )
             planned = max(
                 planned, await _round(client, f"bench-scheduler-{turn}", pods, lambda: _scheduler(kubeconfig))
             )
@@ -69,12 +77,10 @@ async def _round(client: KubeClient, namespace: str, pods: int, actor) -> float:
         NAMESPACES.path(), {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     )
     scheduler = "phalanx" if "scheduler" in namespace else "nobody"
-    uids = await _make_pods(client, namespace, pods, scheduler)
+    await _make_pods(client, namespace, pods, scheduler)
     watching = asyncio.create_task(_time_bindings(client, namespace, pods))
     await asyncio.sleep(0.5)
     async with actor():
-        if scheduler == "nobody":
-            await _post_all(client, namespace, uids)
         seconds = await watching
     await client.request("DELETE", PODS.path(namespace), params={"gracePeriodSeconds": 0}, timeout=120)
     return pods / seconds
@@ -138,8 +144,7 @@ async def _make_nodes(client: KubeClient) -> None:
         )
 
 
-async def _make_pods(client: KubeClient, namespace: str, pods: int, scheduler: str) -> dict[str, str]:
-    made: dict[str, str] = {}
+async def _make_pods(client: KubeClient, namespace: str, pods: int, scheduler: str) -> None:
     waiting = list(range(pods))
     prefix = "pod-group.scheduling.sigs.k8s.io"
 
@@ -154,14 +159,12 @@ async def _make_pods(client: KubeClient, namespace: str, pods: int, scheduler: s
                 ],
             }
             name = f"pod-{number:05}"
-            pod = await client.create(
+            await client.create(
                 PODS.path(namespace),
                 {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "labels": labels}, "spec": spec},
             )
-            made[name] = pod["metadata"]["uid"]
 
     await asyncio.gather(*(work() for _ in range(16)))
-    return made
 
 
 async def _clean(client: KubeClient) -> None:
@@ -176,8 +179,22 @@ async def _scheduler(kubeconfig: str) -> AsyncIterator[None]:
 
 
 @contextlib.asynccontextmanager
-async def _nobody() -> AsyncIterator[None]:
-    yield
+async def _bare_client(kubeconfig: str, namespace: str) -> AsyncIterator[None]:
+    """A process of its own, like the scheduler's: it knows the pods, and posts a binding for each."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "benchmarks.bench_end_to_end", "--post", namespace, "--kubeconfig", kubeconfig
+    )
+    try:
+        yield
+    finally:
+        await child.wait()
+
+
+async def post(kubeconfig: str, namespace: str) -> None:
+    async with KubeClient(load_config(kubeconfig), max_connections=CONCURRENCY) as client:
+        listed = await client.list_all(PODS.path(namespace))
+        uids = {item["metadata"]["name"]: item["metadata"]["uid"] for item in listed["items"]}
+        await _post_all(client, namespace, uids)
 
 
 @contextlib.asynccontextmanager
@@ -214,8 +231,11 @@ async def run(pods: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--post", metavar="NAMESPACE", help=argparse.SUPPRESS)
+    parser.add_argument("--kubeconfig", help=argparse.SUPPRESS)
     parser.add_argument("--pods", type=int, default=4000, help="a multiple of four, at most 6400")
-    asyncio.run(run(parser.parse_args().pods))
+    options = parser.parse_args()
+    asyncio.run(post(options.kubeconfig, options.post) if options.post else run(options.pods))
 
 
 if __name__ == "__main__":
