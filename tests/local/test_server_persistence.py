@@ -145,3 +145,27 @@ def test_a_foreign_or_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
     damaged.write_bytes(b"phalanx-data-1\nnot a line\n1\trevision\n")
     with pytest.raises(DataFileError, match="damaged:2: damaged line"):
         FileJournal(damaged)
+
+
+async def test_clients_survive_a_restart_because_the_server_stays_who_it_was(tmp_path: Path) -> None:
+    first = ApiServer(ServerOptions(data=tmp_path / "data"))
+    await first.start()
+    port, authority, token = (
+        int(first.url.rpartition(":")[2]),
+        first.kubeconfig()["clusters"][0]["cluster"],
+        first.token,
+    )
+    await first.stop()
+    second = ApiServer(ServerOptions(data=tmp_path / "data", port=port))
+    await second.start()
+    try:
+        assert second.kubeconfig()["clusters"][0]["cluster"] == authority
+        assert second.token == token
+    finally:
+        await second.stop()
+    identity = tmp_path / "data.identity"
+    assert identity.stat().st_mode & 0o777 == 0o600
+    identity.write_text("nonsense")
+    third = ApiServer(ServerOptions(data=tmp_path / "data"))
+    assert third.token != token
+    await third.stop()

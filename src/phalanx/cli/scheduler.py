@@ -27,7 +27,13 @@ from phalanx.cli.logs import log_format_option, log_level_option
 @click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve /metrics, /healthz, /livez, /readyz."
 )
-@click.option("--concurrency", default=64, show_default=True, help="Writes to the API at the same time.")
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=64,
+    show_default=True,
+    help="Writes to the API at the same time.",
+)
 @log_level_option
 @log_format_option
 def scheduler(
@@ -56,6 +62,8 @@ def scheduler(
     from phalanx.kube.client import KubeClient
     from phalanx.scheduling.errors import PolicyError
 
+    if not all(scheduler_names):
+        raise click.UsageError("--scheduler-name must not be empty")
     set_up_logging(log_level, log_format)
     options = ServiceOptions(
         scheduler_names=scheduler_names,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,19 @@ from phalanx.kube.config import load_config
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LOG_TAIL = 15
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+def _ends_with_us() -> Callable[[], None] | None:
+    """Makes a child get SIGTERM when we are killed without a chance to stop it. Only Linux can do that."""
+    if sys.platform != "linux":
+        return None
+    library = ctypes.CDLL(None, use_errno=True)
+
+    def ask() -> None:
+        library.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return ask
 
 
 class StartError(Exception):
@@ -149,6 +163,7 @@ class LocalCluster:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log,
                 start_new_session=True,
+                preexec_fn=_ends_with_us(),
             )
 
     def _tail(self, name: str) -> str:

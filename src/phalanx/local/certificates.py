@@ -1,4 +1,4 @@
-"""A certificate authority that lives as long as the server, and the certificates that it signs."""
+"""A certificate authority, and the certificates that it signs."""
 
 from __future__ import annotations
 
@@ -25,9 +25,20 @@ class KeyPair(NamedTuple):
 
 
 class Authority:
-    """A self-signed CA; keys never leave memory except where `pair` hands them out."""
+    """A self-signed CA: a new one, or that of `kept`. Keys never leave memory except where a pair is handed out.
 
-    def __init__(self) -> None:
+    Raises ValueError for a kept pair that is none.
+    """
+
+    def __init__(self, kept: KeyPair | None = None) -> None:
+        if kept is not None:
+            key = serialization.load_pem_private_key(kept.key, password=None)
+            if not isinstance(key, ec.EllipticCurvePrivateKey):
+                raise ValueError("the key of the certificate authority is not an elliptic curve key")
+            self._key = key
+            self._certificate = x509.load_pem_x509_certificate(kept.certificate)
+            self._name = self._certificate.subject
+            return
         self._key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "phalanx-apiserver-ca")])
         builder = self._builder(self._name, self._key.public_key())
@@ -51,6 +62,11 @@ class Authority:
     def certificate(self) -> bytes:
         """The CA certificate, PEM."""
         return self._certificate.public_bytes(serialization.Encoding.PEM)
+
+    @property
+    def pair(self) -> KeyPair:
+        """The CA itself, for keeping it."""
+        return KeyPair(self.certificate, _private(self._key))
 
     def server_pair(self, host: str) -> KeyPair:
         """A certificate for loopback, `host` and the names by which pods call the API server."""
@@ -110,11 +126,7 @@ class Authority:
         certificate = builder.sign(self._key, hashes.SHA256())
         return KeyPair(
             certificate.public_bytes(serialization.Encoding.PEM),
-            key.private_bytes(
-                serialization.Encoding.PEM,
-                serialization.PrivateFormat.PKCS8,
-                serialization.NoEncryption(),
-            ),
+            _private(key),
         )
 
     def _builder(self, subject: x509.Name, key: ec.EllipticCurvePublicKey) -> x509.CertificateBuilder:
@@ -129,3 +141,9 @@ class Authority:
             .not_valid_before(now - timedelta(days=1))
             .not_valid_after(now + timedelta(days=_VALID_DAYS))
         )
+
+
+def _private(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )

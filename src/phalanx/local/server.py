@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import secrets
 import socket
 from pathlib import Path
 
@@ -24,12 +23,12 @@ from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator
 from phalanx.local.catalog import build_registry
-from phalanx.local.certificates import Authority
 from phalanx.local.controllers import Controllers
 from phalanx.local.definitions import DEFINITIONS, Definitions
 from phalanx.local.errors import ApiError
 from phalanx.local.faults import Faults
 from phalanx.local.http import HttpDoor
+from phalanx.local.identity import kept_identity, new_identity
 from phalanx.local.journal import FileJournal
 from phalanx.local.kubeconfig import kubeconfig, write_private
 from phalanx.local.listing import Lister
@@ -46,8 +45,10 @@ class ApiServer:
     def __init__(self, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
         self.faults = Faults()
-        self.token = self.options.token or secrets.token_urlsafe(32)
-        self.authority = None if self.options.insecure else Authority()
+        data, token = self.options.data, self.options.token
+        identity = kept_identity(data, token) if data is not None else new_identity(token)
+        self.token = identity.token
+        self.authority = None if self.options.insecure else identity.authority
         self._journal = FileJournal(self.options.data) if self.options.data is not None else None
         # Revisions start at the time of day, so that a client of an earlier server without a data file finds
         # its old revisions expired and lists again, instead of watching a different history from there.
