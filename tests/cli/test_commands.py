@@ -76,3 +76,12 @@ def test_policy_show_lists_every_mistake_at_once(tmp_path: Path) -> None:
     assert "'alocate'; did you mean 'allocate'?" in refused.output
     assert "'binpak'; did you mean 'binpack'?" in refused.output
     assert "unknown argument 'x'" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("option", "value"), [("--scheduler-name", ""), ("--metrics-address", "nonsense"), ("--concurrency", "0")]
+)
+def test_the_scheduler_refuses_options_that_cannot_work(option: str, value: str) -> None:
+    refused = run("scheduler", option, value)
+    assert refused.exit_code == 2
+    assert option in refused.output

@@ -64,6 +64,8 @@ def scheduler(
 
     if not all(scheduler_names):
         raise click.UsageError("--scheduler-name must not be empty")
+    if metrics_address and not metrics_address.rpartition(":")[2].isdecimal():
+        raise click.UsageError(f"--metrics-address: {metrics_address!r} is not HOST:PORT, such as 127.0.0.1:9090")
     set_up_logging(log_level, log_format)
     options = ServiceOptions(
         scheduler_names=scheduler_names,
