@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.account import Account, AccountKey, ResourceQuota
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
@@ -33,4 +34,40 @@ class GangRemoved(msgspec.Struct, frozen=True):
     key: GangKey
 
 
-ClusterEvent = NodeUpdated | NodeRemoved | PodUpdated | PodRemoved | GangUpdated | GangRemoved
+class AccountUpdated(msgspec.Struct, frozen=True):
+    account: Account
+
+
+class AccountRemoved(msgspec.Struct, frozen=True):
+    key: AccountKey
+
+
+class NamespaceWeighed(msgspec.Struct, frozen=True):
+    """How much a namespace counts beside the others of its queue; 1 unless someone says otherwise."""
+
+    namespace: str
+    weight: int
+
+
+class ResourceQuotaUpdated(msgspec.Struct, frozen=True):
+    quota: ResourceQuota
+
+
+class ResourceQuotaRemoved(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
+ClusterEvent = (
+    NodeUpdated
+    | NodeRemoved
+    | PodUpdated
+    | PodRemoved
+    | GangUpdated
+    | GangRemoved
+    | AccountUpdated
+    | AccountRemoved
+    | NamespaceWeighed
+    | ResourceQuotaUpdated
+    | ResourceQuotaRemoved
+)

@@ -63,7 +63,8 @@ class Gang(msgspec.Struct, frozen=True):
 
     `roles` are the per-role minima. `bundle` holds the keys of all gangs that must be satisfied together, this
     one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
-    about the size of the whole group. `timeout` is in seconds. `once_satisfied` is the persisted flag of the
+    about the size of the whole group. `timeout` is in seconds, `sla_waiting_time` too: how long the group may
+    wait before it goes first (Volcano). `once_satisfied` is the persisted flag of the
     match policy of that name. `problem` holds the gang. `warnings` hold nothing back.
     """
 
@@ -80,6 +81,7 @@ class Gang(msgspec.Struct, frozen=True):
     queue: str = "default"
     min_resources: Requests | None = None
     timeout: int | None = None
+    sla_waiting_time: int | None = None
     created: int = 0
     once_satisfied: bool = False
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it makes pods

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
 
@@ -70,7 +71,10 @@ class Pod(msgspec.Struct, frozen=True):
     `usage` is what it takes from its node (requests, or more after an in-place resize). `gang` is the name of
     its group in its own namespace ("" for a pod on its own), `role` its task in the group. `index` orders the
     members of a group before their age does. `created` is in seconds since the epoch. `problem` says why the pod
-    cannot be scheduled although it may occupy a node (something in it could not be read).
+    cannot be scheduled although it may occupy a node (something in it could not be read). `queue` is the queue of
+    a pod on its own (a gang's queue is the gang's), `quota` names the quota that the pod asks to be charged to (""
+    to go by its namespace), `user` who is behind it where that is configured. `firm` pods may never be evicted and
+    so may only use what their quota is guaranteed (Koordinator's preemptible: false).
     """
 
     namespace: str
@@ -92,6 +96,10 @@ class Pod(msgspec.Struct, frozen=True):
     nominated: str = ""
     mark: PlanMark | None = None
     problem: str = ""
+    queue: str = DEFAULT_QUEUE
+    quota: str = ""
+    user: str = ""
+    firm: bool = False
 
     @property
     def key(self) -> str:
