@@ -8,20 +8,20 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.core import PodObject, decode_pod
-from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.times import format_time
 
 EPOCH = 1_900_000_000
 
-X_K8S = GroupResource("scheduling.x-k8s.io", "v1alpha1", "podgroups")
-SIGS = GroupResource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups")
-VOLCANO = GroupResource("scheduling.volcano.sh", "v1beta1", "podgroups")
-KUBE_BATCH = GroupResource("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")
-KUBE_BATCH_DESIGN = GroupResource("incubator.scheduling.k8s.io", "v1alpha1", "podgroups")
-KUBE_BATCH_LAST = GroupResource("scheduling.sigs.dev", "v1alpha2", "podgroups")
-NATIVE = GroupResource("scheduling.k8s.io", "v1beta1", "podgroups")
-NATIVE_1_36 = GroupResource("scheduling.k8s.io", "v1alpha2", "podgroups")
-WORKLOAD = GroupResource("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
+X_K8S = ServedKind("scheduling.x-k8s.io", "v1alpha1", "podgroups")
+SIGS = ServedKind("scheduling.sigs.k8s.io", "v1alpha1", "podgroups")
+VOLCANO = ServedKind("scheduling.volcano.sh", "v1beta1", "podgroups")
+KUBE_BATCH = ServedKind("scheduling.incubator.k8s.io", "v1alpha1", "podgroups")
+KUBE_BATCH_DESIGN = ServedKind("incubator.scheduling.k8s.io", "v1alpha1", "podgroups")
+KUBE_BATCH_LAST = ServedKind("scheduling.sigs.dev", "v1alpha2", "podgroups")
+NATIVE = ServedKind("scheduling.k8s.io", "v1beta1", "podgroups")
+NATIVE_1_36 = ServedKind("scheduling.k8s.io", "v1alpha2", "podgroups")
+WORKLOAD = ServedKind("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
 
 
 def pod_document(

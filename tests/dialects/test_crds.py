@@ -15,7 +15,7 @@ import yaml
 from phalanx.cli.manifests import definitions
 from phalanx.dialects import native
 from phalanx.dialects.groups import GROUP_RESOURCES
-from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.status import desired_status
 from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
@@ -212,7 +212,7 @@ def test_bad_objects_are_refused_by_name(name: str, spec: dict[str, Any], compla
 
 @pytest.mark.parametrize("kind", [kind for kind in GROUP_RESOURCES if kind.group != native.GROUP], ids=str)
 def test_every_status_that_is_written_back_fits_its_schema(kind: Any) -> None:
-    resource: GroupResource = kind.served_as(kind.versions[0])
+    resource: ServedKind = kind.served_as(kind.versions[0])
     ref = GroupRef(resource.group, resource.version, "PodGroup", resource.plural, "default", "g", "u")
     gang = Gang(GangKey("default", "g"), source=ref, min_member=2)
     for counts in (

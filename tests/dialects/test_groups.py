@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from phalanx.dialects.groups import GROUP_RESOURCES, decode_group, preference, read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.kinds import ServedKind
 from phalanx.model.gang import Dialect
 from tests.dialects.objects import (
     EPOCH,
@@ -25,7 +26,7 @@ from tests.dialects.objects import (
 )
 
 
-def read(resource: GroupResource, **details: Any) -> GroupSpec:
+def read(resource: ServedKind, **details: Any) -> GroupSpec:
     (spec,) = read_group(resource, group(**details))
     return spec
 
@@ -34,7 +35,7 @@ CUSTOM = [X_K8S, SIGS, VOLCANO, KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
 
 
 @pytest.mark.parametrize("resource", CUSTOM, ids=lambda resource: resource.group)
-def test_every_family_is_read(resource: GroupResource) -> None:
+def test_every_family_is_read(resource: ServedKind) -> None:
     spec = read(resource, minMember=3, minResources={"cpu": "4", "memory": "8Gi", "pods": 3})
     assert (spec.gang, spec.min_member, spec.created, spec.problem) == ("g", 3, EPOCH, None)
     assert dict(spec.min_resources or ()) == {"cpu": 4000, "memory": 8 * 2**30, "pods": 3}
@@ -57,7 +58,7 @@ def test_every_family_is_read(resource: GroupResource) -> None:
         (NATIVE, Dialect.NATIVE),
     ],
 )
-def test_each_family_speaks_its_own_dialect(resource: GroupResource, family: Dialect) -> None:
+def test_each_family_speaks_its_own_dialect(resource: ServedKind, family: Dialect) -> None:
     assert read(resource).family is family
 
 
@@ -170,7 +171,7 @@ def test_volcano_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, 
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
-def test_native_gang_and_basic_policies(resource: GroupResource) -> None:
+def test_native_gang_and_basic_policies(resource: ServedKind) -> None:
     assert read(resource, schedulingPolicy={"gang": {"minCount": 4}}).min_member == 4
     basic = read(resource, schedulingPolicy={"basic": {}})
     assert (basic.min_member, basic.problem) == (1, None)

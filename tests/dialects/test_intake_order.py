@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.dialects.core import decode_namespace, decode_priority_class
-from phalanx.dialects.groupspec import GroupResource
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod
@@ -69,11 +69,11 @@ def hide_pod(name: str) -> Fact:
     return lambda door: door.pod_removed("default", name, f"uid-{name}")
 
 
-def show_group(resource: GroupResource, name: str, state: dict[str, Any]) -> Fact:
+def show_group(resource: ServedKind, name: str, state: dict[str, Any]) -> Fact:
     return lambda door: door.group(resource, group(name, **state))
 
 
-def hide_group(resource: GroupResource, name: str) -> Fact:
+def hide_group(resource: ServedKind, name: str) -> Fact:
     return lambda door: door.group_removed(resource, "default", name)
 
 

@@ -10,7 +10,8 @@ import pytest
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.declaration import declare
 from phalanx.dialects.groups import read_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.resolver import Member, Surroundings, Voice, resolve
 from phalanx.dialects.times import parse_time
@@ -61,7 +62,7 @@ def gang(
     return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options)).gang
 
 
-def read(resource: GroupResource, **details: Any) -> GroupSpec:
+def read(resource: ServedKind, **details: Any) -> GroupSpec:
     (spec,) = read_group(resource, group(**details))
     return spec
 
@@ -110,7 +111,7 @@ def test_rule_2_an_object_that_agrees_needs_no_warning() -> None:
     ],
 )
 def test_rule_2_of_two_objects_the_one_of_the_pods_own_key_wins(
-    pods: list[PodObject], first: GroupResource, second: GroupResource
+    pods: list[PodObject], first: ServedKind, second: ServedKind
 ) -> None:
     native = {"schedulingPolicy": {"gang": {"minCount": 9}}}
     objects = [
@@ -309,7 +310,7 @@ def test_policy_each_dialect_has_its_default(member: PodObject, policy: MatchPol
         (KUBE_BATCH, MatchPolicy.WAITING_RUNNING_SUCCEEDED),
     ],
 )
-def test_policy_an_object_without_pods_has_that_of_its_family(resource: GroupResource, policy: MatchPolicy) -> None:
+def test_policy_an_object_without_pods_has_that_of_its_family(resource: ServedKind, policy: MatchPolicy) -> None:
     assert gang(objects=[read(resource, minMember=1)]).match_policy is policy
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.groupspec import GroupResource
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
@@ -29,12 +29,12 @@ FULL = Verdict("NotEnoughResources", "0/4 nodes are available: 4 Insufficient nv
 QUOTA = Verdict("QueueFull", "queue research is full", unschedulable=False)
 
 
-def ref(resource: GroupResource, uid: str = "u1") -> GroupRef:
+def ref(resource: ServedKind, uid: str = "u1") -> GroupRef:
     return GroupRef(resource.group, resource.version, resource.kind, resource.plural, "default", "g", uid)
 
 
 def change(
-    resource: GroupResource,
+    resource: ServedKind,
     current: dict[str, Any] | None = None,
     *,
     minimum: int = 3,
@@ -77,13 +77,13 @@ def change(
     )
 
 
-def written(resource: GroupResource, current: dict[str, Any] | None = None, **details: Any) -> dict[str, Any]:
+def written(resource: ServedKind, current: dict[str, Any] | None = None, **details: Any) -> dict[str, Any]:
     """The status after the change, as the API server merges it."""
     found = change(resource, current, **details)
     return {**(current or {}), **(found.patch["status"] if found else {})}
 
 
-def phase(resource: GroupResource, current: str = "", **details: Any) -> str:
+def phase(resource: ServedKind, current: str = "", **details: Any) -> str:
     return str(written(resource, {"phase": current} if current else {}, **details)["phase"])
 
 
@@ -106,14 +106,14 @@ SITUATIONS: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=str)
-def test_a_steady_state_writes_nothing(resource: GroupResource, situation: dict[str, Any]) -> None:
+def test_a_steady_state_writes_nothing(resource: ServedKind, situation: dict[str, Any]) -> None:
     status = written(resource, **situation)
     assert change(resource, status, now=NOW + 3600, **situation) is None
 
 
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
 @pytest.mark.parametrize("before", SITUATIONS, ids=str)
-def test_any_situation_settles_after_one_write(resource: GroupResource, before: dict[str, Any]) -> None:
+def test_any_situation_settles_after_one_write(resource: ServedKind, before: dict[str, Any]) -> None:
     status = written(resource, **before)
     for after in SITUATIONS:
         settled = written(resource, status, now=NOW + 60, **after)
@@ -130,7 +130,7 @@ def test_a_change_carries_the_uid_and_only_what_differs() -> None:
     "garbage", [{"phase": 3}, {"conditions": "x"}, {"conditions": [1, {"type": 2}]}, {"running": "x"}]
 )
 @pytest.mark.parametrize("resource", ALL, ids=lambda resource: resource.api_version)
-def test_a_status_that_nobody_can_read_is_written_anew(resource: GroupResource, garbage: dict[str, Any]) -> None:
+def test_a_status_that_nobody_can_read_is_written_anew(resource: ServedKind, garbage: dict[str, Any]) -> None:
     settled = written(resource, garbage, pending=3, verdict=FULL)
     assert change(resource, settled, pending=3, verdict=FULL) is None
 
@@ -352,7 +352,7 @@ FAMILY = [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
     ],
     ids=str,
 )
-def test_kube_batch_phases(resource: GroupResource, current: str, situation: dict[str, Any], expected: str) -> None:
+def test_kube_batch_phases(resource: ServedKind, current: str, situation: dict[str, Any], expected: str) -> None:
     assert phase(resource, current, **situation) == expected
 
 
@@ -365,7 +365,7 @@ def test_kube_batch_knows_the_condition_unschedulable_only() -> None:
 
 
 @pytest.mark.parametrize("resource", [KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST, VOLCANO], ids=str)
-def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource: GroupResource) -> None:
+def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource: ServedKind) -> None:
     ready = written(resource, running=3)
     lost = written(resource, ready, running=2, failed=1)
     told = condition(lost, "Unschedulable")
@@ -380,7 +380,7 @@ def test_a_group_that_lost_its_quorum_says_so_although_no_member_waits(resource:
     "situation",
     [{"running": 2, "succeeded": 1}, {"running": 2, "bound": 1, "failed": 1}, {"running": 2, "pending": 1}],
 )
-def test_a_group_whose_members_suffice_has_lost_nothing(resource: GroupResource, situation: dict[str, Any]) -> None:
+def test_a_group_whose_members_suffice_has_lost_nothing(resource: ServedKind, situation: dict[str, Any]) -> None:
     status = written(resource, **situation)
     assert status["phase"] != "Unknown"
     assert [entry for entry in status.get("conditions", []) if entry["type"] == "Unschedulable"] == []
@@ -401,7 +401,7 @@ def test_kube_batch_the_design_counts_admitted_pods() -> None:
 # The native API
 
 
-def native(current: dict[str, Any] | None = None, resource: GroupResource = NATIVE, **details: Any) -> Any:
+def native(current: dict[str, Any] | None = None, resource: ServedKind = NATIVE, **details: Any) -> Any:
     found = change(resource, current, **details)
     if found is None:
         return None
@@ -413,7 +413,7 @@ def native(current: dict[str, Any] | None = None, resource: GroupResource = NATI
 @pytest.mark.parametrize(
     ("resource", "kind"), [(NATIVE_1_36, "PodGroupScheduled"), (NATIVE, "PodGroupInitiallyScheduled")]
 )
-def test_native_each_version_has_its_condition(resource: GroupResource, kind: str) -> None:
+def test_native_each_version_has_its_condition(resource: ServedKind, kind: str) -> None:
     assert native(resource=resource, running=3, generation=4) == {
         "type": kind,
         "status": "True",
@@ -443,7 +443,7 @@ def test_native_nothing_is_said_before_anything_is_decided_or_while_a_quota_deci
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])
-def test_native_true_is_final(resource: GroupResource) -> None:
+def test_native_true_is_final(resource: ServedKind) -> None:
     current = {"conditions": [native(resource=resource, running=3)]}
     assert native(current, resource=resource, pending=3, verdict=FULL) is None
 
@@ -481,7 +481,7 @@ def test_native_a_workload_has_no_status() -> None:
     ],
 )
 def test_a_satisfied_gang_is_remembered_where_its_policy_asks_for_it(
-    resource: GroupResource, situation: dict[str, Any], expected: dict[str, str]
+    resource: ServedKind, situation: dict[str, Any], expected: dict[str, str]
 ) -> None:
     found = change(resource, pending=1, **situation)
     assert found is not None

@@ -19,8 +19,8 @@ from phalanx.dialects.core import (
     decode_priority_class,
 )
 from phalanx.dialects.groups import GROUP_RESOURCES, decode_group
-from phalanx.dialects.groupspec import GroupResource
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, discover
@@ -78,7 +78,7 @@ class Observer:
         self._discovery_period = discovery_period
         self._definitions_changed = asyncio.Event()
         self._tasks: asyncio.TaskGroup | None = None
-        self._kinds: dict[GroupResource, tuple[Reflector[Any], asyncio.Task[None]]] = {}
+        self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
         self._kinds_known = asyncio.Event()
         self.pods = self._reflector(PODS, decode_pod, self._pod)
         self.nodes = self._reflector(NODES, decode_node, self._node)
@@ -121,7 +121,7 @@ class Observer:
         """Whether pods and nodes are being watched right now: nothing is bound on stale knowledge."""
         return all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
 
-    def served_kinds(self) -> list[GroupResource]:
+    def served_kinds(self) -> list[ServedKind]:
         return sorted(self._kinds, key=lambda kind: (kind.group, kind.plural))
 
     def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:
@@ -231,7 +231,7 @@ class Observer:
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
 
-    def _group_sink(self, kind: GroupResource) -> Callable[[Change[dict[str, Any]]], None]:
+    def _group_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
         def sink(change: Change[dict[str, Any]]) -> None:
             match change:
                 case Upsert(document, _, (namespace, name), uid):
@@ -278,7 +278,7 @@ def _text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def served_groups(served: Discovery) -> list[tuple[GroupResource, Resource]]:
+def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
     """The kinds of group objects that this server has, each in the version that we prefer."""
     found = []
     for kind in GROUP_RESOURCES:

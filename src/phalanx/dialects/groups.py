@@ -8,32 +8,21 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects import kube_batch, native, scheduler_plugins, volcano
-from phalanx.dialects.groupspec import Document, GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
 from phalanx.model.gang import Dialect, GroupRef, Problem
 
-
-class GroupKind(msgspec.Struct, frozen=True):
-    """A kind to look for by discovery; `versions` in order of preference."""
-
-    group: str
-    plural: str
-    kind: str
-    versions: tuple[str, ...]
-
-    def served_as(self, version: str) -> GroupResource:
-        return GroupResource(self.group, version, self.plural, self.kind)
-
-
 GROUP_RESOURCES = (
-    GroupKind(native.GROUP, "podgroups", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
+    WantedKind(native.GROUP, "podgroups", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
     # From v1alpha2 on a Workload is only a template for PodGroups.
-    GroupKind(native.GROUP, "workloads", "Workload", ("v1alpha1",)),
-    GroupKind(scheduler_plugins.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
-    GroupKind(scheduler_plugins.OLD_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
-    GroupKind(volcano.GROUP, "podgroups", "PodGroup", ("v1beta1",)),
-    GroupKind(kube_batch.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
-    GroupKind(kube_batch.DESIGN_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
-    GroupKind(kube_batch.LAST_GROUP, "podgroups", "PodGroup", ("v1alpha2",)),
+    WantedKind(native.GROUP, "workloads", "Workload", ("v1alpha1",)),
+    WantedKind(scheduler_plugins.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    WantedKind(scheduler_plugins.OLD_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    WantedKind(volcano.GROUP, "podgroups", "PodGroup", ("v1beta1",)),
+    WantedKind(kube_batch.GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    WantedKind(kube_batch.DESIGN_GROUP, "podgroups", "PodGroup", ("v1alpha1",)),
+    WantedKind(kube_batch.LAST_GROUP, "podgroups", "PodGroup", ("v1alpha2",)),
 )
 
 # Which objects a pod's way of naming its group looks at first; the rest follow in the order of ANY.
@@ -49,7 +38,7 @@ _FIRST: Mapping[Dialect, tuple[str, ...]] = {
     Dialect.SHADOW: _KUBE_BATCH_FAMILY,
 }
 
-_READERS: Mapping[tuple[str, str], Callable[[GroupResource, Document], GroupSpec]] = {
+_READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], GroupSpec]] = {
     (native.GROUP, "podgroups"): native.read_pod_group,
     (scheduler_plugins.GROUP, "podgroups"): scheduler_plugins.read_pod_group,
     (scheduler_plugins.OLD_GROUP, "podgroups"): scheduler_plugins.read_pod_group,
@@ -69,14 +58,14 @@ def decode_group(raw: bytes) -> dict[str, Any]:
     return document
 
 
-def read_group(resource: GroupResource, document: Document) -> tuple[GroupSpec, ...]:
+def read_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     """What one object declares: one gang, or one per pod group of a Workload. Never raises for bad fields."""
     if resource.plural == "workloads":
         return native.read_workload(resource, document)
     return (_READERS[resource.group, resource.plural](resource, document),)
 
 
-def unreadable_group(resource: GroupResource, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
+def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
     """Stands for an object that could not be decoded: its gang is held, and told why."""
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
     message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"

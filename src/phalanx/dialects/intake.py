@@ -16,11 +16,13 @@ from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, Priori
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupResource, GroupSpec, is_whole
+from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.reader import is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
@@ -75,8 +77,8 @@ class Intake:
         self._pods: dict[str, _PodRecord] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
-        self._seen: dict[tuple[GroupResource, str, str], _Seen] = {}
-        self._objects: dict[tuple[GroupResource, str, str], tuple[GroupSpec, ...]] = {}
+        self._seen: dict[tuple[ServedKind, str, str], _Seen] = {}
+        self._objects: dict[tuple[ServedKind, str, str], tuple[GroupSpec, ...]] = {}
         self._notices = NoticeBoard()
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
@@ -243,7 +245,7 @@ class Intake:
 
     # Group objects
 
-    def group(self, resource: GroupResource, document: Mapping[str, Any]) -> list[ClusterEvent]:
+    def group(self, resource: ServedKind, document: Mapping[str, Any]) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
         specs = read_group(resource, document)
         metadata, status = document["metadata"], document.get("status")
@@ -256,26 +258,26 @@ class Intake:
         return self._declare(address, specs)
 
     def malformed_group(
-        self, resource: GroupResource, namespace: str, name: str, uid: str, error: str
+        self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
         """An object whose JSON cannot be decoded: its gang is held."""
         address = (resource, namespace, name)
         self._seen.pop(address, None)
         return self._declare(address, (unreadable_group(resource, namespace, name, uid, error),))
 
-    def group_removed(self, resource: GroupResource, namespace: str, name: str) -> list[ClusterEvent]:
+    def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         address = (resource, namespace, name)
         self._seen.pop(address, None)
         return self._declare(address, ())
 
-    def group_kind_removed(self, resource: GroupResource) -> list[ClusterEvent]:
+    def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
         events: list[ClusterEvent] = []
         for address in sorted(address for address in self._objects if address[0] == resource):
             events += self.group_removed(*address)
         return events
 
-    def _declare(self, address: tuple[GroupResource, str, str], specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
+    def _declare(self, address: tuple[ServedKind, str, str], specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
         last = self._objects.pop(address, ())
         if specs:
             self._objects[address] = specs
@@ -289,7 +291,7 @@ class Intake:
         if gang is None or gang.source is None:
             return None
         ref = gang.source
-        resource = GroupResource(ref.group, ref.version, ref.plural, ref.kind)
+        resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
         schedulers = self._gangs.schedulers(key)
         seen = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN)
         return GroupRecord(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dialects.groupspec import Document, GroupReader, GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupReader, GroupSpec
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document
 from phalanx.dialects.standing import Standing
 from phalanx.dialects.volcano import gang_conditions, is_stuck
 from phalanx.model.gang import Dialect
@@ -15,7 +17,7 @@ LAST_GROUP = "scheduling.sigs.dev"
 GROUPS = (GROUP, DESIGN_GROUP, LAST_GROUP)
 
 
-def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     """`totalResources` is the design's name for the size of the whole group: a hint, like minResources."""
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember", "minMembers", "numMember")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.standing import Standing, current_conditions, find_condition
 from phalanx.dialects.times import format_time
 from phalanx.model.gang import Dialect
@@ -19,7 +21,7 @@ INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 _POLICIES = ("basic", "gang")
 
 
-def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     reader = GroupReader(resource, document)
     min_member = _min_count(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy")
     _refuse_unbuilt(reader)
@@ -39,7 +41,7 @@ def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
     )
 
 
-def read_workload(resource: GroupResource, document: Document) -> tuple[GroupSpec, ...]:
+def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     """The groups of a 1.35 Workload; one is named `workload/podGroup`, and its replicas share it."""
     groups = GroupReader(resource, document).spec.get("podGroups")
     specs = []

@@ -15,9 +15,10 @@ import msgspec
 from phalanx.dialects import koordinator
 from phalanx.dialects.declaration import Declaration
 from phalanx.dialects.groups import preference
-from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec, describe
+from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.reader import describe
 from phalanx.dialects.times import parse_duration
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy, Problem
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dialects.groupspec import Document, GroupReader, GroupResource, GroupSpec
+from phalanx.dialects.groupspec import GroupReader, GroupSpec
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document
 from phalanx.dialects.standing import Standing
 from phalanx.dialects.times import format_time
 from phalanx.model.gang import Dialect
@@ -13,7 +15,7 @@ GROUP = "scheduling.x-k8s.io"
 OLD_GROUP = "scheduling.sigs.k8s.io"
 
 
-def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     min_resources = reader.resources("minResources")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phalanx.dialects.groupspec import MAX_MEMBERS, Document, GroupReader, GroupResource, GroupSpec, is_whole
+from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.standing import (
     Conditions,
     Standing,
@@ -18,7 +20,7 @@ from phalanx.model.gang import Dialect
 GROUP = "scheduling.volcano.sh"
 
 
-def read_pod_group(resource: GroupResource, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     roles = _roles(reader, min_member)

@@ -1,0 +1,100 @@
+"""Reads custom objects field by field: what cannot be read is noted by name and takes its default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+import msgspec
+
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.times import parse_time
+from phalanx.model.gang import GroupRef, Problem
+
+Document = Mapping[str, Any]
+
+MAX_WHOLE = 2**31 - 1
+
+
+class ObjectReader:
+    """What every kind has in common. `code` is the problem's code where a field makes the object unusable."""
+
+    code = "InvalidObject"
+
+    def __init__(self, resource: ServedKind, document: Document) -> None:
+        metadata = document.get("metadata")
+        self.metadata: Document = metadata if isinstance(metadata, Mapping) else {}
+        self.ref = GroupRef(
+            group=resource.group,
+            version=resource.version,
+            kind=resource.kind,
+            plural=resource.plural,
+            namespace=str(self.metadata.get("namespace") or ""),
+            name=str(self.metadata.get("name") or ""),
+            uid=str(self.metadata.get("uid") or ""),
+        )
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.spec = self._object(document, "spec")
+        self.status = self._object(document, "status")
+        self.labels = self._texts("labels")
+        self.annotations = self._texts("annotations")
+        self.created = parse_time(str(self.metadata.get("creationTimestamp") or ""))
+
+    def refuse(self, field: str, value: object, advice: str, code: str = "") -> None:
+        """Notes a field that makes the object unusable."""
+        self.problems.append(
+            Problem(code or self.code, f"{describe(self.ref)}: {field} is {show(value)}; {advice}")
+        )
+
+    def warn(self, code: str, field: str, value: object, advice: str) -> None:
+        """Notes a field that is passed over."""
+        self.warnings.append(Problem(code, f"{describe(self.ref)}: {field} is {show(value)}; {advice}"))
+
+    @property
+    def problem(self) -> Problem | None:
+        return self.problems[0] if self.problems else None
+
+    def text(self, name: str) -> str:
+        value = self.spec.get(name)
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.refuse(f"spec.{name}", value, "write a text")
+        return ""
+
+    def number(self, name: str) -> int | None:
+        value = self.spec.get(name)
+        if value is None or (is_whole(value) and abs(value) <= MAX_WHOLE):
+            return value
+        self.refuse(f"spec.{name}", value, "write a whole number of at most 32 bits")
+        return None
+
+    def _object(self, document: Document, name: str) -> Document:
+        value = document.get(name)
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        if name == "spec":
+            self.refuse(name, value, "write an object")
+        return {}
+
+    def _texts(self, name: str) -> dict[str, str]:
+        value = self.metadata.get(name)
+        if not isinstance(value, Mapping):
+            return {}
+        return {key: text if isinstance(text, str) else show(text) for key, text in value.items()}
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def describe(ref: GroupRef) -> str:
+    """As people name an object: `PodGroup team-a/train (scheduling.x-k8s.io)`."""
+    name = f"{ref.namespace}/{ref.name}" if ref.namespace else ref.name
+    return f"{ref.kind} {name} ({ref.group})"
+
+
+def show(value: object) -> str:
+    """A value as a message quotes it: JSON, cut to a readable length."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 80 else text[:77] + "..."
