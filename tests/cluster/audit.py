@@ -22,6 +22,7 @@ def audit(state: ClusterState) -> None:
     _audit_amounts(state)
     _audit_gangs(state)
     _audit_promises(state)
+    _audit_ledger(state)
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
@@ -150,6 +151,21 @@ def _audit_promises(state: ClusterState) -> None:
             expected[name] += max(0, amount - taken[name])
     found = {name: amount for name, amount in state.promises.total().items() if amount}
     assert found == {name: amount for name, amount in expected.items() if amount}
+
+
+def _audit_ledger(state: ClusterState) -> None:
+    assert list(state.ledger.discrepancies(state.pods.values())) == []
+    for gang in state.gangs.values():
+        held = Counter(
+            record.footprint
+            for record in gang.members.values()
+            if record.state in (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
+            or (record.state is MemberState.TERMINATING and record.pod.node)
+        )
+        assert gang.holdings == dict(held)
+    keys = {record.payer.key for record in state.pods.values() if record.payer is not None}
+    assert {payer.key for payer in state.ledger.payers} == keys
+    assert all(record.payer is not None for record in state.pods.values())
 
 
 def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]:

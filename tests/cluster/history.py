@@ -8,10 +8,14 @@ import msgspec
 
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.model.account import Account, AccountKey, AccountState, Tree
 from phalanx.model.events import (
+    AccountRemoved,
+    AccountUpdated,
     ClusterEvent,
     GangRemoved,
     GangUpdated,
+    NamespaceWeighed,
     NodeRemoved,
     NodeUpdated,
     PodRemoved,
@@ -27,6 +31,7 @@ NODES = ["n0", "n1", "n2"]
 UIDS = ["u0", "u1", "u2", "u3", "u4"]
 GANG_NAMES = ["a", "b", "empty"]
 MARKS = [None, PlanMark("p1", 3, 10), PlanMark("p2", 2, 20)]
+QUEUES = ["default", "default", "a", "b", "c", "nowhere"]
 PORTS = [(), (), (HostPort(80),), (HostPort(80, ip="10.0.0.1"), HostPort(53, "UDP"))]
 
 
@@ -49,6 +54,7 @@ class History:
                 self._observed_binding,
                 self._pod_gone,
                 self._gang_event,
+                self._account_event,
                 self._plan,
                 self._plan,
                 self._failed_binding,
@@ -82,6 +88,9 @@ class History:
             {"role": self.draw.choice(["", "late"])},
             {"nominated": self.draw.choice(["", *NODES])},
             {"problem": "odd"},
+            {"queue": self.draw.choice(QUEUES)},
+            {"quota": self.draw.choice(["", "q1"]), "firm": self.draw.random() < 0.5},
+            {"user": self.draw.choice(["", "ada"])},
             {"scheduler": "default-scheduler"},
             {"pod_class": PodClass(host_ports=self.draw.choice(PORTS)), "usage": ()},
         ]
@@ -115,6 +124,16 @@ class History:
             case "admission failed":
                 self.story.append(f"admission of {gang.key} fails")
                 self.state.forget_admission(gang.key)
+
+    def _account_event(self) -> None:
+        account = random_account(self.draw)
+        match self.draw.choice(["declared", "declared", "declared", "gone", "weighed"]):
+            case "declared":
+                self._apply(AccountUpdated(account))
+            case "gone":
+                self._apply(AccountRemoved(account.key))
+            case "weighed":
+                self._apply(NamespaceWeighed("ns", self.draw.randint(1, 3)))
 
     def _plan(self) -> None:
         """Places some pending pods anywhere, whether they fit or not; keeps the plan or drops it."""
@@ -188,6 +207,10 @@ def random_pod(draw: random.Random, uid: str = "") -> Pod:
         role=draw.choice(["", "ps", "worker"]),
         nominated=draw.choice(["", "", *NODES]),
         mark=draw.choice(MARKS),
+        queue=draw.choice(QUEUES),
+        quota=draw.choice(["", "", "q1", "nobody"]),
+        user=draw.choice(["", "ada", "bob"]),
+        firm=draw.random() < 0.2,
     )
 
 
@@ -196,7 +219,24 @@ def random_gang(draw: random.Random, name: str = "") -> Gang:
         GangKey("ns", name or draw.choice(GANG_NAMES)),
         uid=draw.choice(["1", "2"]),
         min_member=draw.randint(1, 4),
+        queue=draw.choice(QUEUES),
         admission=draw.random() < 0.5,
         admitted=draw.random() < 0.5,
         min_resources=draw.choice([None, (("cpu", 3000),), (("cpu", 500), ("memory", 2**30))]),
+    )
+
+
+def random_account(draw: random.Random) -> Account:
+    """Queues with any parents (circles and missing ones among them), quotas of all dialects."""
+    tree = draw.choice([Tree.QUEUE, Tree.QUEUE, Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK])
+    if tree is Tree.ELASTIC_QUOTA:
+        return Account(AccountKey(tree, "ns"), deserved=(("cpu", 500),), capability=(("cpu", 2000),))
+    names = ["a", "b", "c", "default", "root"] if tree is Tree.QUEUE else ["q1", "q2", "koordinator-default-quota"]
+    parent = draw.choice([None, None, *names, "missing"])
+    return Account(
+        AccountKey(tree, draw.choice(names)),
+        parent=AccountKey(tree, parent) if parent is not None else None,
+        state=draw.choice([AccountState.OPEN, AccountState.OPEN, AccountState.CLOSED]),
+        namespaces=("ns",) if draw.random() < 0.3 else (),
+        weight=draw.randint(1, 3),
     )

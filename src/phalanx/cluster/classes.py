@@ -9,19 +9,23 @@ import numpy.typing as npt
 
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
 from phalanx.model.pod import PodClass
-from phalanx.model.resources import Requests
+from phalanx.model.resources import PODS, Requests
 
 NOTHING = np.iinfo(np.int64).min
 
 
 class Footprint:
-    """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores)."""
+    """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores).
 
-    __slots__ = ("__weakref__", "scored", "usage")
+    `amounts` says the same as `usage` by name, zeros left out: what accounts are charged.
+    """
 
-    def __init__(self, usage: IntArray, scored: IntArray) -> None:
+    __slots__ = ("__weakref__", "amounts", "scored", "usage")
+
+    def __init__(self, usage: IntArray, scored: IntArray, amounts: dict[str, int]) -> None:
         self.usage = usage
         self.scored = scored
+        self.amounts = amounts
 
 
 class ClassRecord:
@@ -77,7 +81,7 @@ class ClassTable:
         if found is None:
             vector = self._space.vector(usage, pods=1)
             scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
-            found = self._footprints[key] = Footprint(vector, scored)
+            found = self._footprints[key] = Footprint(vector, scored, {PODS: 1, **dict(usage)})
             self.widen()
         return found
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.cluster.accounts import Bucket, Payer
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import MemberState, PlanMark, Pod
@@ -16,10 +17,24 @@ class PodRecord:
     """One pod: the last noun, its class, where it counts and what it occupies.
 
     `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
-    until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice.
+    until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice. `payer`
+    is who is charged for it, with `charged` as `bucket` (the ledger keeps these three).
     """
 
-    __slots__ = ("cls", "footprint", "gang", "mark", "pod", "row", "state", "target", "told")
+    __slots__ = (
+        "bucket",
+        "charged",
+        "cls",
+        "footprint",
+        "gang",
+        "mark",
+        "payer",
+        "pod",
+        "row",
+        "state",
+        "target",
+        "told",
+    )
 
     def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
         self.pod = pod
@@ -31,6 +46,9 @@ class PodRecord:
         self.mark: PlanMark | None = None
         self.gang: GangRecord | None = None
         self.told: Verdict | None = None
+        self.payer: Payer | None = None
+        self.charged: Footprint | None = None
+        self.bucket: Bucket | None = None
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"
@@ -50,7 +68,8 @@ class GangRecord:
     complete, every member of it confirmed by the API: what it loses later was not cut off. `arrivals` counts how
     often a member became pending: what was said about the gang before the last arrival has not reached everyone.
     `told` is what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have
-    decided and the group's phase does not show yet.
+    decided and the group's phase does not show yet. `holdings` counts, by footprint, the members that hold what
+    they ask for.
     """
 
     __slots__ = (
@@ -61,6 +80,7 @@ class GangRecord:
         "arrivals",
         "failures",
         "finished",
+        "holdings",
         "key",
         "marks",
         "members",
@@ -76,6 +96,7 @@ class GangRecord:
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
         self.finished: PlanMark | None = None
+        self.holdings: dict[Footprint, int] = {}
         self.failures = 0
         self.arrivals = 0
         self.told: tuple[Verdict | None, int] | None = None
@@ -118,6 +139,13 @@ class GangRecord:
         self._tally(record, record.state, -1)
         record.state, record.mark = state, mark
         self._tally(record, state, 1)
+
+    def hold(self, footprint: Footprint, count: int) -> None:
+        left = self.holdings.get(footprint, 0) + count
+        if left:
+            self.holdings[footprint] = left
+        else:
+            del self.holdings[footprint]
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
         self._counts[state] += step

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
+from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.cluster.transaction import Transaction
+from phalanx.model.account import ResourceQuota
 from phalanx.model.events import (
+    AccountRemoved,
+    AccountUpdated,
     ClusterEvent,
     GangRemoved,
     GangUpdated,
+    NamespaceWeighed,
     NodeRemoved,
     NodeUpdated,
     PodRemoved,
     PodUpdated,
+    ResourceQuotaRemoved,
+    ResourceQuotaUpdated,
 )
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
@@ -43,6 +50,8 @@ class ClusterState:
         self.gangs: dict[GangKey, GangRecord] = {}
         self.lone: dict[str, PodRecord] = {}
         self.promises = Promises(self.gangs)
+        self.ledger = Ledger(self.schedulers)
+        self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.relief = 0
         self.version = 0
         self._tenants: dict[int, dict[str, PodRecord]] = {}
@@ -65,9 +74,24 @@ class ClusterState:
                 self._gang_updated(gang)
             case GangRemoved(key):
                 self._gang_removed(key)
+            case AccountUpdated(account):
+                self.ledger.declare(account)
+            case AccountRemoved(account_key):
+                self.ledger.withdraw(account_key)
+            case NamespaceWeighed(namespace, weight):
+                self.ledger.weigh(namespace, weight)
+            case ResourceQuotaUpdated(quota):
+                self._resource_quota_updated(quota)
+            case ResourceQuotaRemoved(namespace, name):
+                if self.resource_quotas.get(namespace, {}).pop(name, None) is not None:
+                    self.relief += 1
 
     def transaction(self) -> Transaction:
         return Transaction(self.nodes)
+
+    def eased(self) -> int:
+        """Grows with every change after which something that was refused may be possible."""
+        return self.relief + self.ledger.relief
 
     def take_touched(self) -> tuple[dict[GangKey, None], dict[str, None]]:
         """The gangs and lone pods that changed since the last call, oldest change first."""
@@ -160,6 +184,7 @@ class ClusterState:
             self._gang(GangKey(pod.namespace, pod.gang)).add(record)
         elif record.state is MemberState.PENDING:
             self.lone[pod.uid] = record
+        self.ledger.enter(record)
         self._touch(record)
         self._occupy(record)
 
@@ -168,6 +193,7 @@ class ClusterState:
         if record is None:
             return
         self._vacate(record)
+        self.ledger.leave(record)
         self.lone.pop(uid, None)
         self._touch(record)
         if record.gang is not None:
@@ -198,14 +224,17 @@ class ClusterState:
                 self.lone[record.pod.uid] = record
             else:
                 self.lone.pop(record.pod.uid, None)
+        self.ledger.book(record)
         self._touch(record)
 
     def _renoun(self, record: PodRecord, pod: Pod) -> None:
         """Takes the newest noun of a pod whose place in the tables stays."""
         old = record.pod
-        if (old.priority, old.index, old.problem) != (pod.priority, pod.index, pod.problem):
+        if _standing(old) != _standing(pod):
             self._touch(record)
         record.pod = pod
+        if _charging(old) != _charging(pod):
+            self.ledger.enter(record)
 
     def _touch(self, record: PodRecord) -> None:
         if record.gang is not None:
@@ -266,6 +295,9 @@ class ClusterState:
         if row != NO_ROW and self.nodes.nodes[row] == node:
             return
         self.version += 1
+        known = self.nodes.nodes[row] if row != NO_ROW else None
+        if known is None or known.allocatable != node.allocatable:
+            self.ledger.resized()
         _, more = self.nodes.upsert(node)
         self.classes.widen()
         if more:
@@ -285,6 +317,7 @@ class ClusterState:
             self._touch(record)
         self.nodes.remove(name)
         self.version += 1
+        self.ledger.resized()
         self.relief += 1  # an overfull node no longer weighs on the sums
 
     def _move_in(self, record: PodRecord, row: int) -> None:
@@ -307,6 +340,8 @@ class ClusterState:
             return
         if gang.admitted or old is None or old.uid != gang.uid:
             record.admitted = False
+        if old is None or old.queue != gang.queue:
+            self._recharge(record)
         self._touch_gang(gang.key)
         if old is not None and old.admission:
             self.relief += 1  # what it was promised may be free for others
@@ -319,7 +354,19 @@ class ClusterState:
         if record.noun.admission:
             self.relief += 1
         record.noun, record.admitted = None, False
+        self._recharge(record)
         self._forget_gang_if_empty(record)
+
+    def _recharge(self, record: GangRecord) -> None:
+        """The gang may stand in another queue now."""
+        for member in record.members.values():
+            self.ledger.enter(member)
+
+    def _resource_quota_updated(self, quota: ResourceQuota) -> None:
+        quotas = self.resource_quotas.setdefault(quota.namespace, {})
+        if quotas.get(quota.name) != quota:
+            quotas[quota.name] = quota
+            self.relief += 1
 
     def _gang(self, key: GangKey) -> GangRecord:
         record = self.gangs.get(key)
@@ -330,6 +377,16 @@ class ClusterState:
     def _forget_gang_if_empty(self, record: GangRecord) -> None:
         if record.noun is None and not record.members:
             self.gangs.pop(record.key, None)
+
+
+def _standing(pod: Pod) -> tuple[object, ...]:
+    """What of a pod's noun matters to its place in the order, beside its state."""
+    return pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
+
+
+def _charging(pod: Pod) -> tuple[object, ...]:
+    """What of a pod's noun decides where and whether it is charged, beside its state."""
+    return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
 
 
 def _claim(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.nodes import NodeTable
 
 
 class Transaction:
-    """Places pods on the live arrays under an undo journal.
+    """Places pods on the live arrays, and charges their accounts, under an undo journal.
 
     Everything that is placed is visible to the next placement of the same transaction. `rollback` leaves the
     arrays bit for bit as they were; `commit` hands out what was placed, in order. Exactly one of the two ends a
-    transaction.
+    transaction. Accounts are charged for its duration only: what is kept is charged as each pod is counted as
+    placed.
     """
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
+        self._charges: dict[tuple[Payer, Footprint], int] = {}
         self._journal: list[tuple[ClassRecord, list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
         self._open = True
@@ -36,10 +41,16 @@ class Transaction:
         self._apply(cls, rows, 1)
         self._journal.append((cls, rows))
         self._placed.extend(zip(pods, rows, strict=True))
+        for payer, count in Counter(record.payer for record in pods).items():
+            if payer is not None:
+                key = (payer, cls.footprint)
+                self._charges[key] = self._charges.get(key, 0) + count
+                payer.charge(cls.footprint, count)
 
     def rollback(self) -> None:
         assert self._open
         self._open = False
+        self._discharge()
         for cls, rows in reversed(self._journal):
             self._apply(cls, rows, -1)
 
@@ -47,7 +58,12 @@ class Transaction:
         """(pod, row) in the order of placement."""
         assert self._open
         self._open = False
+        self._discharge()
         return self._placed
+
+    def _discharge(self) -> None:
+        for (payer, footprint), count in self._charges.items():
+            payer.charge(footprint, -count)
 
     def _apply(self, cls: ClassRecord, rows: list[int], sign: int) -> None:
         footprint = cls.footprint

@@ -28,6 +28,7 @@ class Tree(enum.StrEnum):
     USER = "user"  # the users within a queue, where a user label is configured
     ELASTIC_QUOTA = "elastic-quota"  # scheduler-plugins: flat, one a namespace
     KOORDINATOR = "koordinator"  # quota trees by labels
+    FIRM = "koordinator-firm"  # what of a Koordinator quota its pods that may never be evicted hold
     ACK = "elastic-quota-tree"  # ACK's single tree object
 
 

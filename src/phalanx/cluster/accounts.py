@@ -1,0 +1,174 @@
+"""Accounts and payers as the cluster keeps them: small mutable records with exact sums."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.cluster.classes import Footprint
+from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.gang import Problem
+
+Amounts = dict[str, int]
+"""resource -> amount; zeros are left out."""
+
+
+class Bucket(enum.IntEnum):
+    """As what a pod counts towards its accounts; pods in no bucket do not count."""
+
+    ASKED = 0  # ours to place
+    HELD = 1  # on a node or on the way to one, does not run yet
+    RUNNING = 2
+    LEAVING = 3  # terminating; it holds what it holds until it is gone
+
+
+class Sums:
+    """What pods ask for and hold. `used` contains `running`, which contains `leaving`."""
+
+    __slots__ = ("asked", "leaving", "running", "used")
+
+    def __init__(self) -> None:
+        self.asked: Amounts = {}
+        self.used: Amounts = {}
+        self.running: Amounts = {}
+        self.leaving: Amounts = {}
+
+    @property
+    def empty(self) -> bool:
+        return not (self.asked or self.used)
+
+    def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if bucket is Bucket.ASKED:
+            _add(self.asked, amounts, sign)
+            return
+        _add(self.used, amounts, sign)
+        if bucket is not Bucket.HELD:
+            _add(self.running, amounts, sign)
+        if bucket is Bucket.LEAVING:
+            _add(self.leaving, amounts, sign)
+
+    def merge(self, other: Sums, asked: bool) -> None:
+        _add(self.used, other.used, 1)
+        _add(self.running, other.running, 1)
+        _add(self.leaving, other.leaving, 1)
+        if asked:
+            _add(self.asked, other.asked, 1)
+
+    def clear(self) -> None:
+        for amounts in (self.asked, self.used, self.running, self.leaving):
+            amounts.clear()
+
+    def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts]:
+        return self.asked, self.used, self.running, self.leaving
+
+
+class AccountRecord(Sums):
+    """One account with its place in its tree and its sums.
+
+    `noun` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
+    quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
+    nothing new may be charged here or below.
+    """
+
+    __slots__ = ("children", "fault", "key", "noun", "parent", "weight")
+
+    def __init__(self, key: AccountKey, noun: Account | None = None) -> None:
+        super().__init__()
+        self.key = key
+        self.noun = noun
+        self.parent: AccountRecord | None = None
+        self.children: dict[AccountKey, AccountRecord] = {}
+        self.weight = noun.weight if noun is not None else 1
+        self.fault: Problem | None = None
+
+    def __repr__(self) -> str:
+        return f"AccountRecord({self.key}, used={self.used}, asked={self.asked})"
+
+    @property
+    def label(self) -> str:
+        """What the account is called in sentences."""
+        if self.noun is not None and self.noun.label:
+            return self.noun.label
+        key = self.key
+        if key.tree in (Tree.NAMESPACE, Tree.USER):
+            return f"{key.tree} {key.name} in queue {key.forest}"
+        if key.tree is Tree.ELASTIC_QUOTA and not key.name:
+            return "all ElasticQuotas together"
+        return str(key)
+
+    def lineage(self) -> tuple[AccountRecord, ...]:
+        """The account and its ancestors, the root last."""
+        found = [self]
+        while (parent := found[-1].parent) is not None:
+            found.append(parent)
+        return tuple(found)
+
+
+class PayerKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """What decides where a pod is charged. `queue` is "" for pods of other schedulers."""
+
+    namespace: str
+    queue: str
+    quota: str = ""
+    user: str = ""
+    firm: bool = False
+
+
+class Payer(Sums):
+    """All pods that are charged to the same accounts: `path`, in the order queue tree, tenants, quotas.
+
+    Every path runs from the leaf to the root. `queue` is the leaf queue (None if there is none), `namespace` and
+    `user` are the accounts within it. `fault` says why nothing new may be charged. `pods` counts the pods that
+    belong here, whatever their state.
+    """
+
+    __slots__ = ("fault", "key", "moves", "namespace", "path", "pods", "queue", "user")
+
+    def __init__(self, key: PayerKey) -> None:
+        super().__init__()
+        self.key = key
+        self.path: tuple[AccountRecord, ...] = ()
+        self.queue: AccountRecord | None = None
+        self.namespace: AccountRecord | None = None
+        self.user: AccountRecord | None = None
+        self.fault: Problem | None = None
+        self.pods = 0
+        self.moves: dict[tuple[Footprint, Bucket], int] = {}
+
+    def __repr__(self) -> str:
+        return f"Payer({self.key})"
+
+    def move(self, footprint: Footprint, bucket: Bucket, count: int) -> None:
+        """Notes that so many more pods count in a bucket; `flush` carries it up the path."""
+        key = (footprint, bucket)
+        left = self.moves.get(key, 0) + count
+        if left:
+            self.moves[key] = left
+        else:
+            del self.moves[key]
+
+    def charge(self, footprint: Footprint, count: int) -> None:
+        """Lets the accounts hold so many more pods at once, while a plan is being tried."""
+        for account in self.path:
+            account.add(Bucket.HELD, footprint.amounts, count)
+
+    def flush(self) -> None:
+        """Carries what was noted up the path."""
+        asks = self.fault is None
+        for (footprint, bucket), count in self.moves.items():
+            self.add(bucket, footprint.amounts, count)
+            if asks or bucket is not Bucket.ASKED:
+                for account in self.path:
+                    account.add(bucket, footprint.amounts, count)
+        self.moves.clear()
+
+
+def _add(sums: Amounts, amounts: Mapping[str, int], factor: int) -> None:
+    for name, amount in amounts.items():
+        value = sums.get(name, 0) + amount * factor
+        if value:
+            sums[name] = value
+        else:
+            sums.pop(name, None)

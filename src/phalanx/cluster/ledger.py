@@ -1,0 +1,193 @@
+"""The ledger: who is charged for what, kept in O(change) and recomputable from the pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.paths import Paths
+from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
+from phalanx.model.pod import MemberState
+
+_BUCKETS = {
+    MemberState.PENDING: Bucket.ASKED,
+    MemberState.PLACED: Bucket.HELD,
+    MemberState.BOUND: Bucket.HELD,
+    MemberState.RUNNING: Bucket.RUNNING,
+}
+
+
+class Ledger:
+    """A forest of accounts; a pod is charged to every account on its paths.
+
+    Changes are noted per payer and carried up the paths when somebody reads (`settle`), so a thousand pods of one
+    payer cost one addition per account. `demand_version` counts what may change anybody's share: amounts asked for
+    or held in sum, accounts, weights, the cluster's size. `relief` counts the changes after which something that
+    was refused for its accounts' sake may be allowed.
+    """
+
+    def __init__(self, schedulers: frozenset[str]) -> None:
+        self._schedulers = schedulers
+        self._paths = Paths()
+        self._payers: dict[PayerKey, Payer] = {}
+        self._dirty: dict[PayerKey, Payer] = {}
+        self._stale = False
+        self.demand_version = 0
+        self.relief = 0
+
+    @property
+    def accounts(self) -> dict[AccountKey, AccountRecord]:
+        return self._paths.accounts
+
+    @property
+    def payers(self) -> Iterable[Payer]:
+        return self._payers.values()
+
+    # what the world says
+
+    def declare(self, account: Account) -> None:
+        if self._paths.declare(account):
+            self._changed()
+
+    def withdraw(self, key: AccountKey) -> None:
+        if self._paths.withdraw(key):
+            self._changed()
+
+    def weigh(self, namespace: str, weight: int) -> None:
+        if self._paths.weigh(namespace, weight):
+            self._changed()
+
+    def resized(self) -> None:
+        """The cluster offers more or less than before."""
+        self.demand_version += 1
+        self.relief += 1
+
+    # pods
+
+    def enter(self, record: PodRecord) -> None:
+        """A pod is new, or what decides where it is charged may have changed."""
+        key = self._key(record)
+        payer = record.payer
+        if payer is None or payer.key != key:
+            self.leave(record)
+            record.payer = payer = self.payer(key)
+            payer.pods += 1
+        self.book(record)
+
+    def book(self, record: PodRecord) -> None:
+        """Counts a pod as its state says."""
+        payer = record.payer
+        assert payer is not None
+        bucket = self._bucket(record)
+        if bucket is record.bucket and record.footprint is record.charged:
+            return
+        self._unbook(record, bucket)
+        if bucket is None:
+            return
+        payer.move(record.footprint, bucket, 1)
+        record.bucket, record.charged = bucket, record.footprint
+        if bucket is not Bucket.ASKED and record.gang is not None:
+            record.gang.hold(record.footprint, 1)
+        self._dirty[payer.key] = payer
+
+    def leave(self, record: PodRecord) -> None:
+        """A pod is gone; must be called before it leaves its gang."""
+        payer = record.payer
+        if payer is None:
+            return
+        self._unbook(record, None)
+        payer.pods -= 1
+        record.payer = None
+        self._dirty[payer.key] = payer
+
+    def _unbook(self, record: PodRecord, successor: Bucket | None) -> None:
+        """Takes a pod off; what it asks for or holds in sum stays the same if it only moves on to a node."""
+        bucket, footprint, payer = record.bucket, record.charged, record.payer
+        same = bucket is not None and successor is not None and footprint is record.footprint
+        if not same:
+            self.demand_version += 1
+        if bucket is None:
+            return
+        assert payer is not None
+        assert footprint is not None
+        if not same or successor is Bucket.ASKED:
+            self.relief += 1
+        payer.move(footprint, bucket, -1)
+        record.bucket, record.charged = None, None
+        if bucket is not Bucket.ASKED and record.gang is not None:
+            record.gang.hold(footprint, -1)
+        self._dirty[payer.key] = payer
+
+    def payer(self, key: PayerKey) -> Payer:
+        found = self._payers.get(key)
+        if found is None:
+            found = self._payers[key] = Payer(key)
+            self._paths.attach(found)
+            # Without pods it goes again when the books are next settled.
+            self._dirty[key] = found
+        return found
+
+    def payer_of_group(self, namespace: str, queue: str) -> Payer:
+        """Who will pay for the pods of a group that has none yet."""
+        return self.payer(PayerKey(namespace, queue))
+
+    def _key(self, record: PodRecord) -> PayerKey:
+        pod, gang = record.pod, record.gang
+        queue = ""
+        if pod.scheduler in self._schedulers:
+            queue = pod.queue
+            if gang is not None:
+                queue = gang.noun.queue if gang.noun is not None else DEFAULT_QUEUE
+        return PayerKey(pod.namespace, queue, pod.quota, pod.user, pod.firm)
+
+    def _bucket(self, record: PodRecord) -> Bucket | None:
+        if record.state is MemberState.TERMINATING:
+            return Bucket.LEAVING if record.pod.node else None
+        if record.state is MemberState.PENDING and record.pod.problem:
+            return None
+        return _BUCKETS.get(record.state)
+
+    # sums
+
+    def settle(self) -> None:
+        """Brings every sum up to date."""
+        if self._stale:
+            self._rebuild()
+        if not self._dirty:
+            return
+        for payer in self._dirty.values():
+            payer.flush()
+            if not payer.pods:
+                del self._payers[payer.key]
+                self._paths.detach(payer)
+        self._dirty.clear()
+
+    def _changed(self) -> None:
+        self._stale = True
+        self.resized()
+
+    def _rebuild(self) -> None:
+        """Finds every path again and adds everything up: accounts change rarely."""
+        for payer in self._payers.values():
+            payer.flush()
+        self._paths.rebuild(self._payers.values())
+        for payer in self._payers.values():
+            for account in payer.path:
+                account.merge(payer, asked=payer.fault is None)
+        self._stale = False
+
+    def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
+        """Counts everything again from the pods; a sentence for every account whose sums differ."""
+        self.settle()
+        expected: dict[AccountKey, Sums] = {key: Sums() for key in self.accounts}
+        for record in pods:
+            payer, bucket = record.payer, self._bucket(record)
+            if payer is None or payer.key != self._key(record):
+                yield f"pod {record.pod.key} is charged to {payer} instead of {self._key(record)}"
+            elif bucket is not None and not (bucket is Bucket.ASKED and payer.fault is not None):
+                for account in payer.path:
+                    expected[account.key].add(bucket, record.footprint.amounts)
+        for key, sums in expected.items():
+            if sums.as_tuple() != self.accounts[key].as_tuple():
+                yield f"{key} has {self.accounts[key].as_tuple()}, its pods say {sums.as_tuple()}"

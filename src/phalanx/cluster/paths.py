@@ -1,0 +1,215 @@
+"""Which accounts a pod is charged to: the trees, and the way from a payer to their leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, AccountState, Tree
+from phalanx.model.gang import Problem
+
+ROOT = AccountKey(Tree.QUEUE, ROOT_QUEUE)
+ALL_ELASTIC_QUOTAS = AccountKey(Tree.ELASTIC_QUOTA, "")
+# Koordinator's own names; it charges what no quota claims to its default quota.
+KOORDINATOR_DEFAULT = "koordinator-default-quota"
+
+_SHUT = (AccountState.CLOSED, AccountState.CLOSING)
+
+
+class Paths:
+    """The declared accounts as trees, and the indexes that lead a payer to its leaves.
+
+    A broken account (its parent is missing, its parents form a circle, it or an ancestor cannot be read) is charged
+    for what is there and takes nothing new; the rest of the tree does not notice.
+    """
+
+    def __init__(self) -> None:
+        self.accounts: dict[AccountKey, AccountRecord] = {}
+        self._nouns: dict[AccountKey, Account] = {}
+        self._weights: dict[str, int] = {}
+        self._quota_of: dict[str, list[AccountKey]] = {}
+        self._quota_named: dict[str, AccountKey] = {}
+        self._leaf_of: dict[str, AccountKey] = {}
+        # How many payers come through the accounts that nobody declares and that go with their last payer.
+        self._visitors: dict[AccountKey, int] = {}
+        self._link()
+
+    def declare(self, account: Account) -> bool:
+        """Takes the newest declaration; True if it differs from the last."""
+        if self._nouns.get(account.key) == account:
+            return False
+        self._nouns[account.key] = account
+        return True
+
+    def withdraw(self, key: AccountKey) -> bool:
+        return self._nouns.pop(key, None) is not None
+
+    def weigh(self, namespace: str, weight: int) -> bool:
+        if self._weights.get(namespace, 1) == weight:
+            return False
+        self._weights[namespace] = weight
+        return True
+
+    def rebuild(self, payers: Iterable[Payer]) -> None:
+        """Builds all trees from the declarations and attaches all payers; every account's sums are empty then."""
+        self._link()
+        for payer in payers:
+            self.attach(payer)
+
+    # trees
+
+    def _link(self) -> None:
+        self.accounts.clear()
+        self._visitors.clear()
+        nouns = sorted(self._nouns.values(), key=lambda noun: noun.key)
+        self.accounts.update((noun.key, AccountRecord(noun.key, noun)) for noun in nouns)
+        for key in (ROOT, AccountKey(Tree.QUEUE, DEFAULT_QUEUE)):
+            self.accounts.setdefault(key, AccountRecord(key))
+        if any(noun.key.tree is Tree.ELASTIC_QUOTA for noun in nouns):
+            self.accounts[ALL_ELASTIC_QUOTAS] = AccountRecord(ALL_ELASTIC_QUOTAS)
+        for record in list(self.accounts.values()):
+            self._hang(record)
+        for record in self.accounts.values():
+            _mend_circle(record)
+        for record in self.accounts.values():
+            record.fault = next((fault for each in record.lineage() if (fault := _own_fault(each))), None)
+        for record in self.accounts.values():
+            if record.parent is not None:
+                record.parent.children[record.key] = record
+        self._index(nouns)
+
+    def _hang(self, record: AccountRecord) -> None:
+        """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""
+        key, noun = record.key, record.noun
+        if key in (ROOT, ALL_ELASTIC_QUOTAS):
+            return
+        wanted = noun.parent if noun is not None else None
+        if key.tree is Tree.QUEUE:
+            wanted = wanted or ROOT
+        elif key.tree is Tree.ELASTIC_QUOTA:
+            wanted = ALL_ELASTIC_QUOTAS
+        if wanted is None:
+            return
+        record.parent = self.accounts.get(wanted)
+        if record.parent is None:
+            record.fault = Problem("ParentNotFound", f"{record.label} names the parent {wanted.name}: not found")
+            record.parent = self.accounts[ROOT] if key.tree is Tree.QUEUE else None
+
+    def _index(self, nouns: list[Account]) -> None:
+        self._quota_of.clear()
+        self._quota_named.clear()
+        self._leaf_of.clear()
+        for noun in nouns:
+            key = noun.key
+            if key.tree is Tree.KOORDINATOR:
+                self._quota_named.setdefault(key.name, key)
+                own = noun.source.namespace if noun.source is not None else ""
+                if own == key.name:
+                    self._quota_of.setdefault(own, []).insert(0, key)
+                for namespace in noun.namespaces:
+                    self._quota_of.setdefault(namespace, []).append(key)
+            elif key.tree is Tree.ACK:
+                for namespace in noun.namespaces:
+                    self._leaf_of.setdefault(namespace, key)
+
+    # payers
+
+    def attach(self, payer: Payer) -> None:
+        """Finds a payer's path and what forbids it to charge anything new."""
+        key = payer.key
+        payer.queue = payer.namespace = payer.user = payer.fault = None
+        path: list[AccountRecord] = []
+        if key.queue:
+            path += self._through_queue(payer)
+        quota = self.accounts.get(AccountKey(Tree.ELASTIC_QUOTA, key.namespace))
+        if quota is not None:
+            path += self._leaf(payer, quota)
+        path += self._through_koordinator(payer)
+        leaf = self._leaf_of.get(key.namespace)
+        if leaf is not None:
+            path += self._leaf(payer, self.accounts[leaf])
+        payer.path = tuple(path)
+
+    def detach(self, payer: Payer) -> None:
+        """Forgets the accounts that existed for this payer only."""
+        for account in payer.path:
+            if account.key in self._visitors:
+                self._visitors[account.key] -= 1
+                if not self._visitors[account.key]:
+                    del self._visitors[account.key]
+                    del self.accounts[account.key]
+
+    def _through_queue(self, payer: Payer) -> list[AccountRecord]:
+        key = payer.key
+        queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
+        if queue is None:
+            payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
+            return []
+        payer.queue = queue
+        if queue.children or queue.key == ROOT or (queue.noun is not None and queue.noun.parental):
+            payer.fault = Problem(
+                "QueueNotLeaf", f"queue {key.queue} has child queues and takes no pods of its own"
+            )
+        path = self._leaf(payer, queue)
+        payer.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
+        payer.namespace.weight = self._weights.get(key.namespace, 1)
+        path.append(payer.namespace)
+        if key.user:
+            payer.user = self._visit(AccountKey(Tree.USER, key.user, key.queue), queue)
+            path.append(payer.user)
+        return path
+
+    def _through_koordinator(self, payer: Payer) -> list[AccountRecord]:
+        if not self._quota_named:
+            return []
+        key = payer.key
+        claimed = self._quota_of.get(key.namespace, ())
+        found = self._quota_named.get(key.quota) if key.quota else next(iter(claimed), None)
+        found = found or self._quota_named.get(KOORDINATOR_DEFAULT)
+        if found is None:
+            return []
+        quota = self.accounts[found]
+        path = self._leaf(payer, quota)
+        if key.firm:
+            path.append(self._visit(AccountKey(Tree.FIRM, found.name, found.forest), quota))
+        return path
+
+    def _visit(self, key: AccountKey, parent: AccountRecord) -> AccountRecord:
+        record = self.accounts.get(key)
+        if record is None:
+            record = self.accounts[key] = AccountRecord(key)
+            record.parent = parent
+        self._visitors[key] = self._visitors.get(key, 0) + 1
+        return record
+
+    def _leaf(self, payer: Payer, leaf: AccountRecord) -> list[AccountRecord]:
+        payer.fault = payer.fault or leaf.fault
+        return list(leaf.lineage())
+
+
+def _own_fault(record: AccountRecord) -> Problem | None:
+    """What an account's own declaration or place forbids, for itself and everything below."""
+    noun = record.noun
+    if record.fault is not None or noun is None:
+        return record.fault
+    if noun.problem is not None:
+        return noun.problem
+    if noun.state in _SHUT:
+        return Problem("QueueClosed", f"{record.label} is {noun.state.value.lower()} and takes nothing new")
+    return None
+
+
+def _mend_circle(record: AccountRecord) -> None:
+    """Cuts a circle of parents at its members: each of them is broken and becomes a root of its own."""
+    seen: list[AccountRecord] = [record]
+    while (parent := seen[-1].parent) is not None:
+        if parent is record:
+            names = " -> ".join(each.key.name for each in (*seen, record))
+            for each in seen:
+                each.fault = Problem("ParentCycle", f"the parents of {each.label} form a circle: {names}")
+            for each in seen:
+                each.parent = None
+            return
+        if parent in seen:
+            return
+        seen.append(parent)
