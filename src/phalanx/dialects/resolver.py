@@ -19,10 +19,9 @@ from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
-from phalanx.dialects.times import parse_duration
+from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.duration import parse_duration
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy, Problem
-
-DEFAULT_QUEUE = "default"
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
@@ -118,6 +117,7 @@ class _Resolution:
             queue=self._queue(),
             min_resources=spec.min_resources if spec else None,
             timeout=self._timeout(),
+            sla_waiting_time=self._sla_waiting_time(),
             created=spec.created if spec else min(created),
             once_satisfied=spec.once_satisfied if spec else False,
             admission=spec.admission if spec else False,
@@ -234,6 +234,12 @@ class _Resolution:
         return self._extra(
             "InvalidTimeout", lambda extras: extras.waiting_time, _parse_waiting_time, None, "none is used"
         )
+
+    def _sla_waiting_time(self) -> int | None:
+        return self._extra(
+            "InvalidSlaWaitingTime", lambda extras: extras.sla_waiting_time, _parse_waiting_time, None,
+            "the gang waits its turn",
+        )  # fmt: skip
 
     def _total(self, min_member: int) -> int:
         total = self._extra(

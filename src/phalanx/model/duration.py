@@ -1,0 +1,44 @@
+"""Go's durations: how people write spans of time in objects and policies."""
+
+from __future__ import annotations
+
+import re
+
+_UNITS = {
+    "ns": 1,
+    "us": 10**3,
+    "µs": 10**3,
+    "μs": 10**3,
+    "ms": 10**6,
+    "s": 10**9,
+    "m": 60 * 10**9,
+    "h": 3600 * 10**9,
+}
+_TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
+
+
+def parse_duration(text: str) -> int:
+    """A Go duration (`1h10m`, `90s`, `1.5m`) in seconds, rounded up. Raises ValueError."""
+    body = text.removeprefix("-").removeprefix("+")
+    if body == "0":
+        return 0
+    total, at = 0, 0
+    for term in _TERM.finditer(body):
+        if term.start() != at:
+            break
+        whole, _, fraction = term[1].partition(".")
+        total += int(whole or "0") * _UNITS[term[2]]
+        total += int(fraction or "0") * _UNITS[term[2]] // 10 ** len(fraction)
+        at = term.end()
+    if not body or at != len(body):
+        raise ValueError(f"{text!r} is not a duration such as 30s, 10m or 1h30m")
+    seconds = -(-total // 10**9)
+    return -seconds if text.startswith("-") else seconds
+
+
+def format_duration(seconds: int) -> str:
+    """The shortest way to write whole seconds of at least 0: `36h`, `1h30m`, `90s` as `1m30s`, `0s`."""
+    hours, rest = divmod(seconds, 3600)
+    minutes, left = divmod(rest, 60)
+    parts = ((hours, "h"), (minutes, "m"), (left, "s"))
+    return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"

@@ -1,0 +1,29 @@
+"""Go's durations, read and written."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.duration import format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("90s", 90), ("1h10m", 4200), ("1.5m", 90), ("0", 0), ("1ms", 1), ("-2s", -2), (".5h", 1800)],
+)
+def test_durations_are_read_in_whole_seconds_rounded_up(text: str, seconds: int) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "4", "h", "1d", "4 h", "1h-1m", "h4"])
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a duration"):
+        parse_duration(text)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(0, "0s"), (45, "45s"), (90, "1m30s"), (86400, "24h"), (3661, "1h1m1s"), (600, "10m")]
+)
+def test_they_are_written_the_shortest_way(seconds: int, text: str) -> None:
+    assert format_duration(seconds) == text
+    assert parse_duration(text) == seconds
