@@ -82,7 +82,7 @@ def declare(pod: PodObject) -> Declaration | None:
         key=chosen.key,
         minimum=_minimum(labels, annotations, chosen.value),
         extras=read_extras(labels, annotations),
-        queue=_queue(annotations),
+        queue=stated_queue(metadata),
         conflicts=tuple(name for _, name in names[1:] if name.value != chosen.value),
     )
 
@@ -100,6 +100,15 @@ def index_of(metadata: Metadata) -> int:
     return NO_INDEX
 
 
+def stated_queue(metadata: Metadata) -> Stated | None:
+    """The queue that a pod names itself; the annotation comes before the label."""
+    for place, values in (("annotation", metadata.annotations), ("label", metadata.labels)):
+        value = values.get(QUEUE_ANNOTATION, "")
+        if value:
+            return Stated(f"{place} {QUEUE_ANNOTATION}", value)
+    return None
+
+
 def controller_of(metadata: Metadata) -> OwnerReference | None:
     return next((owner for owner in metadata.owner_references if owner.controller), None)
 
@@ -115,11 +124,6 @@ def _minimum(labels: Mapping[str, str], annotations: Mapping[str, str], gang: st
     return None
 
 
-def _queue(annotations: Mapping[str, str]) -> Stated | None:
-    value = annotations.get(QUEUE_ANNOTATION, "")
-    return Stated(f"annotation {QUEUE_ANNOTATION}", value) if value else None
-
-
 def _shadow(metadata: Metadata) -> Declaration | None:
     """D9: pods without a group name, grouped by their controller."""
     for key in GROUP_MIN_MEMBER:
@@ -132,6 +136,6 @@ def _shadow(metadata: Metadata) -> Declaration | None:
                 key=f"annotation {key}",
                 minimum=Stated(f"annotation {key}", value),
                 extras=read_extras(metadata.labels, metadata.annotations),
-                queue=_queue(metadata.annotations),
+                queue=stated_queue(metadata),
             )
     return None

@@ -12,8 +12,15 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.core import NamespaceObject, NodeObject, PodObject, PriorityClassObject, clamp_priority
-from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare
+from phalanx.dialects.core import (
+    Metadata,
+    NamespaceObject,
+    NodeObject,
+    PodObject,
+    PriorityClassObject,
+    clamp_priority,
+)
+from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
@@ -22,9 +29,11 @@ from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.queue_defaults import QueueDefaults
 from phalanx.dialects.reader import is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, GangKey, GroupRef
 from phalanx.model.node import Node
@@ -73,13 +82,14 @@ class Intake:
     def __init__(self, scheduler_names: Iterable[str], options: DialectOptions | None = None) -> None:
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
-        self._nouns = PodNouns()
+        self._nouns = PodNouns(self._options)
         self._pods: dict[str, _PodRecord] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
         self._seen: dict[tuple[ServedKind, str, str], _Seen] = {}
         self._objects: dict[tuple[ServedKind, str, str], tuple[GroupSpec, ...]] = {}
         self._notices = NoticeBoard()
+        self._queues = QueueDefaults()
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
 
@@ -95,7 +105,8 @@ class Intake:
         events = self._forget_namesake(metadata.namespace, metadata.name, uid)
         declaration = self._declaration(pod)
         spec = self._nouns.spec(pod)
-        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "")
+        queue, follows = self._queue_of(metadata, declaration)
+        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue)
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
@@ -107,6 +118,10 @@ class Intake:
             self._warn(noun, "InvalidAnnotation", text, lambda now: now.pod.pod_class is noun.pod_class)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
         touched = self._place(noun, metadata.labels, terms_of(pod))
+        if follows:
+            self._queues.follow(noun.namespace, uid)
+        else:
+            self._queues.leave(noun.namespace, uid)
         return events + self._store(noun, voice, owners) + self._tell_repelled(touched)
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
@@ -118,6 +133,7 @@ class Intake:
         if self._uids.get(record.pod.key) == uid:
             del self._uids[record.pod.key]
         self._repulsion.waits_no_more(record.pod)
+        self._queues.leave(record.pod.namespace, uid)
         events: list[ClusterEvent] = [PodRemoved(uid)]
         if record.voice is not None:
             events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
@@ -196,6 +212,13 @@ class Intake:
         ):
             return None
         return declaration
+
+    def _queue_of(self, metadata: Metadata, declaration: Declaration | None) -> tuple[str, bool]:
+        """The queue of a pod on its own, and whether its namespace chose it. A member is where its gang is."""
+        if declaration is not None:
+            return DEFAULT_QUEUE, False
+        own = stated_queue(metadata)
+        return (own.value, False) if own is not None else (self._queues.queue(metadata.namespace), True)
 
     def _tell_about(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
         """Each new problem of a pod once."""
@@ -318,10 +341,17 @@ class Intake:
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
         """Reads Volcano's annotation for the default queue, and the labels that anti-affinity terms select."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
-        queue = namespace.metadata.annotations.get(QUEUE_ANNOTATION, "")
-        events = self._gangs.set_namespace_queue(name, queue)
+        events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, labels))
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
-        events = self._gangs.set_namespace_queue(name, "")
+        events = self._prefer_queue(name, "")
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, None))
+
+    def _prefer_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
+        events = self._gangs.set_namespace_queue(namespace, queue)
+        for uid in self._queues.change(namespace, queue):
+            record = self._pods[uid]
+            record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
+            events.append(PodUpdated(self._repulsion.repelled(record.pod)))
+        return events

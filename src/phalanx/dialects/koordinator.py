@@ -1,4 +1,4 @@
-"""The extras of Koordinator and ACK: what pods and PodGroups of any family may state beside their minimum.
+"""The extras of Koordinator, ACK and Volcano: what pods and PodGroups of any family may state beside their minimum.
 
 The same key counts as label and as annotation, on pods and on PodGroups (coscheduling.md, 1.2): a JSON list is no
 legal label value, yet ACK documents it as a label.
@@ -24,8 +24,10 @@ MATCH_POLICY = (
 )
 TOPOLOGY_SPEC = "gang.scheduling.koordinator.sh/network-topology-spec"
 TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
+# Volcano's; it reads both spellings.
+SLA_WAITING_TIME = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
-_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, TOPOLOGY_SPEC))
+_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, TOPOLOGY_SPEC, *SLA_WAITING_TIME))
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -44,6 +46,7 @@ class Extras(msgspec.Struct, frozen=True, cache_hash=True):
     groups: Stated | None = None
     total_number: Stated | None = None
     topology: Stated | None = None
+    sla_waiting_time: Stated | None = None
 
 
 NO_EXTRAS = Extras()
@@ -69,6 +72,7 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
         groups=stated(*GROUPS),
         total_number=stated(TOTAL_NUMBER),
         topology=stated(TOPOLOGY_SPEC),
+        sla_waiting_time=stated(*SLA_WAITING_TIME),
     )
 
 

@@ -27,11 +27,14 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
     `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.
+    `user_label` and `user_annotation` are the keys under which pods say who is behind them, the label first.
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
     match_policies: dict[Dialect, MatchPolicy] = {}
     fail_on_any_member: bool = False
+    user_label: str = ""
+    user_annotation: str = ""
 
     def match_policy(self, dialect: Dialect) -> MatchPolicy:
         return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]

@@ -6,18 +6,24 @@ import re
 
 import msgspec
 
-from phalanx.dialects.core import NodeObject, PodObject, PodSpec, clamp_priority
+from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import index_of, role_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
+from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
 from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.salvage import Fault
 from phalanx.dialects.times import parse_time
+from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
+
+# Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
+QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 # Specs and reported resources repeat from pod to pod; beyond this many the caches start anew.
 _CACHE_SIZE = 10_000
@@ -38,7 +44,8 @@ class Spec(msgspec.Struct, frozen=True):
 class PodNouns:
     """Turns pods into nouns; equal templates share one `PodClass` object."""
 
-    def __init__(self) -> None:
+    def __init__(self, options: DialectOptions | None = None) -> None:
+        self._options = options or DialectOptions()
         self._specs: dict[bytes, Spec] = {}
         self._classes: dict[PodClass, PodClass] = {}
         self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
@@ -58,8 +65,11 @@ class PodNouns:
             found = self._specs[key] = Spec(pod_class, demand, faults)
         return found
 
-    def pod(self, pod: PodObject, spec: Spec, gang: str) -> Pod:
-        """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node."""
+    def pod(self, pod: PodObject, spec: Spec, gang: str, queue: str = DEFAULT_QUEUE) -> Pod:
+        """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node.
+
+        `gang` is "" for a pod on its own, `queue` is where such a pod waits.
+        """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         usage, problems = self._usage(pod, spec)
         problems = (*pod.faults, *problems)
@@ -85,7 +95,18 @@ class PodNouns:
             nominated=status.nominated_node_name,
             mark=decode_mark(metadata.annotations.get(PLAN_ANNOTATION, "")),
             problem=summary(problems),
+            queue=queue,
+            quota=metadata.labels.get(QUOTA_NAME, ""),
+            user=self._user(metadata),
+            firm=metadata.labels.get(PREEMPTIBLE) == "false",
         )
+
+    def _user(self, metadata: Metadata) -> str:
+        options = self._options
+        label = metadata.labels.get(options.user_label, "") if options.user_label else ""
+        if label or not options.user_annotation:
+            return label
+        return metadata.annotations.get(options.user_annotation, "")
 
     def _usage(self, pod: PodObject, spec: Spec) -> tuple[Requests, tuple[Fault, ...]]:
         if not pod.spec.node_name or not reports_resources(pod.status):
@@ -118,6 +139,10 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
         gang=last.gang if last else "",
         role=last.role if last else "",
         problem=f"the pod cannot be read: {error}",
+        queue=last.queue if last else DEFAULT_QUEUE,
+        quota=last.quota if last else "",
+        user=last.user if last else "",
+        firm=last.firm if last else False,
     )
 
 
