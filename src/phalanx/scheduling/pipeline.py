@@ -14,7 +14,23 @@ from phalanx.scheduling.plugin import Plugin, Vote, overrides
 from phalanx.scheduling.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.session import Session
 
-_POINTS = ("gang_order", "pod_order", "filter", "explain", "refuse", "preference", "score", "admit", "admitted")
+_POINTS = (
+    "queue_order",
+    "tenants",
+    "tenant_order",
+    "gang_order",
+    "pod_order",
+    "ceiling",
+    "held",
+    "until",
+    "filter",
+    "explain",
+    "refuse",
+    "preference",
+    "score",
+    "admit",
+    "admitted",
+)
 _UNLIMITED = 2**62
 
 
@@ -27,10 +43,9 @@ class Pipeline:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        entries = (*policy.plugins, *policy.always)
         self._speakers = {
-            point: [
-                entry for entry in policy.plugins if point not in entry.silent and overrides(entry.plugin, point)
-            ]
+            point: [entry for entry in entries if point not in entry.silent and overrides(entry.plugin, point)]
             for point in _POINTS
         }
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}

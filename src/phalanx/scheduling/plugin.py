@@ -6,11 +6,14 @@ import enum
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.allowance import Ceiling
 from phalanx.scheduling.load import Load
 
 if TYPE_CHECKING:
@@ -58,8 +61,34 @@ class Plugin:
         """Which gang (or pod on its own) comes first."""
         raise NotImplementedError
 
+    def queue_order(self, session: Session, account: AccountRecord) -> SortKey:
+        """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
+        raise NotImplementedError
+
+    def tenants(self, session: Session, payer: Payer) -> tuple[AccountRecord, ...]:
+        """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
+        raise NotImplementedError
+
+    def tenant_order(self, session: Session, account: AccountRecord) -> SortKey:
+        """Which of them comes first, as `queue_order`."""
+        raise NotImplementedError
+
     def pod_order(self, session: Session, pod: PodRecord) -> SortKey:
         """Which member of a gang comes first."""
+        raise NotImplementedError
+
+    # accounts
+
+    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+        """What the account may hold at most in this cycle; all ceilings of all accounts that pay must hold."""
+        raise NotImplementedError
+
+    def held(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+        """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
+        raise NotImplementedError
+
+    def until(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+        """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
         raise NotImplementedError
 
     # nodes: once per pod class, over many rows at a time

@@ -11,7 +11,7 @@ import yaml
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.plugin import Plugin, overrides
-from phalanx.scheduling.registry import available_plugins
+from phalanx.scheduling.registry import available_plugins, standing
 from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, ACTIVE_ACTIONS, PLANNED_PLUGINS, SWITCHES
 
 DEFAULT_POLICY = """\
@@ -30,6 +30,7 @@ tiers:
 """
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
+_LAST_TIER = 2**31
 _OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects")
 
 
@@ -42,7 +43,8 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
 
 class Policy(msgspec.Struct, frozen=True):
-    """A policy that can run. `inactive` tells, a sentence each, what was accepted but has no effect (yet).
+    """A policy that can run. `always` are plugins that no file names: what objects in the cluster say (quotas,
+    budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no effect yet.
 
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them.
@@ -50,6 +52,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     actions: tuple[str, ...]
     plugins: tuple[ConfiguredPlugin, ...]
+    always: tuple[ConfiguredPlugin, ...] = ()
     inactive: tuple[str, ...] = ()
     partial_gang: str = "keep"
     cycle_budget: float = 0.1
@@ -76,7 +79,12 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
-    return Policy(actions, plugins, tuple(inactive), partial, budget, dialects)
+    return Policy(actions, plugins, standing_plugins(), tuple(inactive), partial, budget, dialects)
+
+
+def standing_plugins() -> tuple[ConfiguredPlugin, ...]:
+    """What holds whatever the policy says, after all of its tiers."""
+    return tuple(ConfiguredPlugin(plugin(Arguments(plugin.name, {})), _LAST_TIER) for plugin in standing())
 
 
 def _actions(value: object, errors: list[str], inactive: list[str]) -> tuple[str, ...]:

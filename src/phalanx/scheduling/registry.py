@@ -34,6 +34,11 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
     return {plugin.name: plugin for plugin in ours}
 
 
+def standing() -> tuple[type[Plugin], ...]:
+    """The plugins that are part of every policy without being named."""
+    return ()
+
+
 def available_plugins() -> dict[str, type[Plugin]]:
     """Ours and those that installed packages offer.
 

@@ -15,7 +15,7 @@ from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.refusals import tell
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.session import Memory, Session
 from phalanx.scheduling.surplus import surplus_refusal
 from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList
 
@@ -48,6 +48,7 @@ class Scheduler:
         self.policy = policy
         self.pipeline = Pipeline(policy)
         self.placer = self.pipeline.placer(self.state.nodes)
+        self._memory = Memory()
         self.work.wake_all()
 
     @property
@@ -63,7 +64,7 @@ class Scheduler:
         """
         self._cycles += 1
         plan = Plan(self._cycles, [], [], [], [])
-        session = Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop)
+        session = Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.work.take(session.bound, self._ranking(session))
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
@@ -14,6 +16,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
+from phalanx.scheduling.allowance import Allowance, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Demand
 from phalanx.scheduling.explanation import no_room_for_pod
 from phalanx.scheduling.placement import Placer
@@ -24,10 +27,28 @@ from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awai
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline
 
+T = TypeVar("T")
 
 # A cycle that is short of time does at least one part in so many of its work.
 _LEAST_PART = 64
 _ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
+
+
+class Memory:
+    """What was computed from demand, until demand changes."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._found: dict[Hashable, Any] = {}
+
+    def recall(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
+        if version != self._version:
+            self._found.clear()
+            self._version = version
+        if key not in self._found:
+            self._found[key] = compute()
+        found: T = self._found[key]
+        return found
 
 
 class Session:
@@ -48,6 +69,7 @@ class Session:
         plan: Plan,
         now: float,
         should_stop: Callable[[], bool],
+        memory: Memory,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
@@ -67,6 +89,8 @@ class Session:
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         self._priorities: dict[GangKey, int] = {}
+        self._memory = memory
+        self.allowance = Allowance(self)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._idle: tuple[int, dict[str, int]] = (-1, {})
 
@@ -106,6 +130,50 @@ class Session:
     def promised(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
         return self.state.promises.total()
+
+    @property
+    def ledger(self) -> Ledger:
+        """The accounts, up to date."""
+        ledger = self.state.ledger
+        ledger.settle()
+        return ledger
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed.
+
+        Kept over cycles. Placing a pod changes neither: it holds then what it asked for before.
+        """
+        return self._memory.recall(key, self.state.ledger.demand_version, compute)
+
+    def payer(self, unit: GangRecord | PodRecord) -> Payer:
+        """Who pays for a pod, or for a gang's next members."""
+        if isinstance(unit, PodRecord):
+            assert unit.payer is not None
+            return unit.payer
+        for member in unit.pending.values():
+            if member.payer is not None:
+                return member.payer
+        assert unit.noun is not None
+        return self.state.ledger.payer_of_group(unit.key.namespace, unit.noun.queue)
+
+    def held(self, unit: GangRecord | PodRecord) -> Held | None:
+        """What forbids the unit's payer anything new."""
+        payer = self.payer(unit)
+        self.state.ledger.settle()
+        if payer.fault is not None:
+            return Held(payer.fault.code, payer.fault.message)
+        for plugin in self.pipeline.plugins("held"):
+            verdict = plugin.held(self, unit, payer)
+            if verdict is not None:
+                return Held(verdict.code, verdict.message, verdict.change)
+        return None
+
+    def alarm(self, unit: Unit) -> float | None:
+        """When what the plugins say about a waiting unit changes by itself."""
+        plugins = self.pipeline.plugins("until")
+        members = (unit.pod,) if unit.pod is not None else unit.gangs
+        times = [plugin.until(self, member, self.payer(member)) for plugin in plugins for member in members]
+        return min((when for when in times if when is not None and when > self.now), default=None)
 
     # what actions ask
 
