@@ -1,0 +1,134 @@
+"""Hierarchical dominant resource fairness (Bhattacharya et al., "Hierarchical Scheduling for Diverse Datacenter
+Workloads", SoCC 2013), with the rules of Volcano's drf plugin (drf.go, docs/design/hdrf.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+ONE = 2**128
+"""All of a resource. Shares are whole multiples of 1 / ONE, rounded down: of two leaves the one with the truly
+smaller share comes first, and equal histories give equal shares."""
+
+Level = tuple[bool, int]
+"""(saturated, share / weight): how a node compares with its siblings; smaller goes first."""
+
+
+class Node:
+    """A node of the hierarchy. `parts` resource -> share of the cluster that counts for it, in 1 / ONE.
+
+    A leaf is saturated if it asks for nothing more, or for something of which nothing is left; an inner node if all
+    its children are. `share` is the largest part.
+    """
+
+    __slots__ = ("asked", "children", "held", "name", "parent", "parts", "saturated", "share", "weight")
+
+    def __init__(self, name: str, weight: int = 1, parent: Node | None = None) -> None:
+        self.name = name
+        self.weight = max(1, weight)
+        self.parent = parent
+        self.children: dict[str, Node] = {}
+        self.held: Mapping[str, int] = {}
+        self.asked: Mapping[str, int] = {}
+        self.parts: dict[str, int] = {}
+        self.share = 0
+        self.saturated = True
+
+    def __repr__(self) -> str:
+        return f"Node({'/'.join(self.path())}, share={self.share / ONE:.3f}, saturated={self.saturated})"
+
+    def path(self) -> list[str]:
+        return [*(self.parent.path() if self.parent is not None else ()), self.name]
+
+
+class Hierarchy:
+    """A tree that says whose turn it is. `total` is what there is of every resource.
+
+    Leaves are set all at once (`set`, then `settle`) or one by one (`update`, in depth x siblings steps).
+    """
+
+    def __init__(self, total: Mapping[str, int]) -> None:
+        self._total = {resource: amount for resource, amount in total.items() if amount > 0}
+        self._exhausted: frozenset[str] = frozenset()
+        self.root = Node("root")
+
+    def node(self, path: Iterable[tuple[str, int]]) -> Node:
+        """The node below the root with this path of (name, weight); made where it is missing. The weight that a
+        name was first given holds."""
+        node = self.root
+        for name, weight in path:
+            child = node.children.get(name)
+            if child is None:
+                child = node.children[name] = Node(name, weight, node)
+            node = child
+        return node
+
+    def set(self, leaf: Node, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
+        """What a leaf holds and still asks for; the nodes above hear of it when they are settled."""
+        leaf.held, leaf.asked = dict(held), dict(asked)
+
+    def exhaust(self, resources: Iterable[str]) -> None:
+        """Of these resources nothing is left: whoever asks for one is saturated. Settles if that is news."""
+        exhausted = frozenset(resources)
+        if exhausted != self._exhausted:
+            self._exhausted = exhausted
+            self.settle()
+
+    def settle(self) -> None:
+        """Computes every node, children first."""
+        order = [self.root]
+        for node in order:
+            order.extend(node.children.values())
+        for node in reversed(order):
+            self._compute(node)
+
+    def update(self, leaf: Node, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
+        """Sets a leaf and computes the nodes above it."""
+        self.set(leaf, held, asked)
+        self.recompute(leaf)
+
+    def recompute(self, node: Node | None) -> None:
+        while node is not None:
+            self._compute(node)
+            node = node.parent
+
+    def _compute(self, node: Node) -> None:
+        if node.children:
+            self._combine(node)
+        else:
+            node.parts = {
+                resource: amount * ONE // self._total[resource]
+                for resource, amount in node.held.items()
+                if amount > 0 and resource in self._total
+            }
+            node.saturated = not node.asked or not self._exhausted.isdisjoint(node.asked)
+        node.share = max(node.parts.values(), default=0)
+
+    def _combine(self, node: Node) -> None:
+        """Adds the children up: those that can still grow as if each had no more than the smallest of them."""
+        children = node.children.values()
+        least = min((child.share for child in children if child.share and not child.saturated), default=ONE)
+        parts: dict[str, int] = {}
+        for child in children:
+            scaled = not child.saturated and child.share > least
+            for resource, part in child.parts.items():
+                counted = part * least // child.share if scaled else part
+                parts[resource] = parts.get(resource, 0) + counted
+        node.parts = parts
+        node.saturated = all(child.saturated for child in children)
+
+
+def turn(node: Node) -> tuple[Level, ...]:
+    """The sort key of a node among all: compared level by level from below the root, the least served first,
+    those that cannot grow last."""
+    levels: list[Level] = []
+    current: Node | None = node
+    while current is not None and current.parent is not None:
+        levels.append((current.saturated, current.share // current.weight))
+        current = current.parent
+    return tuple(reversed(levels))
+
+
+def first(leaves: Sequence[Node]) -> Node:
+    """Whose turn it is; the first of those that are equal."""
+    return min(leaves, key=turn)

@@ -1,0 +1,191 @@
+"""Koordinator's runtime quota."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.scheduling.sharing.runtime_quota import Quota, QuotaNode, runtime_quotas, runtime_tree
+
+
+def runtimes(total: int, *quotas: Quota, scaling: bool = True) -> list[int]:
+    amounts = runtime_quotas(total, quotas, scaling=scaling)
+    return [amounts[quota.name] for quota in quotas]
+
+
+# one level
+
+
+def test_the_worked_example() -> None:
+    quotas = [Quota("a", 40, 10, 5), Quota("b", 60, 15, 20), Quota("c", 50, 20, 40), Quota("d", 80, 15, 70)]
+    assert runtimes(100, *quotas) == [5, 20, 35, 40]
+
+
+def test_an_idle_minimum_is_lent() -> None:
+    assert runtimes(100, Quota("a", 1, 50, 0), Quota("b", 1, 10, 100)) == [0, 100]
+
+
+def test_what_does_not_lend_keeps_its_minimum() -> None:
+    assert runtimes(100, Quota("a", 1, 50, 0, lends=False), Quota("b", 1, 10, 100)) == [50, 50]
+
+
+def test_minima_that_exceed_the_total_shrink_in_proportion() -> None:
+    quotas = [Quota("a", 1, 90, 90), Quota("b", 1, 60, 60)]
+    assert runtimes(100, *quotas) == [60, 40]
+
+
+def test_without_scaling_minima_hold_although_they_exceed_the_total() -> None:
+    quotas = [Quota("a", 1, 90, 90), Quota("b", 1, 60, 60)]
+    assert runtimes(100, *quotas, scaling=False) == [90, 60]
+
+
+def test_a_minimum_that_does_not_scale_leaves_less_to_those_that_do() -> None:
+    quotas = [Quota("a", 1, 60, 60, scales=False), Quota("b", 1, 60, 60), Quota("c", 1, 30, 30)]
+    # 40 are left for minima of 90: 26 and 13; the unit that remains goes to the first name.
+    assert runtimes(100, *quotas) == [60, 27, 13]
+
+
+def test_minima_that_do_not_scale_may_leave_nothing() -> None:
+    quotas = [Quota("a", 1, 120, 120, scales=False), Quota("b", 1, 60, 60)]
+    assert runtimes(100, *quotas) == [120, 0]
+
+
+def test_a_guarantee_does_not_shrink() -> None:
+    quotas = [Quota("a", 1, 90, 90, guarantee=80), Quota("b", 1, 60, 60)]
+    assert runtimes(100, *quotas) == [80, 40]  # more than there is: what runs is never taken by shares
+
+
+def test_the_largest_remainder_gets_the_unit_then_the_first_name() -> None:
+    assert runtimes(10, *[Quota(name, 1, 0, 99) for name in "bca"]) == [3, 3, 4]
+    assert runtimes(10, Quota("a", 4, 0, 99), Quota("b", 3, 0, 99), Quota("c", 1, 0, 99)) == [5, 4, 1]
+
+
+def test_without_weights_nothing_is_lent() -> None:
+    assert runtimes(100, Quota("a", 0, 10, 50), Quota("b", 0, 20, 50)) == [10, 20]
+
+
+quotas = st.lists(
+    st.tuples(
+        st.integers(0, 1000),
+        st.integers(0, 100),
+        st.integers(0, 300),
+        st.just(0),
+        st.booleans(),
+        st.booleans(),
+    ),
+    max_size=8,
+).map(lambda rows: [Quota(f"q{index}", *row) for index, row in enumerate(rows)])
+
+
+@given(st.integers(0, 500), quotas)
+def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[Quota]) -> None:
+    scaling = [quota._replace(scales=True) for quota in quotas]
+    amounts = runtime_quotas(total, scaling)
+    assert sum(amounts.values()) <= total
+    hungry = [quota for quota in scaling if quota.weight and amounts[quota.name] < quota.limited]
+    assert not hungry or sum(amounts.values()) == total
+
+
+@given(st.integers(0, 500), quotas)
+def test_everyone_has_his_minimum_as_far_as_he_wants_it(total: int, quotas: list[Quota]) -> None:
+    amounts = runtime_quotas(total, quotas)
+    exceeded = sum(quota.minimum for quota in quotas) > total
+    fixed = sum(quota.minimum for quota in quotas if not quota.scales)
+    scalable = sum(quota.minimum for quota in quotas if quota.scales)
+    for quota in quotas:
+        minimum = quota.minimum
+        if exceeded and quota.scales and scalable:
+            minimum = max(0, total - fixed) * quota.minimum // scalable
+        assert amounts[quota.name] >= (min(minimum, quota.limited) if quota.lends else minimum)
+        assert amounts[quota.name] <= max(quota.limited, minimum)
+
+
+# trees
+
+
+def leaf(name: str, minimum: int, maximum: int, request: int, **fields: object) -> QuotaNode:
+    return QuotaNode(
+        name,
+        {"cpu": minimum},
+        {"cpu": maximum},
+        {"cpu": request},
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def parent(name: str, minimum: int, maximum: int, *children: QuotaNode, **fields: object) -> QuotaNode:
+    return QuotaNode(
+        name,
+        {"cpu": minimum},
+        {"cpu": maximum},
+        children=list(children),
+        **fields,  # type: ignore[arg-type]
+    )
+
+
+def cpu(total: int, *roots: QuotaNode, **switches: bool) -> dict[str, int]:
+    return {name: amounts["cpu"] for name, amounts in runtime_tree({"cpu": total}, roots, **switches).items()}
+
+
+def test_children_share_what_their_parent_gets() -> None:
+    tree = [
+        parent("eng", 40, 100, leaf("dev", 30, 80, 80), leaf("prod", 10, 80, 20)),
+        leaf("sci", 60, 60, 60),
+    ]
+    assert cpu(100, *tree) == {"eng": 40, "sci": 60, "dev": 30, "prod": 10}
+
+
+def test_a_parent_asks_for_what_its_children_ask_within_their_maxima() -> None:
+    tree = [
+        parent("eng", 0, 100, leaf("dev", 0, 10, 80), leaf("prod", 0, 80, 20)),
+        leaf("sci", 0, 100, 100),
+    ]
+    assert cpu(100, *tree) == {"eng": 30, "sci": 70, "dev": 10, "prod": 20}
+
+
+def test_a_parent_that_does_not_lend_keeps_its_minimum_for_its_children() -> None:
+    tree = [parent("eng", 40, 100, leaf("dev", 0, 80, 5), lends=False), leaf("sci", 0, 100, 100)]
+    assert cpu(100, *tree) == {"eng": 40, "sci": 60, "dev": 5}
+
+
+def test_weights_share_what_is_left_above_the_minima() -> None:
+    tree = [leaf("a", 10, 100, 100, weights={"cpu": 3}), leaf("b", 10, 100, 100, weights={"cpu": 1})]
+    assert cpu(100, *tree) == {"a": 70, "b": 30}
+
+
+def test_without_shared_weights_the_maxima_are_the_weights() -> None:
+    assert cpu(100, leaf("a", 0, 300, 100), leaf("b", 0, 100, 100)) == {"a": 75, "b": 25}
+
+
+def test_what_runs_is_kept_where_usage_is_guaranteed() -> None:
+    tree = [leaf("a", 10, 100, 90, used={"cpu": 80}), leaf("b", 50, 100, 60)]
+    assert cpu(100, *tree) == {"a": 40, "b": 60}
+    assert cpu(100, *tree, guarantee_usage=True) == {"a": 80, "b": 50}
+
+
+def test_a_parent_is_guaranteed_what_its_children_are() -> None:
+    tree = [
+        parent("eng", 10, 100, leaf("dev", 20, 100, 90, used={"cpu": 70}), leaf("prod", 10, 100, 0)),
+        leaf("sci", 20, 100, 60),
+    ]
+    # eng: max(10, max(20, 70) + max(10, 0)) = 80; prod lends its 10 to dev.
+    assert cpu(100, *tree, guarantee_usage=True) == {"eng": 80, "sci": 20, "dev": 80, "prod": 0}
+
+
+def test_resources_that_a_maximum_leaves_out_have_no_runtime() -> None:
+    tree = [QuotaNode("a", {}, {"cpu": 10}, {"cpu": 5, "memory": 7}), QuotaNode("b", {}, {}, {"cpu": 5})]
+    assert runtime_tree({"cpu": 10, "memory": 10}, tree) == {"a": {"cpu": 5}, "b": {}}
+
+
+def test_a_parent_hands_on_the_resources_that_its_maximum_leaves_out() -> None:
+    tree = [QuotaNode("eng", children=[leaf("dev", 10, 80, 100), leaf("prod", 10, 80, 100)])]
+    assert runtime_tree({"cpu": 100}, tree) == {"eng": {}, "dev": {"cpu": 50}, "prod": {"cpu": 50}}
+
+
+@pytest.mark.parametrize("depth", [1, 5, 200])
+def test_a_chain_hands_down_all_it_gets(depth: int) -> None:
+    node = leaf("leaf", 1, 50, 60)
+    for level in range(depth):
+        node = parent(f"level-{level}", 1, 40 + level, node)
+    assert cpu(100, node)["leaf"] == 40

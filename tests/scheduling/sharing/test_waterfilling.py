@@ -1,0 +1,192 @@
+"""Weighted max-min sharing: what Volcano's iteration tends to, in whole units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.scheduling.sharing.waterfilling import Claim, Claimant, deserved, fill, real_capability
+
+UNLIMITED = 10**12
+RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
+
+
+def volcano(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dict[str, float]] | None:
+    """The iteration of Volcano's proportion plugin, as written; None where it gives more than there is."""
+    guaranteed = {r: sum(claim.guarantee.get(r, 0) for claim in claims) for r in total}
+    limits = {
+        claim.name: {
+            r: min(total[r] - guaranteed[r] + claim.guarantee.get(r, 0), claim.capability.get(r, UNLIMITED))
+            for r in total
+        }
+        for claim in claims
+    }
+    remaining: dict[str, float] = dict(total)
+    shares: dict[str, dict[str, float]] = {claim.name: dict.fromkeys(total, 0.0) for claim in claims}
+    met: set[str] = set()
+    for _ in range(10_000):
+        weight = sum(claim.weight for claim in claims if claim.name not in met)
+        if not weight:
+            break
+        before = dict(remaining)
+        for claim in claims:
+            if claim.name in met:
+                continue
+            old = shares[claim.name]
+            new = {r: old[r] + before[r] * claim.weight / weight for r in total}
+            new = {r: min(new[r], limits[claim.name][r], claim.request.get(r, 0)) for r in total}
+            if all(claim.request.get(r, 0) <= new[r] for r in total) or new == old:
+                met.add(claim.name)
+            shares[claim.name] = {r: max(new[r], claim.guarantee.get(r, 0)) for r in total}
+            remaining = {r: remaining[r] - shares[claim.name][r] + old[r] for r in total}
+        if any(amount < -1e-6 for amount in remaining.values()):
+            return None
+        if all(amount < 1e-9 for amount in remaining.values()) or remaining == before:
+            break
+    return shares
+
+
+def by_name(total: int, *claimants: Claimant) -> list[int]:
+    amounts = fill(total, claimants)
+    return [amounts[claimant.name] for claimant in claimants]
+
+
+def test_weights_share_what_everyone_wants() -> None:
+    assert by_name(100, Claimant("a", 1, UNLIMITED), Claimant("b", 3, UNLIMITED)) == [25, 75]
+
+
+def test_what_one_does_not_want_goes_to_the_others_by_weight() -> None:
+    claimants = [Claimant("a", 1, UNLIMITED), Claimant("b", 3, 30), Claimant("c", 1, UNLIMITED)]
+    assert by_name(100, *claimants) == [35, 30, 35]
+
+
+def test_nobody_gets_more_than_he_wants() -> None:
+    assert by_name(100, Claimant("a", 1, 20), Claimant("b", 1, 30)) == [20, 30]
+
+
+def test_a_guarantee_holds_and_the_others_share_the_rest() -> None:
+    claimants = [Claimant("a", 1, UNLIMITED, 60), Claimant("b", 1, UNLIMITED), Claimant("c", 1, UNLIMITED)]
+    assert by_name(100, *claimants) == [60, 20, 20]
+
+
+def test_a_guarantee_that_the_weight_covers_changes_nothing() -> None:
+    assert by_name(100, Claimant("a", 1, UNLIMITED, 40), Claimant("b", 1, UNLIMITED)) == [50, 50]
+
+
+def test_a_guarantee_counts_although_less_is_wanted() -> None:
+    assert by_name(100, Claimant("a", 1, 10, 40), Claimant("b", 1, UNLIMITED)) == [40, 60]
+
+
+def test_what_is_left_after_the_first_round_comes_on_top_of_a_guarantee() -> None:
+    # Round one: 30 (lifted from 10), 10 (wanted), 50; the 10 that are left go 1:5 to those who want more.
+    claimants = [Claimant("a", 1, UNLIMITED, 30), Claimant("b", 4, 10), Claimant("c", 5, UNLIMITED)]
+    assert by_name(100, *claimants) == [32, 10, 58]
+
+
+def test_guarantees_alone_may_exceed_the_total() -> None:
+    assert by_name(100, Claimant("a", 1, UNLIMITED, 70), Claimant("b", 1, UNLIMITED, 60)) == [70, 60]
+
+
+def test_units_that_cannot_be_divided_go_to_the_largest_remainders_then_to_the_first_names() -> None:
+    assert by_name(10, *[Claimant(name, 1, UNLIMITED) for name in "abc"]) == [4, 3, 3]
+    assert by_name(11, *[Claimant(name, 1, UNLIMITED) for name in "cab"]) == [3, 4, 4]
+    # 10 by 4 : 3 : 1 is 5, 3.75 and 1.25
+    assert by_name(10, Claimant("a", 4, 99), Claimant("b", 3, 99), Claimant("c", 1, 99)) == [5, 4, 1]
+
+
+def test_without_weight_there_is_nothing_but_the_guarantee() -> None:
+    assert by_name(100, Claimant("a", 0, UNLIMITED, 5), Claimant("b", 1, 50)) == [5, 50]
+    assert by_name(100, Claimant("a", 0, UNLIMITED, 5)) == [5]
+
+
+def test_nobody_is_an_answer() -> None:
+    assert fill(100, []) == {}
+
+
+def test_the_real_capability_leaves_room_for_the_guarantees_of_others() -> None:
+    assert real_capability(100, 60, 20, None) == 60
+    assert real_capability(100, 60, 20, 50) == 50
+    assert real_capability(100, 120, 20, None) == 20
+
+
+def test_each_resource_is_shared_on_its_own() -> None:
+    claims = [
+        Claim("a", 1, {"cpu": 8000, "memory": 4}),
+        Claim("b", 1, {"cpu": 8000, "memory": 100}, capability={"cpu": 2000}),
+    ]
+    assert deserved({"cpu": 10000, "memory": 60}, claims) == {
+        "a": {"cpu": 8000, "memory": 4},
+        "b": {"cpu": 2000, "memory": 56},
+    }
+
+
+def test_a_weight_may_differ_per_resource() -> None:
+    claims = [
+        Claim("a", 1, {"cpu": 100, "gpu": 100}, weights={"gpu": 3}),
+        Claim("b", 1, {"cpu": 100, "gpu": 100}),
+    ]
+    assert deserved({"cpu": 100, "gpu": 100}, claims) == {
+        "a": {"cpu": 50, "gpu": 75},
+        "b": {"cpu": 50, "gpu": 25},
+    }
+
+
+amount = st.integers(0, 1000)
+claimants = st.lists(
+    st.tuples(st.integers(1, 70000), amount, st.just(0) | amount),
+    max_size=8,
+).map(lambda rows: [Claimant(f"q{index}", *row) for index, row in enumerate(rows)])
+
+
+@given(st.integers(0, 3000), claimants)
+def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, claimants: list[Claimant]) -> None:
+    amounts = fill(total, claimants)
+    caps = {c.name: max(c.cap, c.floor) for c in claimants}
+    assert all(c.floor <= amounts[c.name] <= caps[c.name] for c in claimants)
+    floors = sum(c.floor for c in claimants)
+    assert sum(amounts.values()) == max(floors, min(total, sum(caps.values())))
+
+
+@given(st.integers(0, 3000), claimants)
+def test_nobody_below_his_cap_has_less_than_another_took_by_weight(total: int, claimants: list[Claimant]) -> None:
+    amounts = fill(total, claimants)
+    hungry = [c for c in claimants if amounts[c.name] < c.cap]
+    risen = [c for c in claimants if not c.floor]
+    for poor in hungry:
+        for rich in risen:
+            assert (amounts[rich.name] - 1) * poor.weight <= (amounts[poor.name] + 1) * rich.weight
+
+
+claims = st.lists(
+    st.tuples(
+        st.integers(1, 9),
+        st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 500), min_size=1),
+        st.just({}) | st.dictionaries(st.sampled_from(RESOURCES), st.integers(0, 60)),
+        st.just({}) | st.dictionaries(st.sampled_from(RESOURCES), st.integers(60, 300)),
+    ),
+    min_size=1,
+    max_size=6,
+).map(lambda rows: [Claim(f"q{index}", *row) for index, row in enumerate(rows)])
+
+
+@given(st.lists(st.integers(360, 1500), min_size=3, max_size=3), claims)
+def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[Claim]) -> None:
+    total = dict(zip(RESOURCES, totals, strict=True))
+    expected = volcano(total, claims)
+    found = deserved(total, claims)
+    for resource in RESOURCES:
+        assert sum(found[claim.name][resource] for claim in claims) <= total[resource]
+        for claim in claims if expected is not None else ():
+            assert expected is not None
+            assert found[claim.name][resource] == pytest.approx(expected[claim.name][resource], abs=1.001)
+
+
+@pytest.mark.parametrize("count", [1, 7, 1000])
+def test_many_are_shared_among_as_a_few_are(count: int) -> None:
+    amounts = fill(count * 10, [Claimant(f"{number:04}", 2, 9 + 2 * (number % 2)) for number in range(count)])
+    spread = {9: count - count // 2, 11: count // 2}
+    assert sum(amounts.values()) == min(count * 10, 9 * spread[9] + 11 * spread[11])
+    assert all(amounts[name] == 9 for name in amounts if int(name) % 2 == 0)
