@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from phalanx.model.duration import parse_duration
+
+__all__ = ["format_time", "parse_duration", "parse_time"]
+
 
 def parse_time(text: str | None) -> int:
     """Whole seconds since the epoch of an RFC 3339 time; 0 for anything else (age only breaks ties)."""
