@@ -139,6 +139,7 @@ def _audit_gangs(state: ClusterState) -> None:
 
 def _audit_promises(state: ClusterState) -> None:
     expected: Counter[str] = Counter()
+    uncreated: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
         noun = gang.noun
         if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or gang.admitted):
@@ -149,6 +150,13 @@ def _audit_promises(state: ClusterState) -> None:
                 taken += Counter(dict(record.pod.usage))
         for name, amount in noun.min_resources:
             expected[name] += max(0, amount - taken[name])
+        there = Counter(pods=len(gang.members))
+        for record in gang.members.values():
+            there.update(dict(record.pod.usage))
+        # Subtracting counters leaves out what is not positive.
+        uncreated[gang.key.namespace] += Counter({"pods": noun.min_member} | dict(noun.min_resources)) - there
+    for namespace, amounts in uncreated.items():
+        assert state.promises.uncreated(namespace) == dict(amounts)
     found = {name: amount for name, amount in state.promises.total().items() if amount}
     assert found == {name: amount for name, amount in expected.items() if amount}
 

@@ -6,49 +6,81 @@ from collections.abc import Mapping
 
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey
+from phalanx.model.resources import PODS
 
 
 class Promises:
-    """Sums, over the admitted groups, of minResources minus what their members have taken, kept in O(change).
+    """Sums, over the admitted groups, of what they announced in minResources and is yet to come, kept in O(change).
 
-    A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Members
-    that have finished count as taken: the group does not start them again.
+    A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Against the
+    nodes, members draw on it by being placed; against a namespace's quotas, by being created. Members that have
+    finished count as both: the group does not start them again.
     """
 
     def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
         self._gangs = gangs
-        self._shares: dict[GangKey, dict[str, int]] = {}
+        self._shares: dict[GangKey, tuple[dict[str, int], dict[str, int]]] = {}
         self._stale: set[GangKey] = set()
         self._total: dict[str, int] = {}
+        self._uncreated: dict[str, dict[str, int]] = {}
 
     def changed(self, key: GangKey) -> None:
         """Something about a gang or its members is different now."""
         self._stale.add(key)
 
     def total(self) -> Mapping[str, int]:
-        """resource -> amount promised."""
-        for key in self._stale:
-            self._take(self._shares.pop(key, None), -1)
-            record = self._gangs.get(key)
-            share = _share(record) if record is not None else None
-            if share:
-                self._shares[key] = share
-                self._take(share, 1)
-        self._stale.clear()
+        """resource -> amount promised and not placed yet."""
+        self._settle()
         return self._total
 
-    def _take(self, share: Mapping[str, int] | None, sign: int) -> None:
-        for name, amount in (share or {}).items():
-            self._total[name] = self._total.get(name, 0) + sign * amount
+    def uncreated(self, namespace: str) -> Mapping[str, int]:
+        """resource (pods included) -> amount for which the namespace's admitted groups have created no pods yet."""
+        self._settle()
+        return self._uncreated.get(namespace, {})
+
+    def _settle(self) -> None:
+        for key in self._stale:
+            self._take(key, self._shares.pop(key, None), -1)
+            record = self._gangs.get(key)
+            share = _share(record) if record is not None else None
+            if share is not None:
+                self._shares[key] = share
+                self._take(key, share, 1)
+        self._stale.clear()
+
+    def _take(self, key: GangKey, share: tuple[dict[str, int], dict[str, int]] | None, sign: int) -> None:
+        if share is None:
+            return
+        unplaced, uncreated = share
+        _add(self._total, unplaced, sign)
+        _add(self._uncreated.setdefault(key.namespace, {}), uncreated, sign)
+        if not self._uncreated[key.namespace]:
+            del self._uncreated[key.namespace]
 
 
-def _share(record: GangRecord) -> dict[str, int] | None:
+def _share(record: GangRecord) -> tuple[dict[str, int], dict[str, int]] | None:
+    """What of a group's minResources is not placed, and what is not created."""
     noun = record.noun
     if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or record.admitted):
         return None
-    taken: dict[str, int] = {}
+    placed: dict[str, int] = {}
+    created: dict[str, int] = {PODS: len(record.members)}
     for member in record.members.values():
-        if member.pod.node or member.target:
-            for name, amount in member.pod.usage:
-                taken[name] = taken.get(name, 0) + amount
-    return {name: max(0, amount - taken.get(name, 0)) for name, amount in noun.min_resources}
+        for name, amount in member.pod.usage:
+            created[name] = created.get(name, 0) + amount
+            if member.pod.node or member.target:
+                placed[name] = placed.get(name, 0) + amount
+    announced = {PODS: noun.min_member, **dict(noun.min_resources)}
+    return (
+        {name: max(0, amount - placed.get(name, 0)) for name, amount in noun.min_resources},
+        {name: left for name, amount in announced.items() if (left := amount - created.get(name, 0)) > 0},
+    )
+
+
+def _add(sums: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    for name, amount in amounts.items():
+        left = sums.get(name, 0) + sign * amount
+        if left:
+            sums[name] = left
+        else:
+            sums.pop(name, None)
