@@ -22,6 +22,7 @@ def audit(state: ClusterState) -> None:
     _audit_amounts(state)
     _audit_gangs(state)
     _audit_promises(state)
+    _audit_claims(state)
     _audit_ledger(state)
 
 
@@ -159,6 +160,28 @@ def _audit_promises(state: ClusterState) -> None:
         assert state.promises.uncreated(namespace) == dict(amounts)
     found = {name: amount for name, amount in state.promises.total().items() if amount}
     assert found == {name: amount for name, amount in expected.items() if amount}
+
+
+def _audit_claims(state: ClusterState) -> None:
+    expected: dict[str, Counter[str]] = defaultdict(Counter)
+    for gang in state.gangs.values():
+        noun = gang.noun
+        if noun is None or not noun.min_resources:
+            continue
+        held: Counter[str] = Counter()
+        for footprint, count in gang.holdings.items():
+            held.update({name: amount * count for name, amount in footprint.amounts.items()})
+        least = Counter(dict(noun.min_resources))
+        expected[noun.queue].subtract(held - least)
+        if noun.admission and (noun.admitted or gang.admitted):
+            placed: Counter[str] = Counter()
+            for record in gang.members.values():
+                if record.pod.node or record.target:
+                    placed.update(dict(record.pod.usage))
+            expected[noun.queue].update(least - placed)
+    _, found = state.promises.claims_since(0)
+    for queue in expected.keys() | found.keys():
+        assert found.get(queue, {}) == {name: amount for name, amount in expected[queue].items() if amount}, queue
 
 
 def _audit_ledger(state: ClusterState) -> None:
