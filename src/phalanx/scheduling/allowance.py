@@ -56,6 +56,13 @@ class Held(msgspec.Struct, frozen=True):
     culprit: int = 0
 
 
+class Turn(msgspec.Struct, frozen=True):
+    """A queue keeps its order, and `head` (a gang or a pod, as people call it) has no room yet."""
+
+    queue: str
+    head: str
+
+
 class Allowance:
     """Answers for one cycle. Ceilings stand for the cycle; what is used is always as of now, tentative charges of
     an open transaction included."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 
+from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
+from phalanx.scheduling.allowance import Excess
 from phalanx.scheduling.demand import GangDemand, Quorum, gang_demand
 from phalanx.scheduling.quorum import Requirement
 from phalanx.scheduling.search import Kind, Need, Part, Search
@@ -22,15 +25,19 @@ _MOST_NODES = 64
 
 
 class Batch:
-    """Members of one gang that are alike: same priority, class and role; `members` in their order."""
+    """Members of one gang that are alike: same priority, class, role and payer; `members` in their order."""
 
-    __slots__ = ("cls", "members", "priority", "role")
+    __slots__ = ("cls", "members", "payer", "priority", "role")
 
-    def __init__(self, priority: int, cls: ClassRecord, role: str) -> None:
+    def __init__(self, priority: int, cls: ClassRecord, role: str, payer: Payer | None) -> None:
         self.priority = priority
         self.cls = cls
         self.role = role
+        self.payer = payer
         self.members: list[PodRecord] = []
+
+
+Order = Callable[[Session, list[Batch]], list[Batch]]
 
 
 class Call:
@@ -44,10 +51,12 @@ class Call:
         self.batches: list[Batch] = []
         self.placed: list[tuple[PodRecord, int]] = []
         if not self.need.satisfied:
-            self.batches = _batches(session.in_order(gang), {role for role, _ in self.need.roles})
+            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
+            roles, repair = {role for role, _ in self.need.roles}, self.need.repair
+            self.batches = _batches(session.in_order(gang), roles, charged=not repair)
 
     def demand(self) -> GangDemand:
-        members = ((batch.cls, batch.role) for batch in self.batches for _ in batch.members)
+        members = ((batch.cls, batch.role, batch.payer) for batch in self.batches for _ in batch.members)
         return gang_demand(self.need, members, () if self.need.satisfied else _reserve(self.gang))
 
 
@@ -55,35 +64,49 @@ def demand_of(calls: list[Call]) -> Quorum:
     return Quorum(tuple(call.demand() for call in calls))
 
 
-def assemble(session: Session, calls: list[Call], demand: Quorum) -> Transaction | Shortage | Gap:
-    """An open transaction that holds every quorum (`placed` of each call tells who and where), or why not."""
+def assemble(session: Session, calls: list[Call], demand: Quorum) -> Transaction | Shortage | Gap | Excess:
+    """An open transaction that holds every quorum (`placed` of each call tells who and where), or why not.
+
+    The first way takes the hardest members first. Where accounts are in the way, a second one takes those that
+    cost them least.
+    """
     for place, part in enumerate(demand.gangs):
         gaps = session.gaps(part.reserve)
         if gaps:
             return Gap(gaps, place)
+    found = _all_in_turn(session, calls, _hardest_first)
+    if isinstance(found, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
+        other = _all_in_turn(session, calls, _leanest_first)
+        found = other if isinstance(other, Transaction) else found
+    return found if isinstance(found, Transaction) else _other_ways(session, calls, demand) or found
+
+
+def _all_in_turn(session: Session, calls: list[Call], order: Order) -> Transaction | Shortage | Excess:
     transaction = session.state.transaction()
     for place, call in enumerate(calls):
-        facts = _in_turn(session, transaction, call, place)
+        facts = _in_turn(session, transaction, call, place, order)
         if facts is not None:
             transaction.rollback()
-            return _other_ways(session, calls, demand) or facts
+            return facts
     return transaction
 
 
-def _in_turn(session: Session, transaction: Transaction, call: Call, place: int) -> Shortage | None:
-    """Places a gang's quorum, the hardest batch first within a priority: first what roles ask, then the rest.
+def _in_turn(
+    session: Session, transaction: Transaction, call: Call, place: int, order: Order
+) -> Shortage | Excess | None:
+    """Places a gang's quorum, batch by batch within a priority: first what roles ask, then the rest.
 
     A batch of which no more fits is passed over: another member may fill the quorum in its stead.
     """
     call.placed = []
-    batches = _hardest_first(session, call.batches)
+    batches = order(session, call.batches)
     used = [0] * len(batches)
     wanted = dict(call.need.roles)
     rest = call.need.total - sum(wanted.values())
     for number, batch in enumerate(batches):
         least = wanted.get(batch.role, 0)
         if least:
-            used[number] = _put(session, transaction, call, batch.cls, batch.members[:least])
+            used[number] = _put(session, transaction, call, batch, batch.members[:least])
             wanted[batch.role] -= used[number]
     for number, batch in enumerate(batches):
         if wanted.get(batch.role) and used[number] < len(batch.members):
@@ -91,23 +114,28 @@ def _in_turn(session: Session, transaction: Transaction, call: Call, place: int)
     failed: Batch | None = None
     for number, batch in enumerate(batches):
         asked = batch.members[used[number] : used[number] + rest]
-        done = _put(session, transaction, call, batch.cls, asked)
+        done = _put(session, transaction, call, batch, asked)
         rest -= done
         if done < len(asked) and failed is None:
             failed = batch
     return _short_of(session, call, failed, rest, place) if failed is not None and rest else None
 
 
-def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: int) -> Shortage:
-    placed, need = len(call.placed), call.need.total
-    return shortage(session.pipeline, session.state.nodes, batch.cls, placed, need, missing, place)
+def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: int) -> Shortage | Excess:
+    placed, need, cls = len(call.placed), call.need.total, batch.cls
+    if not session.allowance.room(batch.payer, cls.footprint):
+        excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
+        assert excess is not None
+        return excess
+    return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)
 
 
-def _put(session: Session, transaction: Transaction, call: Call, cls: ClassRecord, members: list[PodRecord]) -> int:
-    """Places as many of the members as fit; how many."""
-    done = 0
-    while done < len(members):
-        rows = session.placer.place(cls, len(members) - done)
+def _put(session: Session, transaction: Transaction, call: Call, batch: Batch, members: list[PodRecord]) -> int:
+    """Places as many of the members as fit and are allowed; how many."""
+    cls, done = batch.cls, 0
+    wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
+    while done < wanted:
+        rows = session.placer.place(cls, wanted - done)
         if not rows:
             break
         chosen = members[done : done + len(rows)]
@@ -117,13 +145,13 @@ def _put(session: Session, transaction: Transaction, call: Call, cls: ClassRecor
     return done
 
 
-def _batches(members: list[PodRecord], roles: set[str]) -> list[Batch]:
-    found: dict[tuple[int, ClassRecord, str], Batch] = {}
+def _batches(members: list[PodRecord], roles: set[str], charged: bool) -> list[Batch]:
+    found: dict[tuple[int, ClassRecord, str, Payer | None], Batch] = {}
     for member in members:
         pod = member.pod
         if pod.problem:
             continue
-        key = (-pod.priority, member.cls, pod.role if pod.role in roles else "")
+        key = (-pod.priority, member.cls, pod.role if pod.role in roles else "", member.payer if charged else None)
         batch = found.get(key)
         if batch is None:
             batch = found[key] = Batch(*key)
@@ -147,6 +175,19 @@ def _hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
 
     return [batch for _, batch in sorted(enumerate(batches), key=hardness)]
+
+
+def _leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+    """Higher priority first, then the smallest share of the cluster, then members' order."""
+    totals = session.totals()
+
+    def size(entry: tuple[int, Batch]) -> tuple[int, float, int]:
+        position, batch = entry
+        amounts = batch.cls.footprint.amounts.items()
+        share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
+        return (batch.priority, share, position)
+
+    return [batch for _, batch in sorted(enumerate(batches), key=size)]
 
 
 def _other_ways(session: Session, calls: list[Call], demand: Quorum) -> Transaction | None:
@@ -177,6 +218,9 @@ def _other_ways(session: Session, calls: list[Call], demand: Quorum) -> Transact
         call.placed = []
     for place, node in found:
         call, batch = origins[place]
+        if not session.allowance.room(batch.payer, batch.cls.footprint):
+            transaction.rollback()
+            return None
         member = batch.members[taken[place]]
         taken[place] += 1
         transaction.place(batch.cls, [member], [rows[node]])

@@ -7,12 +7,14 @@ units with it could get something now; whoever waits beyond that bound need not 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
+from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
 from phalanx.scheduling.quorum import Requirement
 
@@ -23,21 +25,35 @@ UNBOUNDED = 2**62
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """A pod of this class that belongs to no gang."""
+    """A pod of this class that belongs to no gang, and who pays for it."""
 
     cls: ClassRecord
+    payer: Payer | None = None
 
     def bound(self, session: Session) -> int:
-        return session.placer.room(self.cls)
+        allowed = session.allowance.room(self.payer, self.cls.footprint)
+        return min(allowed, session.placer.room(self.cls)) if allowed else 0
 
 
 class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
-    """Gangs whose quorum holds and that have further members of these classes."""
+    """Gangs whose quorum holds and that have further members of these kinds."""
 
-    classes: tuple[ClassRecord, ...]
+    kinds: tuple[Alone, ...]
 
     def bound(self, session: Session) -> int:
-        return sum(session.placer.room(cls) for cls in self.classes)
+        return sum(kind.bound(session) for kind in self.kinds)
+
+
+class Charge(msgspec.Struct, frozen=True):
+    """Units of a payer that may be charged nothing new, whatever its size."""
+
+    payer: Payer
+
+
+class Behind(msgspec.Struct, frozen=True):
+    """Units that wait for their turn in a queue that keeps its order."""
+
+    queue: AccountKey
 
 
 class Admission(msgspec.Struct, frozen=True, cache_hash=True):
@@ -54,11 +70,12 @@ class Admission(msgspec.Struct, frozen=True, cache_hash=True):
 
 
 class Portion(msgspec.Struct, frozen=True, cache_hash=True):
-    """`count` members of one class and role."""
+    """`count` members of one class and role for whom one payer pays."""
 
     cls: ClassRecord
     role: str
     count: int
+    payer: Payer | None = None
 
 
 class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
@@ -68,6 +85,23 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
     roles: tuple[tuple[str, int], ...]
     portions: tuple[Portion, ...]
     reserve: Requests = ()
+
+    def least(self) -> Mapping[str, int]:
+        """resource -> what every choice of members takes at least."""
+        least: dict[str, int] = {}
+        for name in {name for portion in self.portions for name in portion.cls.footprint.amounts}:
+            left = self.total
+            for portion in sorted(self.portions, key=lambda each: each.cls.footprint.amounts.get(name, 0)):
+                taken = min(left, portion.count)
+                least[name] = least.get(name, 0) + taken * portion.cls.footprint.amounts.get(name, 0)
+                left -= taken
+        return {name: amount for name, amount in least.items() if amount > 0}
+
+    def allowed(self, session: Session) -> int:
+        """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
+        payers = {portion.payer for portion in self.portions}
+        payer = next(iter(payers)) if len(payers) == 1 else None
+        return session.allowance.room_for(payer, self.least()) if payer is not None else UNBOUNDED
 
     def forced(self, cls: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
@@ -92,11 +126,14 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
     def bound(self, session: Session) -> int:
         if any(gang.reserve and session.gaps(gang.reserve) for gang in self.gangs):
             return 0
+        allowed = min((gang.allowed(session) for gang in self.gangs), default=UNBOUNDED)
+        if not allowed:
+            return 0
         total = sum(gang.total for gang in self.gangs)
         if not total:
             return UNBOUNDED
         rooms = {cls: session.placer.room(cls) for cls in self.classes}
-        bound = sum(rooms.values()) // total
+        bound = min(allowed, sum(rooms.values()) // total)
         for cls, room in rooms.items():
             forced = sum(gang.forced(cls) for gang in self.gangs)
             if forced:
@@ -104,21 +141,28 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
         return bound
 
 
-Demand = Alone | Surplus | Quorum | Admission
+Demand = Alone | Surplus | Quorum | Admission | Charge | Behind
+Kind = tuple[ClassRecord, str, Payer | None]
+"""(class, role, payer) of a member."""
 
 
-def gang_demand(need: Requirement, members: Iterable[tuple[ClassRecord, str]], reserve: Requests) -> GangDemand:
-    """`members` are (class, role) of those who may take part, in any order.
+def gang_demand(need: Requirement, members: Iterable[Kind], reserve: Requests) -> GangDemand:
+    """`members` are those who may take part, in any order.
 
     What cannot matter is left out, so that more demands are equal: roles without a minimum, and members of a
     kind beyond the gang's need.
     """
     named = {role for role, _ in need.roles}
-    counts = Counter((cls, role if role in named else "") for cls, role in members)
-    portions = sorted(counts.items(), key=lambda entry: (entry[0][0].number, entry[0][1]))
+    counts = Counter((cls, role if role in named else "", payer) for cls, role, payer in members)
+    portions = sorted(counts.items(), key=_place)
     return GangDemand(
         need.total,
         need.roles,
-        tuple(Portion(cls, role, min(count, need.total)) for (cls, role), count in portions),
+        tuple(Portion(cls, role, min(count, need.total), payer) for (cls, role, payer), count in portions),
         reserve,
     )
+
+
+def _place(entry: tuple[Kind, int]) -> tuple[int, str, object]:
+    (cls, role, payer), _ = entry
+    return cls.number, role, payer.key if payer is not None else ""

@@ -7,6 +7,7 @@ from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.allowance import Excess, Held, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, Shortage
 
@@ -18,6 +19,8 @@ UNSUPPORTED = "UnsupportedField"
 UNREADABLE = "UnreadablePod"
 WAITING_FOR_BUNDLE = "WaitingForBundle"
 AWAITING_ADMISSION = "AwaitingAdmission"
+QUOTA_EXCEEDED = "QuotaExceeded"
+BEHIND_IN_QUEUE = "BehindInQueue"
 
 
 def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
@@ -151,6 +154,47 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
         nodes=facts.nodes,
         change=facts.change,
     )
+
+
+def over_ceiling_for_pod(facts: Excess) -> Verdict:
+    message, change = _over(facts)
+    return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
+
+
+def over_ceiling_for_gang(facts: Excess, gang: GangRecord) -> Verdict:
+    message, change = _over(facts)
+    return Verdict(
+        QUOTA_EXCEEDED,
+        f"{facts.placed} of the {facts.need} members that gang {gang.key} needs are allowed; {message}",
+        unschedulable=False,
+        needed=facts.need,
+        placeable=facts.placed,
+        members=gang.counts().present,
+        change=change,
+    )
+
+
+def held_account(what: str, facts: Held) -> Verdict:
+    """Nothing new may be charged to who pays for the unit."""
+    return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
+
+
+def behind(what: str, facts: Turn) -> Verdict:
+    return Verdict(
+        BEHIND_IN_QUEUE,
+        f"{what} waits behind {facts.head} in {facts.queue}, which keeps its order (dequeueStrategy fifo)",
+        unschedulable=False,
+    )
+
+
+def _over(facts: Excess) -> tuple[str, str]:
+    """(sentence, smallest change)."""
+    name, label = facts.resource, facts.account.label
+    used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
+    over = format_quantity(facts.used + facts.wanted - facts.limit, name)
+    message = f"{label} uses {used} {name} and its {facts.word} is {limit}: {wanted} more would exceed it"
+    raised = f", or {facts.change} to {format_quantity(facts.used + facts.wanted, name)}" if facts.change else ""
+    return message, f"free {over} {name} charged to {label}{raised}"
 
 
 def _code(facts: Shortage) -> str:

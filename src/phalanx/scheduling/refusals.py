@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from phalanx.cluster.members import GangRecord
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.explanation import gap, no_room_for_gang, waiting_for_bundle
+from phalanx.scheduling.allowance import Excess, Held, Turn
+from phalanx.scheduling.demand import Alone
+from phalanx.scheduling.explanation import (
+    behind,
+    gap,
+    held_account,
+    no_room_for_gang,
+    over_ceiling_for_gang,
+    waiting_for_bundle,
+)
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage
 from phalanx.scheduling.work import Unit
@@ -22,17 +33,33 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
             culprit = unit.gangs[facts.culprit]
             assert culprit.noun is not None
             judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
-        case tuple():
+        case Excess() if unit.pod is not None:
+            session.judge_pod(unit.pod, session.sentence(facts))
+        case Excess():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
+        case Held() if unit.pod is not None:
+            session.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
+        case Held():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
+        case Turn() if unit.pod is not None:
+            session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
+        case Turn():
+            for gang in unit.own:
+                session.judge_gang(gang, behind(f"gang {gang.key}", facts))
+        case dict():
             for gang in unit.own:
                 tell_surplus(session, gang, facts)
 
 
-def tell_surplus(session: Session, gang: GangRecord, facts: tuple[Shortage, ...]) -> None:
-    """Judges the members above the minimum, by class."""
-    verdicts = {shortage.cls: session.sentence(shortage) for shortage in facts}
+def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Shortage | Excess]) -> None:
+    """Judges the members above the minimum, by kind."""
+    verdicts = {kind: session.sentence(reason) for kind, reason in facts.items()}
     for member in gang.pending.values():
-        if member.cls in verdicts and not member.pod.problem:
-            session.judge_pod(member, verdicts[member.cls])
+        verdict = verdicts.get(Alone(member.cls, member.payer))
+        if verdict is not None and not member.pod.problem:
+            session.judge_pod(member, verdict)
 
 
 def judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdict) -> None:

@@ -10,7 +10,7 @@ from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue
-from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
+from phalanx.scheduling.demand import Admission, Alone, Charge, Demand, Quorum, Surplus
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.policy import Policy
@@ -56,6 +56,15 @@ class Scheduler:
         """Whether a cycle now would find nothing to do and nothing to say."""
         return self.work.idle
 
+    @property
+    def alarm(self) -> float | None:
+        """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
+        return self.work.next_alarm
+
+    def ring(self, now: float) -> None:
+        """Wakes what waits for a time that has come; `idle` knows no time."""
+        self.work.ring(now)
+
     def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
         """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions.
 
@@ -65,6 +74,7 @@ class Scheduler:
         self._cycles += 1
         plan = Plan(self._cycles, [], [], [], [])
         session = Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory)
+        self.work.ring(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.work.take(session.bound, self._ranking(session))
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
@@ -109,7 +119,10 @@ class Scheduler:
             if not session.plan.complete and unit.key not in session.seen:
                 self.work.keep(unit)
             elif unit.key in session.waits:
-                self.work.park(unit, *session.waits[unit.key])
+                demand, refusal = session.waits[unit.key]
+                self.work.park(unit, demand, refusal)
+                if isinstance(demand, Admission | Charge) and (when := session.alarm(unit)) is not None:
+                    self.work.set_alarm(unit, when)
             elif unit.key not in session.seen and not session.judged(unit):
                 self._not_considered(session, unit)
         for gang in self.work.take_content():
@@ -145,15 +158,22 @@ class Scheduler:
     def _refusal_now(self, session: Session, demand: Demand, unit: Unit) -> Refusal | None:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
-            case Alone(cls):
-                return None if session.placer.fits(cls) else session.shortage(cls, afresh=True)
-            case Surplus(classes):
-                fits = any(session.placer.fits(cls) for cls in classes)
+            case Alone():
+                return None if _fits(session, demand) else Refusal(*session.lack(demand, afresh=True))
+            case Surplus(kinds):
+                fits = any(_fits(session, kind) for kind in kinds)
                 return None if fits else surplus_refusal(session, demand, afresh=True)
             case Quorum():
                 return assess(session, unit, demand)
+            case Charge():
+                held = next((held for member in unit.members if (held := session.held(member))), None)
+                return Refusal(held, self.state.version) if held is not None else None
         known = session.known(demand)
         return Refusal(known.facts if known is not None else None, self.state.version)
+
+
+def _fits(session: Session, kind: Alone) -> bool:
+    return session.allowance.room(kind.payer, kind.cls.footprint) > 0 and session.placer.fits(kind.cls)
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

@@ -16,9 +16,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
-from phalanx.scheduling.allowance import Allowance, Held
-from phalanx.scheduling.demand import UNBOUNDED, Admission, Demand
-from phalanx.scheduling.explanation import no_room_for_pod
+from phalanx.scheduling.allowance import Allowance, Excess, Held
+from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Behind, Charge, Demand
+from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
@@ -82,9 +82,9 @@ class Session:
         self.cause = f"c{plan.cycle}"
         self.seen: set[UnitKey] = set()
         self.waits: dict[UnitKey, tuple[Demand, Refusal]] = {}
-        self._work = work
+        self.work = work
         self._refused: dict[Demand, Refusal] = {}
-        self._sentences: dict[Shortage, Verdict] = {}
+        self._sentences: dict[Shortage | Excess, Verdict] = {}
         self._shortages: dict[ClassRecord, Refusal] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
@@ -171,8 +171,7 @@ class Session:
     def alarm(self, unit: Unit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
         plugins = self.pipeline.plugins("until")
-        members = (unit.pod,) if unit.pod is not None else unit.gangs
-        times = [plugin.until(self, member, self.payer(member)) for plugin in plugins for member in members]
+        times = [plugin.until(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
         return min((when for when in times if when is not None and when > self.now), default=None)
 
     # what actions ask
@@ -191,6 +190,10 @@ class Session:
 
     def bound(self, demand: Demand, unit: Unit) -> int:
         """At most how many units with the demand of this one could get something now."""
+        if isinstance(demand, Behind):
+            return UNBOUNDED
+        if isinstance(demand, Charge):
+            return 0 if any(self.held(member) for member in unit.members) else UNBOUNDED
         if not isinstance(demand, Admission):
             return demand.bound(self)
         if demand.bundled:
@@ -200,7 +203,7 @@ class Session:
 
     def known(self, demand: Demand) -> Refusal | None:
         """The refusal of a demand after which room has not grown: in a cycle it only shrinks."""
-        return self._refused.get(demand) or self._work.known(demand)
+        return self._refused.get(demand) or self.work.known(demand)
 
     def refuse(self, demand: Demand, facts: object, version: int | None = None) -> Refusal:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
@@ -216,12 +219,22 @@ class Session:
             found = self._shortages[cls] = Refusal(facts, self.state.version)
         return found
 
-    def sentence(self, facts: Shortage) -> Verdict:
+    def sentence(self, facts: Shortage | Excess) -> Verdict:
         """The verdict on every pod on its own that lacks this room: one object for all of them."""
         verdict = self._sentences.get(facts)
         if verdict is None:
-            verdict = self._sentences[facts] = no_room_for_pod(facts)
+            verdict = no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+            self._sentences[facts] = verdict
         return verdict
+
+    def lack(self, kind: Alone, afresh: bool = False) -> tuple[Shortage | Excess, int]:
+        """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
+        excess = self.allowance.excess(kind.payer, kind.cls.footprint)
+        if excess is not None:
+            return excess, self.state.version
+        found = self.shortage(kind.cls, afresh)
+        assert isinstance(found.facts, Shortage)
+        return found.facts, found.version
 
     def gaps(self, wanted: Requests) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import heapq
+from itertools import takewhile
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.demand import Alone, Surplus
@@ -15,14 +14,15 @@ from phalanx.scheduling.work import Rank, Refusal, Unit
 
 
 class Turn:
-    """One gang's surplus members in order; `refused` are the classes that have no room."""
+    """One gang's surplus members in order; `refused` are the kinds that have no room."""
 
-    __slots__ = ("gang", "members", "refused")
+    __slots__ = ("gang", "members", "refused", "unit")
 
-    def __init__(self, session: Session, gang: GangRecord) -> None:
+    def __init__(self, session: Session, unit: Unit, gang: GangRecord) -> None:
+        self.unit = unit
         self.gang = gang
         self.members: list[PodRecord] = []
-        self.refused: dict[ClassRecord, None] = {}
+        self.refused: dict[Alone, None] = {}
         for member in session.in_order(gang):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
@@ -30,87 +30,84 @@ class Turn:
                 self.members.append(member)
 
     def run_length(self) -> int:
-        """How many members at the head are of one class."""
-        cls = self.members[0].cls
-        return next(
-            (place for place, member in enumerate(self.members) if member.cls is not cls), len(self.members)
-        )
+        """How many members at the head are of one kind."""
+        head = self.members[0]
+        same = takewhile(lambda each: each.cls is head.cls and each.payer is head.payer, self.members)
+        return sum(1 for _ in same)
+
+    def rank(self, session: Session) -> Rank:
+        """As units are ordered, but of one gang and now; then who has the fewest above its minimum, so that none
+        takes it all.
+
+        The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes
+        on where it was.
+        """
+        assert self.gang.noun is not None
+        return (*session.rank(self.gang), _extra(self.gang), self.gang.noun.created, self.gang.key)
 
 
-def place_surplus(session: Session, units: list[Unit]) -> None:
-    """Gives one member at a time to the gang that has the fewest above its minimum, so that none takes it all.
+class Surpluses:
+    """The turns of gangs whose quorum holds, by the unit that they belong to."""
 
-    The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes on
-    where it was.
-    """
-    turns = {unit: [Turn(session, gang) for gang in unit.own if gang.pending] for unit in units}
-    heap = [
-        (_extra(turn.gang), _rank(session, turn.gang), turn, unit)
-        for unit, of_unit in turns.items()
-        for turn in of_unit
-        if turn.members
-    ]
-    heapq.heapify(heap)
-    for unit, of_unit in turns.items():
-        _settle(session, unit, of_unit)
-    while heap:
-        if session.out_of_time():
-            session.plan.complete = False
-            return
-        extra, rank, turn, unit = heapq.heappop(heap)
-        placed = _take_turn(session, turn, alone=not heap)
-        if turn.members:
-            heapq.heappush(heap, (extra + placed, rank, turn, unit))
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._turns: dict[Unit, list[Turn]] = {}
+
+    def of(self, unit: Unit) -> list[Turn]:
+        """The turns of a unit that is content; those without members left have nothing to wait for."""
+        turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in unit.own if gang.pending]
+        self._settle(unit)
+        return [turn for turn in turns if turn.members]
+
+    def take(self, turn: Turn, alone: bool) -> None:
+        """Places the gang's next member, or a run of equal ones if nobody else is waiting."""
+        session = self._session
+        head = turn.members[0]
+        kind = Alone(head.cls, head.payer)
+        rows: list[int] = []
+        if session.known(kind) is None:
+            wanted = min(turn.run_length() if alone else 1, session.allowance.room(kind.payer, head.cls.footprint))
+            rows = session.placer.place(head.cls, wanted) if wanted else []
+        if rows:
+            transaction = session.state.transaction()
+            transaction.place(head.cls, turn.members[: len(rows)], rows)
+            for record, row in transaction.commit():
+                session.bind(record, row, turn.gang.key, None)
+            turn.members = turn.members[len(rows) :]
         else:
-            _settle(session, unit, turns[unit])
+            session.refuse(kind, *session.lack(kind))
+            turn.refused[kind] = None
+            turn.members = [each for each in turn.members if (each.cls, each.payer) != (kind.cls, kind.payer)]
+        if not turn.members:
+            self._settle(turn.unit)
 
-
-def _take_turn(session: Session, turn: Turn, alone: bool) -> int:
-    """Places the gang's next member, or a run of equal ones if nobody else is waiting; how many."""
-    cls = turn.members[0].cls
-    rows: list[int] = []
-    if session.known(Alone(cls)) is None:
-        rows = session.placer.place(cls, turn.run_length() if alone else 1)
-    if not rows:
-        found = session.shortage(cls)
-        session.refuse(Alone(cls), found.facts, found.version)
-        turn.refused[cls] = None
-        turn.members = [member for member in turn.members if member.cls is not cls]
-        return 0
-    transaction = session.state.transaction()
-    transaction.place(cls, turn.members[: len(rows)], rows)
-    for record, row in transaction.commit():
-        session.bind(record, row, turn.gang.key, None)
-    turn.members = turn.members[len(rows) :]
-    return len(rows)
-
-
-def _settle(session: Session, unit: Unit, turns: list[Turn]) -> None:
-    """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits for."""
-    if any(turn.members for turn in turns):
-        return
-    session.saw(unit)
-    refused = {cls for turn in turns for cls in turn.refused}
-    if refused:
-        demand = Surplus(tuple(sorted(refused, key=lambda cls: cls.number)))
-        refusal = surplus_refusal(session, demand)
-        session.wait(unit, demand, refusal)
-        tell(session, unit, refusal.facts)
+    def _settle(self, unit: Unit) -> None:
+        """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
+        for."""
+        session, turns = self._session, self._turns[unit]
+        if any(turn.members for turn in turns):
+            return
+        session.saw(unit)
+        refused = {kind for turn in turns for kind in turn.refused}
+        if refused:
+            demand = Surplus(tuple(sorted(refused, key=_place)))
+            refusal = surplus_refusal(session, demand)
+            session.wait(unit, demand, refusal)
+            tell(session, unit, refusal.facts)
 
 
 def surplus_refusal(session: Session, demand: Surplus, afresh: bool = False) -> Refusal:
-    """Why none of the classes has room."""
-    found = [session.shortage(cls, afresh) for cls in demand.classes]
-    return session.refuse(demand, tuple(each.facts for each in found), min(each.version for each in found))
+    """Why none of the kinds has room: a reason for each."""
+    found = {kind: session.lack(kind, afresh) for kind in demand.kinds}
+    facts = {kind: reason for kind, (reason, _) in found.items()}
+    return session.refuse(demand, facts, min(version for _, version in found.values()))
+
+
+def _place(kind: Alone) -> tuple[int, object]:
+    return kind.cls.number, kind.payer.key if kind.payer is not None else ""
 
 
 def _extra(gang: GangRecord) -> int:
     assert gang.noun is not None
     on_nodes = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
     return sum(gang.count(state) for state in on_nodes) - gang.noun.min_member
-
-
-def _rank(session: Session, gang: GangRecord) -> Rank:
-    """As units are ordered, but of one gang and now that its quorum holds."""
-    assert gang.noun is not None
-    return (*session.rank(gang), gang.noun.created, gang.key)

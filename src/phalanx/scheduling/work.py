@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator
+from itertools import count
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.allowance import Turn
 from phalanx.scheduling.demand import Demand
 
 BundleKey = tuple[GangKey, ...]
@@ -42,6 +45,11 @@ class Unit:
         self.missing = missing
         self.rank: Rank = ()
         self.band: Rank = ()
+
+    @property
+    def members(self) -> tuple[GangRecord | PodRecord, ...]:
+        """The gangs, or the pod, for whom accounts are charged."""
+        return (self.pod,) if self.pod is not None else self.gangs
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
@@ -114,8 +122,11 @@ class WorkList:
         self._parked: dict[UnitKey, Demand] = {}
         self._groups: dict[Demand, Group] = {}
         self._content: dict[GangKey, GangRecord] = {}
-        self._relief = state.relief
+        self._relief = state.eased()
         self._all_true_at = -1
+        self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, Turn]]] = {}
+        self._alarms: list[tuple[float, int, UnitKey]] = []
+        self._numbers = count()
         # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
         self._unit_of: dict[GangKey, BundleKey] = {}
         self._owners: dict[BundleKey, set[GangKey]] = {}
@@ -127,7 +138,7 @@ class WorkList:
         self._absorb()
         if self._active or self._content:
             return False
-        return not self._groups or (self._relief == self._state.relief and self.next_stale() is None)
+        return not self._groups or (self._relief == self._state.eased() and self.next_stale() is None)
 
     def wake_all(self) -> None:
         """Looks at everything again (a new policy, say)."""
@@ -144,8 +155,8 @@ class WorkList:
         parked units are put in order anew, for orders that change by themselves.
         """
         self._absorb()
-        if self._relief != self._state.relief:
-            self._relief = self._state.relief
+        if self._relief != self._state.eased():
+            self._relief = self._state.eased()
             for demand, group in list(self._groups.items()):
                 self._wake(demand, group, bound, rank)
         active, self._active = self._active, {}
@@ -172,7 +183,7 @@ class WorkList:
     def known(self, demand: Demand) -> Refusal | None:
         """The refusal of a demand for which room has not grown since."""
         group = self._groups.get(demand)
-        closed = group is not None and not group.open and self._relief == self._state.relief
+        closed = group is not None and not group.open and self._relief == self._state.eased()
         return group.refusal if group is not None and closed else None
 
     # whether what parked units were told is still true
@@ -217,6 +228,47 @@ class WorkList:
         group.refusal = refusal
         group.open = False
         self._all_true_at = -1
+
+    # queues that keep their order
+
+    def lead(self, queue: AccountKey, unit: Unit, rank: Rank, facts: Turn) -> None:
+        """The unit holds up those behind it in its queue while it is parked."""
+        self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
+
+    def head(self, queue: AccountKey) -> tuple[Rank, Turn] | None:
+        """The first parked unit that holds up the queue."""
+        heads = self._heads.get(queue, {})
+        for key in [key for key in heads if key not in self._parked]:
+            del heads[key]
+        return min(heads.values(), key=lambda head: head[0], default=None)
+
+    def release(self, demand: Demand) -> None:
+        """All units with this demand may get something now."""
+        group = self._groups.get(demand)
+        for key in list(group.units) if group is not None else ():
+            self._leave(key)
+            self._active[key] = None
+
+    # what changes by itself
+
+    def set_alarm(self, unit: Unit, when: float) -> None:
+        """Looks at the unit again at a time, in seconds since the epoch."""
+        heapq.heappush(self._alarms, (when, next(self._numbers), unit.key))
+
+    def ring(self, now: float) -> None:
+        """Wakes the units whose time has come."""
+        while self._alarms and self._alarms[0][0] <= now:
+            _, _, key = heapq.heappop(self._alarms)
+            if key in self._parked:
+                self._leave(key)
+                self._active[key] = None
+
+    @property
+    def next_alarm(self) -> float | None:
+        """When `ring` next has something to do."""
+        while self._alarms and self._alarms[0][2] not in self._parked:
+            heapq.heappop(self._alarms)
+        return self._alarms[0][0] if self._alarms else None
 
     # bookkeeping
 

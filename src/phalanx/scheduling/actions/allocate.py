@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import groupby
+import msgspec
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.enqueue import admission
+from phalanx.scheduling.allowance import Excess
 from phalanx.scheduling.assembly import Call, assemble, demand_of
-from phalanx.scheduling.demand import Alone, Quorum
+from phalanx.scheduling.demand import Alone, Charge, Quorum
 from phalanx.scheduling.explanation import (
     awaiting_admission,
     held_by_problem,
@@ -21,61 +20,89 @@ from phalanx.scheduling.explanation import (
     unreadable_members,
     waiting_for_bundle,
 )
+from phalanx.scheduling.fifo import FifoQueues
+from phalanx.scheduling.line import Line
 from phalanx.scheduling.quorum import Requirement, unfinished_plan
 from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import NotAdmitted, Shortage
-from phalanx.scheduling.surplus import place_surplus
+from phalanx.scheduling.surplus import Surpluses, Turn
 from phalanx.scheduling.work import Refusal, Unit
 
 
 def allocate(session: Session) -> None:
-    """Walks the units in order: first every quorum of a band, then the band's surplus in fair turns.
+    """Gives the units their turns: quorums, and after those of a band its surplus.
 
-    A unit that does not fit holds nothing and does not block those behind it.
+    A unit that does not fit holds nothing and does not block those behind it, unless its queue keeps its order.
+    Zero-request pods without a gang are left to `backfill`.
     """
-    for _, band in groupby(session.units, key=lambda unit: unit.band):
-        content: list[Unit] = []
-        for run in _runs(band):
-            if session.out_of_time():
-                session.plan.complete = False
-            elif run[0].pod is not None:
-                place_alone(session, run, run[0].pod.cls)
-            elif place_unit(session, run[0]):
-                content.append(run[0])
+    walk(session, [unit for unit in session.units if not asks_for_a_slot_only(unit)])
+
+
+def walk(session: Session, units: list[Unit]) -> None:
+    line, surpluses, lanes = Line(session, units), Surpluses(session), FifoQueues(session)
+    while (turn := line.next()) is not None:
+        if session.out_of_time():
+            session.plan.complete = False
+            return
+        if isinstance(turn, Turn):
+            surpluses.take(turn, alone=line.single)
+            if turn.members:
+                line.add_turn(turn)
+            continue
+        open_units = [unit for unit in turn if not lanes.blocked(unit)]
+        if not open_units:
+            continue
+        first = open_units[0]
+        if first.pod is not None:
+            place_alone(session, open_units, Alone(first.pod.cls, first.pod.payer))
             if not session.plan.complete:
                 return
-        place_surplus(session, content)
-        if not session.plan.complete:
-            return
+        elif place_unit(session, first):
+            for further in surpluses.of(first):
+                line.add_turn(further)
+        lanes.passed(open_units)
 
 
-def place_alone(session: Session, units: list[Unit], cls: ClassRecord) -> None:
-    """Places pods of one class that belong to no gang, one after the other in one step; what fits is bound."""
+def asks_for_a_slot_only(unit: Unit) -> bool:
+    record = unit.pod
+    return record is not None and not record.pod.problem and record.cls.pod_class.best_effort
+
+
+def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
+    """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     waiting = _readable(session, units)
-    demand = Alone(cls)
-    while waiting and session.known(demand) is None:
-        rows = session.placer.place(cls, len(waiting))
+    if waiting and (held := session.held(waiting[0][1])) is not None:
+        assert kind.payer is not None
+        refusal = session.refuse(Charge(kind.payer), held)
+        for unit, _ in waiting:
+            tell(session, unit, held)
+            session.wait(unit, Charge(kind.payer), refusal)
+            session.saw(unit)
+        return
+    cls = kind.cls
+    while waiting and session.known(kind) is None:
+        allowed = session.allowance.room(kind.payer, cls.footprint)
+        rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
         if not rows:
-            found = session.shortage(cls)
-            session.refuse(demand, found.facts, found.version)
+            session.refuse(kind, *session.lack(kind))
             break
         transaction = session.state.transaction()
         transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
+        transaction.commit()
         for (unit, record), row in zip(waiting, rows, strict=False):
             session.bind(record, row, None, None)
             session.saw(unit)
-        transaction.commit()
         waiting = waiting[len(rows) :]
         if waiting and session.out_of_time():
             session.plan.complete = False
             return
-    refusal = session.known(demand)
+    known = session.known(kind)
     for unit, record in waiting:
-        assert refusal is not None
-        assert isinstance(refusal.facts, Shortage)
-        session.judge_pod(record, session.sentence(refusal.facts))
-        session.wait(unit, demand, refusal)
+        assert known is not None
+        assert isinstance(known.facts, Shortage | Excess)
+        session.judge_pod(record, session.sentence(known.facts))
+        session.wait(unit, kind, known)
         session.saw(unit)
 
 
@@ -144,6 +171,8 @@ def _held(session: Session, unit: Unit) -> bool:
         if verdict is None and asks:
             need = session.requirement(gang)
             verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+            if verdict is None and not need.repair and _held_by_account(session, unit, gang):
+                return True
         if verdict is not None:
             judge_unit(session, unit, gang, verdict)
             return True
@@ -151,6 +180,18 @@ def _held(session: Session, unit: Unit) -> bool:
         why = "no pod or object declares it"
         session.judge_gang(gang, waiting_for_bundle(gang.key, unit.missing[0], why) if unit.missing else None)
     return bool(unit.missing) or not asks
+
+
+def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
+    """Whether who pays for the gang may be charged nothing new; says why."""
+    held = session.held(gang) if gang.pending else None
+    if held is None:
+        return False
+    facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
+    demand = Charge(session.payer(gang))
+    tell(session, unit, facts)
+    session.wait(unit, demand, session.refuse(demand, facts))
+    return True
 
 
 def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[Call]) -> None:
@@ -170,20 +211,3 @@ def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | N
         return unfinished_plan(gang, gang.noun)
     now = int(session.now)
     return PlanMark(f"{session.cause}-{now}", need.total, now) if need.total > 1 else None
-
-
-def _runs(units: Iterable[Unit]) -> Iterator[list[Unit]]:
-    """Single pods of one class that follow each other, as one run; every other unit on its own.
-
-    Zero-request pods without a gang are left to `backfill`.
-    """
-    for kind, run in groupby(units, key=_kind):
-        if kind is not None:
-            yield list(run)
-
-
-def _kind(unit: Unit) -> object:
-    record = unit.pod
-    if record is None or record.pod.problem:
-        return unit.key
-    return None if record.cls.pod_class.best_effort else record.cls

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.demand import Admission
+from phalanx.scheduling.demand import Admission, Charge
 from phalanx.scheduling.explanation import awaiting_admission
+from phalanx.scheduling.fifo import FifoQueues
+from phalanx.scheduling.line import Line
+from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import NotAdmitted
 from phalanx.scheduling.work import Unit, awaits_admission
 
 
 def enqueue(session: Session) -> None:
-    """Admits groups in order while the plugins permit; one that must wait does not block those behind it."""
-    for unit in session.units:
-        waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
-        if waiting and session.out_of_time():
+    """Admits groups, queues taking turns, while the plugins permit.
+
+    One that must wait does not block those behind it, unless its queue keeps its order.
+    """
+    fifo = FifoQueues(session)
+    line = Line(session, [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)])
+    while (turn := line.next()) is not None:
+        if session.out_of_time():
             session.plan.complete = False
             return
-        for gang in waiting:
-            noun = gang.noun
-            assert noun is not None
-            if noun.problem is not None:
-                continue
-            demand = admission(session, unit, gang)
-            refusal = session.known(demand)
-            if refusal is None and session.pipeline.admit(session, gang):
-                session.admit(gang)
-                continue
-            session.judge_gang(gang, awaiting_admission(gang, noun))
-            session.wait(unit, demand, refusal or session.refuse(demand, NotAdmitted()))
+        assert isinstance(turn, list)
+        for unit in turn:
+            if not fifo.blocked(unit):
+                _admit(session, unit)
+                fifo.passed([unit])
+
+
+def _admit(session: Session, unit: Unit) -> None:
+    for place, gang in enumerate(unit.gangs):
+        noun = gang.noun
+        if not awaits_admission(gang) or noun is None or noun.problem is not None:
+            continue
+        held = session.held(gang)
+        if held is not None:
+            facts = msgspec.structs.replace(held, culprit=place)
+            demand: Charge | Admission = Charge(session.payer(gang))
+            tell(session, unit, facts)
+            session.wait(unit, demand, session.refuse(demand, facts))
+            continue
+        demand = admission(session, unit, gang)
+        refusal = session.known(demand)
+        if refusal is None and session.pipeline.admit(session, gang):
+            session.admit(gang)
+            continue
+        session.judge_gang(gang, awaiting_admission(gang, noun))
+        session.wait(unit, demand, refusal or session.refuse(demand, NotAdmitted()))
 
 
 def admission(session: Session, unit: Unit, gang: GangRecord) -> Admission:

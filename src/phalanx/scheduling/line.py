@@ -1,0 +1,187 @@
+"""The order in which waiting units get their turn: queues take turns, then tenants within a queue, then jobs."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Hashable, Iterable
+from itertools import count
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.members import PodRecord
+from phalanx.model.account import ROOT_QUEUE
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.surplus import Turn
+from phalanx.scheduling.work import Rank, Unit
+
+Place = tuple[Rank, int, object]
+Step = tuple[Hashable, Callable[[], Rank]]
+"""One level of the way to a lane: what tells siblings apart, and the place of one among them now."""
+
+
+class Lane:
+    """Units or turns that nothing but their own rank puts in order."""
+
+    def __init__(self) -> None:
+        self._units: list[Unit] = []
+        self._next = 0
+        self._sorted = True
+        self._turns: list[tuple[Rank, int, Turn]] = []
+
+    def __len__(self) -> int:
+        return len(self._units) - self._next + len(self._turns)
+
+    def add(self, unit: Unit) -> None:
+        self._units.append(unit)
+        self._sorted = False
+
+    def add_turn(self, rank: Rank, number: int, turn: Turn) -> None:
+        heapq.heappush(self._turns, (rank, number, turn))
+
+    def take(self, alone: bool) -> list[Unit] | Turn:
+        """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn."""
+        if self._next == len(self._units):
+            return heapq.heappop(self._turns)[2]
+        if not self._sorted:
+            self._units[self._next :] = sorted(self._units[self._next :], key=_rank)
+            self._sorted = True
+        start = self._next
+        kind = _kind(self._units[start])
+        self._next += 1
+        while (
+            alone and kind is not None and self._next < len(self._units) and _kind(self._units[self._next]) == kind
+        ):
+            self._next += 1
+        return self._units[start : self._next]
+
+
+class Branch:
+    """Siblings of one level, the first in order on top of a heap whose places may be out of date.
+
+    Places only grow while a cycle allocates (who gets more goes further back), so it is enough to look again at
+    the one on top.
+    """
+
+    def __init__(self) -> None:
+        self.children: dict[Hashable, tuple[Callable[[], Rank], Branch | Lane]] = {}
+        self._heap: list[tuple[Rank, int, Hashable]] = []
+
+    def child(self, step: Step, numbers: Iterable[int], lane: bool) -> Branch | Lane:
+        key, place = step
+        found = self.children.get(key)
+        if found is None:
+            found = self.children[key] = (place, Lane() if lane else Branch())
+            heapq.heappush(self._heap, (place(), next(iter(numbers)), key))
+        return found[1]
+
+    def first(self) -> Branch | Lane | None:
+        while self._heap:
+            known, number, key = self._heap[0]
+            place, child = self.children[key]
+            if not (len(child) if isinstance(child, Lane) else child.first() is not None):
+                heapq.heappop(self._heap)
+                del self.children[key]
+            elif len(self._heap) == 1 or (now := place()) == known:
+                return child
+            else:
+                heapq.heapreplace(self._heap, (now, number, key))
+        return None
+
+
+class Line:
+    """All units of a cycle, as a tree: repairs; queues, level by level; bands of priority; quorums before surplus;
+    tenants; the plugins' other keys, age and name.
+
+    Every allocation may change who is next, at a cost that depends on the depth of the tree only.
+    """
+
+    def __init__(self, session: Session, units: Iterable[Unit]) -> None:
+        self._session = session
+        self._root = Branch()
+        self._numbers = count()
+        self._queues = session.pipeline.plugins("queue_order")
+        self._tenants = session.pipeline.plugins("tenants")
+        self._lanes: dict[tuple[Hashable, ...], Lane] = {}
+        for unit in units:
+            self._lane(unit, unit.band, 0).add(unit)
+
+    def add_turn(self, turn: Turn) -> None:
+        """Surplus of a content unit has its turn after the quorums of the unit's band."""
+        band = (True, *turn.unit.band[1:])
+        lane = self._lane(turn.unit, band, 1)
+        lane.add_turn(turn.rank(self._session), next(self._numbers), turn)
+
+    def next(self) -> list[Unit] | Turn | None:
+        """Who is next: a unit, a run of pods of one kind, or a gang's surplus; None if nobody is left."""
+        node: Branch | Lane | None = self._root
+        alone = True
+        while isinstance(node, Branch):
+            following = node.first()
+            alone = alone and len(node.children) == 1
+            node = following
+        return node.take(alone) if node is not None else None
+
+    @property
+    def single(self) -> bool:
+        """Whether at most one more is waiting."""
+        node: Branch | Lane | None = self._root
+        while isinstance(node, Branch):
+            following = node.first()
+            if len(node.children) > 1:
+                return False
+            node = following
+        return node is None or not len(node)
+
+    def _lane(self, unit: Unit, band: Rank, stage: int) -> Lane:
+        payer = self._payer(unit)
+        key = (payer, band, stage)
+        lane = self._lanes.get(key)
+        if lane is None or not len(lane):
+            node: Branch | Lane = self._root
+            steps = self._steps(payer, band, stage)
+            for number, step in enumerate(steps, start=1):
+                assert isinstance(node, Branch)
+                node = node.child(step, self._numbers, lane=number == len(steps))
+            assert isinstance(node, Lane)
+            lane = self._lanes[key] = node
+        return lane
+
+    def _payer(self, unit: Unit) -> Payer:
+        """Who pays for the first gang of a bundle, or for the pod."""
+        if unit.pod is not None:
+            return self._session.payer(unit.pod)
+        if len(unit.gangs) == 1:
+            return self._session.payer(unit.gangs[0])
+        return self._session.payer(min(unit.gangs, key=lambda gang: (self._session.rank(gang), gang.key)))
+
+    def _steps(self, payer: Payer, band: Rank, stage: int) -> list[Step]:
+        steps: list[Step] = [(band[0], lambda: (band[0],))]
+        if self._queues and payer.queue is not None:
+            lineage = [each for each in payer.queue.lineage() if each.key.name != ROOT_QUEUE]
+            steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
+        steps.append((("band", band, stage), lambda: (*band[1:], stage)))
+        for plugin in self._tenants:
+            for account in plugin.tenants(self._session, payer):
+                steps.append(self._by_account(account, self._tenant_place))
+        return steps
+
+    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord], Rank]) -> Step:
+        return account.key, lambda: place(account)
+
+    def _queue_place(self, account: AccountRecord) -> Rank:
+        session = self._session
+        created = account.noun.created if account.noun is not None else 0
+        return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key)
+
+    def _tenant_place(self, account: AccountRecord) -> Rank:
+        plugins = self._session.pipeline.plugins("tenant_order")
+        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], account.key)
+
+
+def _rank(unit: Unit) -> Rank:
+    return unit.rank
+
+
+def _kind(unit: Unit) -> Hashable:
+    """What units of a run have in common; None for what goes one by one."""
+    record: PodRecord | None = unit.pod
+    return None if record is None or record.pod.problem else (record.cls, record.payer)
