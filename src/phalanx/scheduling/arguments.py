@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from phalanx.model.duration import parse_duration
 from phalanx.scheduling.errors import PolicyError
 
 _TRUE = frozenset({"true", "1", "t", "yes"})
@@ -11,10 +12,14 @@ _FALSE = frozenset({"false", "0", "f", "no"})
 
 
 class Arguments:
-    """The `arguments:` of one plugin. YAML may hold numbers and booleans bare or quoted; both are accepted."""
+    """The `arguments:` of one plugin. YAML may hold numbers and booleans bare or quoted; both are accepted.
 
-    def __init__(self, owner: str, values: Mapping[str, object]) -> None:
+    `hierarchical` is the plugin's switch enableHierarchy.
+    """
+
+    def __init__(self, owner: str, values: Mapping[str, object], *, hierarchical: bool = False) -> None:
         self.owner = owner
+        self.hierarchical = hierarchical
         self._values = dict(values)
 
     def keys(self) -> list[str]:
@@ -54,6 +59,18 @@ class Arguments:
         if text in _FALSE:
             return False
         raise self._error(key, "true or false")
+
+    def duration(self, key: str) -> int | None:
+        """A Go duration above 0 in whole seconds; None where there is none."""
+        if key not in self._values:
+            return None
+        try:
+            seconds = parse_duration(str(self._values[key]).strip())
+        except ValueError:
+            seconds = 0
+        if seconds <= 0:
+            raise self._error(key, "a duration above 0 such as 30m or 4h")
+        return seconds
 
     def mapping(self, key: str) -> Mapping[str, object]:
         value = self._values.get(key) or {}

@@ -66,15 +66,20 @@ class UsageHistory:
         self._entries: dict[AccountKey, _Entry] = {}
         self._siblings: dict[tuple[object, ...], _Siblings] = {}
 
-    def configure(self, half_life: float | None, denied: bool, now: float) -> None:
-        """Other rules from `now` on; what has passed is charged by the old ones."""
+    def configure(self, half_life: float | None, denied: bool, now: float) -> bool:
+        """Other rules from `now` on; what has passed is charged by the old ones.
+
+        True if they are other rules indeed: then every account is to be observed, since an account without a
+        budget is not followed while there is no half-life.
+        """
         rules = (_milliseconds(half_life or 0), denied)
         if rules == (self._half_life, self._denied):
-            return
+            return False
         moment = self._moment(now)
         for entry in self._entries.values():
             self._write_down(entry, moment, entry.base.held)
         self._half_life, self._denied = rules
+        return True
 
     # what happens
 

@@ -20,6 +20,8 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
     from phalanx.scheduling.plugins.predicates import Predicates
     from phalanx.scheduling.plugins.priority import Priority
     from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
+    from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
+    from phalanx.scheduling.plugins.sla import Sla
 
     ours: tuple[type[Plugin], ...] = (
         Binpack,
@@ -29,7 +31,9 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Overcommit,
         Predicates,
         Priority,
+        ResourceQuotaPlugin,
         ResourceStrategyFit,
+        Sla,
     )
     return {plugin.name: plugin for plugin in ours}
 

@@ -96,8 +96,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "pdb": (),
         "proportion": (),
         "rescheduling": ("interval", "labelSelector", "metricsPeriod", "queueSelector", "strategies"),
-        "resourcequota": (),
-        "sla": ("sla-waiting-time",),
         "task-topology": ("task-topology.weight",),
         "tdm": ("tdm.evict.period", "tdm.revocable-zone.*"),
         "usage": ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight"),

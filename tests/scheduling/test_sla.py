@@ -1,0 +1,90 @@
+"""`sla`: deadlines decide who goes first, and let in who has waited too long."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.policy import load_policy
+
+from .scenario import Scenario, amounts
+
+
+def policy(argument: str = "") -> str:
+    arguments = f", arguments: {{sla-waiting-time: {argument}}}" if argument else ""
+    return f"""
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{{name: sla{arguments}}}]
+- plugins: [{{name: overcommit}}, {{name: predicates}}, {{name: nodeorder}}]
+"""
+
+
+def queued(world: Scenario, name: str, gpu: int, created: int, wait: int | None = None) -> Scenario:
+    """A Volcano PodGroup that waits for its admission."""
+    fields = {"admission": True, "admitted": False, "created": created, "sla_waiting_time": wait}
+    return world.gang(name, 1, min_resources=amounts(gpu=gpu), **fields)
+
+
+def after(world: Scenario, seconds: int) -> Scenario:
+    """Time passes and nothing else happens."""
+    world.now += seconds
+    world.scheduler.ring(world.now)
+    return world.run()
+
+
+class TestOrder:
+    def test_the_earliest_deadline_goes_first(self) -> None:
+        world = Scenario(policy()).node("n1", gpu=1)
+        world.job("older", 1, gpu=1).job("urgent", 1, gpu=1)
+        world.gang("older", 1, created=100, sla_waiting_time=900).gang(
+            "urgent", 1, created=200, sla_waiting_time=10
+        )
+        assert world.run().placed() == ["urgent-0"]
+
+    def test_whoever_has_no_deadline_goes_last(self) -> None:
+        world = Scenario(policy()).node("n1", gpu=1).job("older", 1, gpu=1).job("dated", 1, gpu=1)
+        world.gang("older", 1, created=1).gang("dated", 1, created=900, sla_waiting_time=10**6)
+        assert world.run().placed() == ["dated-0"]
+
+    def test_the_argument_is_for_groups_without_a_time_of_their_own(self) -> None:
+        world = Scenario(policy("1h")).node("n1", gpu=1).job("own", 1, gpu=1).job("common", 1, gpu=1)
+        world.gang("own", 1, created=100, sla_waiting_time=2 * 3600).gang("common", 1, created=200)
+        assert world.run().placed() == ["common-0"]
+
+    def test_without_a_known_age_there_is_no_deadline(self) -> None:
+        world = Scenario(policy("1h")).node("n1", gpu=1).job("ageless", 1, gpu=1).job("dated", 1, gpu=1)
+        world.gang("ageless", 1, created=0).gang("dated", 1, created=900)
+        assert world.run().placed() == ["dated-0"]
+
+
+class TestAdmission:
+    def test_overdue_groups_are_let_in_whatever_later_tiers_say(self) -> None:
+        world = queued(Scenario(policy()).node("n1", gpu=4), "large", 99, created=1000, wait=60).run()
+        assert world.admissions == []
+        assert world.scheduler.alarm == 1060
+        assert after(world, 30).admissions == []
+        assert after(world, 60).admissions == ["large"]
+
+    def test_the_deadline_of_one_lets_in_no_other(self) -> None:
+        world = Scenario(policy()).node("n1", gpu=4)
+        for name, wait in (("soon", 60), ("late", 6000), ("never", None)):
+            queued(world, name, 99, created=1000, wait=wait)
+        world.run()
+        assert after(world, 100).admissions == ["soon"]
+        assert after(world, 6000).admissions == ["soon", "late"]
+        assert world.scheduler.alarm is None
+
+    def test_in_the_same_tier_a_rejection_stands(self) -> None:
+        same = """
+actions: "enqueue, allocate"
+tiers: [{plugins: [{name: sla}, {name: overcommit}, {name: predicates}]}]
+"""
+        world = queued(Scenario(same).node("n1", gpu=4), "large", 99, created=1000, wait=60).run()
+        assert after(world, 100).admissions == []
+
+
+@pytest.mark.parametrize("value", ["soon", "0s", "-1h", "5"])
+def test_a_time_that_is_none_is_refused(value: str) -> None:
+    with pytest.raises(PolicyError, match=r"sla\): argument sla-waiting-time: .* is not a duration above 0"):
+        load_policy(policy(f'"{value}"'))
