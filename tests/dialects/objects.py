@@ -23,6 +23,13 @@ NATIVE = ServedKind("scheduling.k8s.io", "v1beta1", "podgroups")
 NATIVE_1_36 = ServedKind("scheduling.k8s.io", "v1alpha2", "podgroups")
 WORKLOAD = ServedKind("scheduling.k8s.io", "v1alpha1", "workloads", "Workload")
 
+VOLCANO_QUEUE = ServedKind("scheduling.volcano.sh", "v1beta1", "queues", "Queue")
+KUBE_BATCH_QUEUE = ServedKind("scheduling.incubator.k8s.io", "v1alpha1", "queues", "Queue")
+KUBE_BATCH_LAST_QUEUE = ServedKind("scheduling.sigs.dev", "v1alpha2", "queues", "Queue")
+QUOTA = ServedKind("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+SIGS_QUOTA = ServedKind("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+QUOTA_TREE = ServedKind("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
+
 
 def pod_document(
     name: str = "p",
@@ -115,3 +122,16 @@ def group(
         "spec": spec,
         "status": dict(status or {}),
     }
+
+
+def queue(name: str = "q", **details: Any) -> dict[str, Any]:
+    """Queues stand in no namespace."""
+    return group(name, namespace="", **details)
+
+
+def quota(name: str = "q", namespace: str = "team-a", **details: Any) -> dict[str, Any]:
+    return group(name, namespace=namespace, **details)
+
+
+def quota_tree(root: Any, name: str = "tree", namespace: str = "kube-system", **details: Any) -> dict[str, Any]:
+    return group(name, namespace=namespace, root=root, **details)

@@ -12,17 +12,47 @@ from hypothesis import strategies as st
 from phalanx.dialects.core import decode_namespace, decode_priority_class
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
+from phalanx.model.account import Account, AccountKey
+from phalanx.model.events import (
+    AccountRemoved,
+    AccountUpdated,
+    ClusterEvent,
+    GangRemoved,
+    GangUpdated,
+    NamespaceWeighed,
+    PodRemoved,
+    PodUpdated,
+)
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod
-from tests.dialects.objects import EPOCH, KUBE_BATCH, SIGS, VOLCANO, X_K8S, group, pod
+from tests.dialects.objects import (
+    EPOCH,
+    KUBE_BATCH,
+    KUBE_BATCH_QUEUE,
+    QUOTA,
+    QUOTA_TREE,
+    SIGS,
+    SIGS_QUOTA,
+    VOLCANO,
+    VOLCANO_QUEUE,
+    X_K8S,
+    group,
+    pod,
+)
 
 Fact = Callable[[Intake], list[ClusterEvent]]
-Nouns = tuple[dict[str, Pod], dict[GangKey, Gang]]
+Nouns = tuple[dict[str, Pod], dict[GangKey, Gang], dict[AccountKey, Account], dict[str, int]]
 
 GANGS = ("a", "b", "Bad_Name")
 NAME_KEYS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name", "pod-group/name")
 MIN = "pod-group.scheduling.sigs.k8s.io/min-available"
+KO = "quota.scheduling.koordinator.sh/"
+ACCOUNTS = (
+    *((kind, name, "") for kind in (VOLCANO_QUEUE, KUBE_BATCH_QUEUE) for name in ("a", "b")),
+    *((kind, name, "team") for kind in (QUOTA, SIGS_QUOTA) for name in ("a", "b")),
+    (SIGS_QUOTA, "a", "other"),
+    *((QUOTA_TREE, name, "kube-system") for name in ("a", "b")),
+)
 
 
 @st.composite
@@ -39,6 +69,8 @@ def pod_states(draw: st.DrawFn, name: str) -> dict[str, Any]:
         annotations["scheduling.k8s.io/group-name"] = draw(st.sampled_from(GANGS))
     if draw(st.booleans()):
         annotations["gang.scheduling.koordinator.sh/groups"] = draw(st.sampled_from(['["default/b"]', "odd"]))
+    if draw(st.booleans()):
+        annotations["scheduling.volcano.sh/queue-name"] = draw(st.sampled_from(["a", "default"]))
     return {
         "name": name,
         "labels": labels,
@@ -59,6 +91,36 @@ def group_states(draw: st.DrawFn) -> dict[str, Any]:
     if draw(st.booleans()):
         spec["minTaskMember"] = {"ps": draw(st.integers(0, 3))}
     return {**spec, "status": {"phase": draw(st.sampled_from(["", "Pending", "Inqueue"]))}}
+
+
+@st.composite
+def account_states(draw: st.DrawFn) -> dict[str, Any]:
+    """The same words for queues and quotas: each kind takes its own."""
+    annotations = {}
+    if draw(st.booleans()):
+        annotations[KO + "namespaces"] = draw(st.sampled_from(['["x"]', '["x", "y"]', "odd"]))
+    labels = {}
+    if draw(st.booleans()):
+        labels[KO + draw(st.sampled_from(["parent", "tree-id"]))] = draw(st.sampled_from(["a", "b"]))
+    children = [{"name": name} for name in draw(st.lists(st.sampled_from(["a", "b"]), max_size=3))]
+    return {
+        "created": EPOCH + draw(st.integers(0, 1)),
+        "annotations": annotations,
+        "labels": labels,
+        "weight": draw(st.sampled_from([1, 2, 0])),
+        "max": {"cpu": draw(st.sampled_from([2, 3, "x"]))},
+        "min": {"cpu": draw(st.sampled_from([1, 4]))},
+        "root": {"name": "root", "children": children},
+        "status": {"state": draw(st.sampled_from(["Open", "Closed", "Ajar"]))},
+    }
+
+
+def show_account(resource: ServedKind, name: str, namespace: str, state: dict[str, Any]) -> Fact:
+    return lambda door: door.account(resource, group(name, namespace=namespace, **state))
+
+
+def hide_account(resource: ServedKind, name: str, namespace: str) -> Fact:
+    return lambda door: door.account_removed(resource, namespace, name)
 
 
 def show_pod(state: dict[str, Any]) -> Fact:
@@ -83,7 +145,7 @@ def show_class(name: str, value: int) -> Fact:
 
 
 def show_queue(queue: str) -> Fact:
-    annotations = {"scheduling.volcano.sh/queue-name": queue}
+    annotations = {"scheduling.volcano.sh/queue-name": queue, "volcano.sh/namespace.weight": str(len(queue) + 1)}
     raw = msgspec.json.encode({"metadata": {"name": "default", "annotations": annotations}})
     return lambda door: door.namespace(decode_namespace(raw))
 
@@ -117,6 +179,15 @@ def histories(draw: st.DrawFn) -> tuple[list[Fact], list[Fact]]:
         story = [show_class(name, value) for value in values]
         final += story[-1:]
         told.append(story)
+    for resource, name, namespace in ACCOUNTS:
+        accounts = draw(st.lists(account_states(), max_size=2))
+        goes = draw(st.booleans())
+        story = [show_account(resource, name, namespace, state) for state in accounts]
+        if accounts and goes:
+            story.append(hide_account(resource, name, namespace))
+        elif accounts:
+            final.append(story[-1])
+        told.append(story)
     story = [show_queue(queue) for queue in draw(st.lists(st.sampled_from(["", "q"]), max_size=2))]
     final += story[-1:]
     told.append(story)
@@ -134,6 +205,8 @@ def outcome(facts: list[Fact]) -> Nouns:
     door = Intake(["phalanx"])
     pods: dict[str, Pod] = {}
     gangs: dict[GangKey, Gang] = {}
+    accounts: dict[AccountKey, Account] = {}
+    weights: dict[str, int] = {}
     for fact in facts:
         for event in fact(door):
             match event:
@@ -147,9 +220,17 @@ def outcome(facts: list[Fact]) -> Nouns:
                     gangs[gang.key] = gang
                 case GangRemoved(key):
                     del gangs[key]
+                case AccountUpdated(account):
+                    assert accounts.get(account.key) != account, "told without a change"
+                    accounts[account.key] = account
+                case AccountRemoved(account_key):
+                    del accounts[account_key]
+                case NamespaceWeighed(namespace, weight):
+                    assert weights.get(namespace, 1) != weight, "told without a change"
+                    weights[namespace] = weight
         named = {GangKey(found.namespace, found.gang) for found in pods.values() if found.gang}
         assert named <= gangs.keys(), "a pod names a gang that was not told"
-    return pods, gangs
+    return pods, gangs, accounts, {namespace: weight for namespace, weight in weights.items() if weight != 1}
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -165,4 +246,6 @@ def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list
     facts, _ = history
     ends = [hide_pod(f"p{at}") for at in range(4)]
     ends += [hide_group(resource, name) for resource in (X_K8S, SIGS, VOLCANO, KUBE_BATCH) for name in ("a", "b")]
-    assert outcome(facts + ends) == ({}, {})
+    ends += [hide_account(*place) for place in ACCOUNTS]
+    ends.append(lambda door: door.namespace_removed("default"))
+    assert outcome(facts + ends) == ({}, {}, {}, {})

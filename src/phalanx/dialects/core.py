@@ -277,10 +277,28 @@ class NamespaceObject(Named):
     """A core/v1 Namespace."""
 
 
+class ResourceQuotaSpec(Wire):
+    hard: Amounts = {}
+    scopes: list[str] = []
+    scope_selector: Any = None
+
+
+class ResourceQuotaStatus(Wire):
+    used: Amounts = {}
+
+
+class ResourceQuotaObject(Named):
+    """A core/v1 ResourceQuota."""
+
+    spec: ResourceQuotaSpec = msgspec.field(default_factory=ResourceQuotaSpec)
+    status: ResourceQuotaStatus = msgspec.field(default_factory=ResourceQuotaStatus)
+
+
 _POD = msgspec.json.Decoder(_PodWire)
 _NODE = msgspec.json.Decoder(_NodeWire)
 _PRIORITY_CLASS = msgspec.json.Decoder(PriorityClassObject)
 _NAMESPACE = msgspec.json.Decoder(NamespaceObject)
+_RESOURCE_QUOTA = msgspec.json.Decoder(ResourceQuotaObject)
 
 N = TypeVar("N", bound=Named)
 
@@ -302,6 +320,10 @@ def decode_priority_class(raw: bytes) -> PriorityClassObject:
 
 def decode_namespace(raw: bytes) -> NamespaceObject:
     return _decode(_NAMESPACE, NamespaceObject, raw)[0]
+
+
+def decode_resource_quota(raw: bytes) -> ResourceQuotaObject:
+    return _decode(_RESOURCE_QUOTA, ResourceQuotaObject, raw)[0]
 
 
 def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tuple[N, tuple[Fault, ...]]:

@@ -12,12 +12,15 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.account_book import AccountBook, AccountObject
+from phalanx.dialects.accounts import read_account, unreadable_account
 from phalanx.dialects.core import (
     Metadata,
     NamespaceObject,
     NodeObject,
     PodObject,
     PriorityClassObject,
+    ResourceQuotaObject,
     clamp_priority,
 )
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
@@ -26,14 +29,15 @@ from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.koordinator import Stated
+from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.queue_defaults import QueueDefaults
-from phalanx.dialects.reader import is_whole
+from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
-from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, GangKey, GroupRef
 from phalanx.model.node import Node
@@ -92,6 +96,8 @@ class Intake:
         self._queues = QueueDefaults()
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
+        self._accounts = AccountBook(self._notices)
+        self._namespaces = NamespaceBook(self._notices)
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -330,6 +336,40 @@ class Intake:
         record = self._pods.get(oldest) if oldest else None
         return record.owners if record else ""
 
+    # Objects that declare accounts: queues and quotas
+
+    def account(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
+        """A Queue, an ElasticQuota or an ElasticQuotaTree as its API serves it."""
+        spec, status = read_account(resource, document), document.get("status")
+        address = (resource, spec.ref.namespace, spec.ref.name)
+        return self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {})
+
+    def malformed_account(
+        self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
+    ) -> list[ClusterEvent]:
+        """An object whose JSON cannot be decoded: nothing new is charged to what it declared."""
+        address = (resource, namespace, name)
+        last = self._accounts.last(address)
+        return self._accounts.replace(address, unreadable_account(resource, namespace, name, uid, error, last), {})
+
+    def account_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
+        return self._accounts.replace((resource, namespace, name), None, {})
+
+    def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
+        """The API no longer serves the kind, so its objects are gone."""
+        events: list[ClusterEvent] = []
+        for address in self._accounts.addresses(resource):
+            events += self.account_removed(*address)
+        return events
+
+    def account_keys(self) -> Iterable[AccountKey]:
+        """The accounts that have an object."""
+        return self._accounts.keys()
+
+    def account_object(self, key: AccountKey) -> AccountObject | None:
+        """For the status of the account's own object; None where the account has no object."""
+        return self._accounts.object(key)
+
     # Surroundings
 
     def priority_class(self, priority_class: PriorityClassObject) -> list[ClusterEvent]:
@@ -342,11 +382,19 @@ class Intake:
         """Reads Volcano's annotation for the default queue, and the labels that anti-affinity terms select."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
+        events += self._namespaces.namespace(namespace.metadata)
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, labels))
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         events = self._prefer_queue(name, "")
+        events += self._namespaces.namespace_removed(name)
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, None))
+
+    def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
+        return self._namespaces.resource_quota(quota)
+
+    def resource_quota_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
+        return self._namespaces.resource_quota_removed(namespace, name)
 
     def _prefer_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
         events = self._gangs.set_namespace_queue(namespace, queue)

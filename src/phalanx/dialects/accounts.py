@@ -1,0 +1,68 @@
+"""All kinds of objects that declare accounts, and the one door through which they become `AccountSpec`s."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from phalanx.dialects import kube_batch, scheduler_plugins, volcano
+from phalanx.dialects.accountspec import AccountSpec, Place
+from phalanx.dialects.elastic_quotas import read_elastic_quota
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.koordinator_quotas import is_koordinators, read_quota
+from phalanx.dialects.queues import read_queue
+from phalanx.dialects.quota_trees import read_quota_tree
+from phalanx.dialects.reader import Document
+from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.gang import GroupRef, Problem
+
+ACCOUNT_KINDS = (
+    WantedKind(volcano.GROUP, "queues", "Queue", ("v1beta1",)),
+    WantedKind(kube_batch.GROUP, "queues", "Queue", ("v1alpha1",)),
+    WantedKind(kube_batch.DESIGN_GROUP, "queues", "Queue", ("v1alpha1",)),
+    WantedKind(kube_batch.LAST_GROUP, "queues", "Queue", ("v1alpha2",)),
+    WantedKind(scheduler_plugins.GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
+    WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
+    WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotatrees", "ElasticQuotaTree", ("v1beta1",)),
+)
+
+
+def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
+    """Koordinator and scheduler-plugins share the older group; they mean different things by it."""
+    return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
+
+
+_READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], AccountSpec]] = {
+    **{(kind.group, kind.plural): read_queue for kind in ACCOUNT_KINDS if kind.plural == "queues"},
+    (scheduler_plugins.GROUP, "elasticquotas"): read_elastic_quota,
+    (scheduler_plugins.OLD_GROUP, "elasticquotas"): _read_old_quota,
+    (scheduler_plugins.OLD_GROUP, "elasticquotatrees"): read_quota_tree,
+}
+
+
+def read_account(resource: ServedKind, document: Document) -> AccountSpec:
+    """What one object declares. Never raises for bad fields."""
+    return _READERS[resource.group, resource.plural](resource, document)
+
+
+def unreadable_account(
+    resource: ServedKind, namespace: str, name: str, uid: str, error: str, last: AccountSpec | None
+) -> AccountSpec:
+    """Stands for an object that could not be decoded: nothing new is charged to the accounts that it had.
+
+    One that was never seen before is taken for what its kind mostly is; a tree has no nodes then.
+    """
+    ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
+    where = f"{namespace}/{name}" if namespace else name
+    message = f"{resource.kind} {where} ({resource.group}) cannot be read: {error}; apply it again"
+    problem = Problem(f"Invalid{resource.kind}", message)
+    if last is not None:
+        broken = tuple(msgspec.structs.replace(account, problem=problem) for account in last.accounts)
+        return msgspec.structs.replace(last, accounts=broken)
+    rank = (0, 0, name, namespace, resource.group, uid)
+    if resource.kind == "ElasticQuotaTree":
+        return AccountSpec(ref, Place(Tree.ACK, ""), rank, (), "DuplicateElasticQuotaTree", (problem,))
+    tree, held = (Tree.QUEUE, name) if resource.kind == "Queue" else (Tree.ELASTIC_QUOTA, namespace)
+    account = Account(AccountKey(tree, held), uid, f"{resource.kind} {where}", ref, problem=problem)
+    return AccountSpec(ref, Place(tree, held), rank, (account,), problem.code)

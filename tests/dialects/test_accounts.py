@@ -1,0 +1,437 @@
+"""Queues and quotas become accounts: what each field means, and what is told about those that mean nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.dialects.accounts import read_account
+from phalanx.dialects.kinds import ServedKind
+from phalanx.model.account import Account, AccountKey, AccountState, Budget, Tree
+from tests.dialects.objects import (
+    EPOCH,
+    KUBE_BATCH_LAST_QUEUE,
+    KUBE_BATCH_QUEUE,
+    QUOTA,
+    QUOTA_TREE,
+    SIGS_QUOTA,
+    VOLCANO_QUEUE,
+    queue,
+    quota,
+    quota_tree,
+)
+
+GIB = 2**30
+KO = "quota.scheduling.koordinator.sh/"
+
+
+def the_account(kind: ServedKind, document: dict[str, Any]) -> Account:
+    (account,) = read_account(kind, document).accounts
+    return account
+
+
+def volcano(**details: Any) -> Account:
+    return the_account(VOLCANO_QUEUE, queue(**details))
+
+
+def codes(account: Account) -> list[str]:
+    return [warning.code for warning in account.warnings]
+
+
+# Volcano's queues
+
+
+def test_a_queue_without_a_word() -> None:
+    account = volcano(name="research")
+    assert account.key == AccountKey(Tree.QUEUE, "research")
+    assert account.parent == AccountKey(Tree.QUEUE, "root")
+    assert (account.weight, account.priority, account.reclaimable, account.fifo) == (1, 0, True, False)
+    assert (account.guarantee, account.deserved, account.capability) == ((), None, ())
+    assert (account.state, account.hierarchy, account.budget) == (AccountState.OPEN, (), None)
+    assert (account.label, account.created) == ("Queue research", EPOCH)
+    assert (account.problem, account.warnings) == (None, ())
+
+
+def test_every_field_of_a_queue() -> None:
+    account = volcano(
+        weight=4,
+        capability={"cpu": "16", "nvidia.com/gpu": 8},
+        deserved={"cpu": "8500m", "memory": "4Gi"},
+        guarantee={"resource": {"cpu": 2}},
+        reclaimable=False,
+        parent="research",
+        priority=7,
+        dequeueStrategy="fifo",
+    )
+    assert account.parent == AccountKey(Tree.QUEUE, "research")
+    assert account.capability == (("cpu", 16000), ("nvidia.com/gpu", 8))
+    assert account.deserved == (("cpu", 8500), ("memory", 4 * GIB))
+    assert account.guarantee == (("cpu", 2000),)
+    assert (account.weight, account.priority, account.reclaimable, account.fifo) == (4, 7, False, True)
+
+
+def test_the_root_has_no_parent() -> None:
+    assert volcano(name="root").parent is None
+
+
+def test_zero_is_a_ceiling_and_nothing_stated_is_none() -> None:
+    assert volcano(capability={"cpu": 0}).capability == (("cpu", 0),)
+    assert volcano(deserved={}).deserved is None
+    assert volcano(deserved={"cpu": 0}).deserved == (("cpu", 0),)
+
+
+def test_what_exceeds_the_ceiling_is_cut_and_told() -> None:
+    account = volcano(
+        capability={"cpu": 4, "memory": "1Gi"},
+        deserved={"cpu": 6, "memory": "1Gi", "pods": 3},
+        guarantee={"resource": {"cpu": 5}},
+    )
+    assert account.deserved == (("cpu", 4000), ("memory", GIB), ("pods", 3))
+    assert account.guarantee == (("cpu", 4000),)
+    assert account.problem is None
+    assert sorted(codes(account)) == ["DeservedExceedsCapability", "GuaranteeExceedsCapability"]
+    assert any(
+        "Queue q (scheduling.volcano.sh): spec.deserved.cpu is 6" in each.message for each in account.warnings
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"capability": {"cpu": "many"}}, 'spec.capability.cpu is "many"'),
+        ({"capability": {"cpu": -1}}, "spec.capability.cpu is -1"),
+        ({"deserved": [1]}, "spec.deserved is [1]"),
+        ({"guarantee": "all"}, 'spec.guarantee is "all"'),
+        ({"guarantee": {"resource": {"memory": "1Zi"}}}, 'spec.guarantee.resource.memory is "1Zi"'),
+        ({"parent": 3}, "spec.parent is 3"),
+    ],
+    ids=str,
+)
+def test_an_amount_that_cannot_be_read_is_the_queues_problem(spec: dict[str, Any], field: str) -> None:
+    problem = volcano(**spec).problem
+    assert problem is not None
+    assert problem.code == "InvalidQueue"
+    assert f"Queue q (scheduling.volcano.sh): {field}" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("spec", "code"),
+    [
+        ({"weight": 0}, "InvalidWeight"),
+        ({"weight": "heavy"}, "InvalidWeight"),
+        ({"priority": -1}, "InvalidPriority"),
+        ({"reclaimable": "yes"}, "InvalidReclaimable"),
+        ({"dequeueStrategy": "lifo"}, "InvalidDequeueStrategy"),
+        ({"state": "Ajar"}, "InvalidState"),
+        ({"capability": {"requests.cpu": 3}}, "UnknownResource"),
+    ],
+    ids=str,
+)
+def test_what_has_a_default_takes_it_and_is_told(spec: dict[str, Any], code: str) -> None:
+    account = volcano(**spec)
+    assert account.problem is None
+    assert codes(account) == [code]
+    assert (account.weight, account.priority, account.reclaimable, account.fifo) == (1, 0, True, False)
+    assert account.state is AccountState.OPEN
+
+
+@pytest.mark.parametrize("state", AccountState)
+def test_the_state_is_the_statuss_unless_the_spec_has_one(state: AccountState) -> None:
+    assert volcano(status={"state": state.value}).state is state
+    assert volcano(state="Closed", status={"state": state.value}).state is AccountState.CLOSED
+
+
+def test_a_queue_that_was_closed_with_its_parent_is_closed_until_its_status_says_otherwise() -> None:
+    annotations = {"volcano.sh/closed-by-parent": "true"}
+    assert volcano(annotations=annotations).state is AccountState.CLOSED
+    assert volcano(annotations=annotations, status={"state": "Open"}).state is AccountState.OPEN
+
+
+def test_the_legacy_hierarchy() -> None:
+    keys = ("volcano.sh/hierarchy", "volcano.sh/hierarchy-weights")
+
+    def read(*texts: str) -> Account:
+        return volcano(annotations=dict(zip(keys, texts, strict=True)))
+
+    assert read("root/sci/dev", "100/50/25").hierarchy == (("root", 100), ("sci", 50), ("dev", 25))
+    for texts in (("root/sci", "1"), ("root//x", "1/2/3"), ("root/sci", "1/0"), ("root/sci", "1/-2"), ("root", "")):
+        assert (read(*texts).hierarchy, codes(read(*texts))) == ((), ["InvalidHierarchy"])
+
+
+# kube-batch's queues
+
+
+@pytest.mark.parametrize("kind", [KUBE_BATCH_QUEUE, KUBE_BATCH_LAST_QUEUE], ids=lambda kind: kind.group)
+def test_a_queue_of_kube_batch_has_a_weight_and_a_ceiling(kind: ServedKind) -> None:
+    account = the_account(kind, queue(weight=3, capability={"cpu": 2}, deserved={"cpu": 1}, parent="x"))
+    assert (account.key, account.parent) == (AccountKey(Tree.QUEUE, "q"), AccountKey(Tree.QUEUE, "root"))
+    assert (account.weight, account.capability, account.deserved) == (3, (("cpu", 2000),), None)
+
+
+# Flat elastic quotas
+
+
+@pytest.mark.parametrize("kind", [QUOTA, SIGS_QUOTA], ids=lambda kind: kind.group)
+def test_min_is_deserved_and_max_the_ceiling(kind: ServedKind) -> None:
+    account = the_account(kind, quota(min={"cpu": 2}, max={"cpu": "2500m", "nvidia.com/gpu": 1}))
+    assert account.key == AccountKey(Tree.ELASTIC_QUOTA, "team-a")
+    assert (account.deserved, account.capability) == ((("cpu", 2000),), (("cpu", 2500), ("nvidia.com/gpu", 1)))
+    assert (account.namespaces, account.label) == (("team-a",), "ElasticQuota team-a/q")
+
+
+def test_a_quota_without_min_deserves_nothing_and_without_max_is_unlimited() -> None:
+    account = the_account(QUOTA, quota())
+    assert (account.deserved, account.capability) == ((), ())
+
+
+def test_a_min_above_the_max_is_cut_to_it() -> None:
+    account = the_account(QUOTA, quota(min={"cpu": 5}, max={"cpu": 3}))
+    assert (account.deserved, account.capability) == ((("cpu", 3000),), (("cpu", 3000),))
+    assert codes(account) == ["MinExceedsMax"]
+    assert "ElasticQuota team-a/q (scheduling.x-k8s.io): spec.min.cpu is 5" in account.warnings[0].message
+
+
+def test_an_amount_that_cannot_be_read_is_the_quotas_problem() -> None:
+    problem = the_account(QUOTA, quota(max={"cpu": "-3"})).problem
+    assert problem is not None
+    assert (problem.code, "spec.max.cpu" in problem.message) == ("InvalidElasticQuota", True)
+
+
+# Koordinator's
+
+
+def koordinator(**details: Any) -> Account:
+    details.setdefault("labels", {KO + "is-parent": "false"})
+    return the_account(SIGS_QUOTA, quota(**details))
+
+
+def test_a_label_or_its_namespace_makes_a_quota_koordinators() -> None:
+    assert koordinator().key == AccountKey(Tree.KOORDINATOR, "q")
+    assert koordinator(labels={}, annotations={KO + "namespaces": "[]"}).key.tree is Tree.KOORDINATOR
+    assert koordinator(labels={}, namespace="koordinator-system").key.tree is Tree.KOORDINATOR
+    assert koordinator(labels={"team": "a"}).key.tree is Tree.ELASTIC_QUOTA
+    other = the_account(QUOTA, quota(labels={KO + "is-parent": "true"}))
+    assert other.key.tree is Tree.ELASTIC_QUOTA
+
+
+def test_every_field_of_a_koordinator_quota() -> None:
+    account = koordinator(
+        min={"cpu": 4},
+        max={"cpu": 8},
+        labels={
+            KO + "parent": "org",
+            KO + "is-parent": "true",
+            KO + "tree-id": "gpu",
+            KO + "allow-lent-resource": "false",
+        },
+        annotations={KO + "shared-weight": '{"cpu": "3", "memory": 5}', KO + "namespaces": '["b", "a", "b"]'},
+    )
+    assert account.key == AccountKey(Tree.KOORDINATOR, "q", "gpu")
+    assert account.parent == AccountKey(Tree.KOORDINATOR, "org", "gpu")
+    assert (account.parental, account.lends) == (True, False)
+    assert (account.deserved, account.capability) == ((("cpu", 4000),), (("cpu", 8000),))
+    assert account.weights == (("cpu", 3000), ("memory", 5))
+    assert account.namespaces == ("a", "b")
+
+
+def test_a_quota_without_a_word_hangs_below_the_root_lends_and_takes_pods() -> None:
+    account = koordinator()
+    assert account.parent == AccountKey(Tree.KOORDINATOR, "koordinator-root-quota")
+    assert (account.parental, account.lends, account.weights, account.total) == (False, True, (), None)
+
+
+def test_the_builtin_quotas_have_no_parent() -> None:
+    for name in ("koordinator-root-quota", "koordinator-system-quota", "koordinator-default-quota"):
+        assert koordinator(name=name).parent is None
+    assert koordinator(name="koordinator-root-quota").parental
+
+
+def test_only_the_root_of_a_tree_states_what_the_tree_shares() -> None:
+    annotations = {
+        KO + "total-resource": '{"cpu": 10, "memory": "1Gi"}',
+        KO + "unschedulable-resource": '{"cpu": 3}',
+    }
+    root = koordinator(labels={KO + "is-root": "true"}, annotations=annotations)
+    assert root.total == (("cpu", 7000), ("memory", GIB))
+    assert koordinator(annotations=annotations).total is None
+
+
+def test_weights_of_nothing_are_none() -> None:
+    assert koordinator(annotations={KO + "shared-weight": '{"cpu": "0"}'}).weights == ()
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        ("shared-weight", "3"),
+        ("shared-weight", '{"cpu": "x"}'),
+        ("shared-weight", '{"cpu": -1}'),
+        ("namespaces", "a"),
+    ],
+)
+def test_an_annotation_that_cannot_be_read_is_told_and_passed_over(key: str, text: str) -> None:
+    account = koordinator(annotations={KO + key: text})
+    assert (account.problem, account.weights, account.namespaces) == (None, (), ())
+    assert codes(account) == ["InvalidAnnotation"]
+    assert KO + key in account.warnings[0].message
+
+
+# ACK's tree
+
+
+def node(name: str, *children: dict[str, Any], **fields: Any) -> dict[str, Any]:
+    return {"name": name, "children": list(children), **fields}
+
+
+def tree(root: Any, **details: Any) -> dict[str, Account]:
+    return {account.key.name: account for account in read_account(QUOTA_TREE, quota_tree(root, **details)).accounts}
+
+
+def test_every_node_of_the_tree_is_an_account() -> None:
+    found = tree(
+        node(
+            "root",
+            node("a", node("a1", namespaces=["x", "y"], min={"cpu": 1}), min={"cpu": 2}),
+            node("b", namespaces=["z"], max={"cpu": 3}),
+            min={"cpu": 4},
+            max={"cpu": 4},
+        )
+    )
+    assert list(found) == ["root", "a", "a1", "b"]
+    assert [account.parent and account.parent.name for account in found.values()] == [None, "root", "a", "root"]
+    assert [account.parental for account in found.values()] == [True, True, False, False]
+    assert found["a1"].namespaces == ("x", "y")
+    assert (found["b"].deserved, found["b"].capability) == ((), (("cpu", 3000),))
+    assert all(account.problem is None and not account.warnings for account in found.values())
+
+
+def test_a_name_that_is_taken_breaks_the_later_branch_alone() -> None:
+    found = tree(node("root", node("a", namespaces=["x"]), node("b", node("a", node("c"), namespaces=["y"]))))
+    later = "a (spec.root.children[1].children[0])"
+    assert list(found) == ["root", "a", "b", later, "c"]
+    assert [name for name, account in found.items() if account.problem is not None] == [later]
+    assert found["c"].parent == found[later].key
+    assert (found["a"].namespaces, found[later].namespaces) == (("x",), ("y",))
+
+
+def test_a_namespace_belongs_to_the_first_leaf_that_names_it() -> None:
+    found = tree(node("root", node("a", namespaces=["x"]), node("b", namespaces=["x", "y"])))
+    assert (found["a"].namespaces, found["b"].namespaces) == (("x",), ("y",))
+    assert (codes(found["a"]), codes(found["b"])) == ([], ["NamespaceClaimedTwice"])
+
+
+def test_namespaces_above_the_leaves_are_charged_and_told() -> None:
+    found = tree(node("root", node("a", node("a1"), namespaces=["x"])))
+    assert (found["a"].namespaces, found["a"].parental) == (("x",), False)
+    assert codes(found["a"]) == ["NamespacesAboveLeaf"]
+
+
+def test_a_min_above_the_max_or_the_parents_min_is_told_where_it_stands() -> None:
+    found = tree(
+        node(
+            "root",
+            node("a", min={"cpu": 3}, max={"cpu": 2}),
+            node("b", node("b1", min={"cpu": 2}), node("b2", min={"cpu": 2}), min={"cpu": 1}),
+            min={"cpu": 10},
+        )
+    )
+    assert found["a"].deserved == (("cpu", 2000),)
+    assert {name: codes(account) for name, account in found.items() if account.warnings} == {
+        "a": ["MinExceedsMax"],
+        "b": ["ChildrenMinExceedsMin"],
+    }
+    assert "min.cpu 4 together, more than its own 1" in found["b"].warnings[0].message
+
+
+def test_an_amount_that_cannot_be_read_breaks_its_node() -> None:
+    found = tree(node("root", node("a", min={"cpu": "x"}), node("b", namespaces="y"), node("c")))
+    assert {name: account.problem is not None for name, account in found.items()} == {
+        "root": False,
+        "a": True,
+        "b": True,
+        "c": False,
+    }
+    problem = found["a"].problem
+    assert problem is not None
+    assert 'spec.root.children[0].min.cpu is "x"' in problem.message
+
+
+@pytest.mark.parametrize("root", [None, [], {"name": ""}, {"min": {}}], ids=str)
+def test_a_tree_without_a_root_is_told_and_has_no_accounts(root: Any) -> None:
+    spec = read_account(QUOTA_TREE, quota_tree(root))
+    assert spec.accounts == ()
+    assert [warning.code for warning in spec.warnings] == ["InvalidElasticQuotaTree"]
+
+
+def test_a_node_that_is_none_is_left_out_and_told() -> None:
+    spec = read_account(QUOTA_TREE, quota_tree({"name": "root", "children": [{"name": "a"}, "b", {"name": 3}]}))
+    assert [account.key.name for account in spec.accounts] == ["root", "a"]
+    assert len(spec.warnings) == 2
+
+
+def test_a_tree_elsewhere_does_not_count() -> None:
+    spec = read_account(QUOTA_TREE, quota_tree(node("root"), namespace="team-a"))
+    assert spec.accounts == ()
+    assert [warning.code for warning in spec.warnings] == ["WrongNamespace"]
+
+
+def test_a_tree_that_is_too_deep_ends_somewhere() -> None:
+    deep: dict[str, Any] = node("bottom")
+    for at in range(500):
+        deep = node(f"n{at}", deep)
+    spec = read_account(QUOTA_TREE, quota_tree(deep))
+    assert len(spec.accounts) == 32
+    assert "nodes deep" in spec.warnings[0].message
+
+
+# Budgets
+
+BUDGET = "phalanx.dev/budget"
+DAY = '{"window": "24h", "hours": {"nvidia.com/gpu": "100", "cpu": "1k"}}'
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        (VOLCANO_QUEUE, queue(annotations={BUDGET: DAY})),
+        (KUBE_BATCH_QUEUE, queue(annotations={BUDGET: DAY})),
+        (QUOTA, quota(annotations={BUDGET: DAY})),
+        (SIGS_QUOTA, quota(annotations={BUDGET: DAY, KO + "namespaces": "[]"})),
+        (QUOTA_TREE, quota_tree(node("root"), annotations={BUDGET: DAY})),
+        (QUOTA_TREE, quota_tree(node("root", attributes={BUDGET: DAY}))),
+    ],
+    ids=str,
+)
+def test_every_account_may_have_a_budget(kind: ServedKind, document: dict[str, Any]) -> None:
+    account = the_account(kind, document)
+    assert account.budget == Budget((("cpu", 1_000_000), ("nvidia.com/gpu", 100)), 86_400)
+    assert account.warnings == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("100", "100 is no JSON object"),
+        ("{", "is no JSON"),
+        ('{"hours": {"cpu": 1}}', "window is null"),
+        ('{"window": "1 day", "hours": {"cpu": 1}}', 'window is "1 day"'),
+        ('{"window": "-1h", "hours": {"cpu": 1}}', 'window is "-1h"'),
+        ('{"window": "1h"}', "hours is null"),
+        ('{"window": "1h", "hours": {"cpu": "x"}}', 'hours.cpu is "x"'),
+        ('{"window": "1h", "hours": {"cpu": -1}}', "hours.cpu is -1"),
+    ],
+)
+def test_a_budget_that_cannot_be_read_is_none_and_is_told_by_field(text: str, field: str) -> None:
+    account = volcano(annotations={BUDGET: text})
+    assert (account.budget, account.problem) == (None, None)
+    assert codes(account) == ["InvalidBudget"]
+    assert field in account.warnings[0].message
+    assert BUDGET in account.warnings[0].message
+
+
+def test_the_rest_of_a_budget_holds() -> None:
+    text = '{"window": "1h", "hours": {"cpu": 1, "memory": "x"}, "days": 3}'
+    account = volcano(annotations={BUDGET: text})
+    assert account.budget == Budget((("cpu", 1000),), 3600)
+    assert codes(account) == ["InvalidBudget", "InvalidBudget"]
