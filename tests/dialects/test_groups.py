@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.dialects.groups import GROUP_RESOURCES, decode_group, preference, read_group, unreadable_group
+from phalanx.dialects.groups import GROUP_RESOURCES, preference, read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import decode_object
 from phalanx.model.gang import Dialect
 from tests.dialects.objects import (
     EPOCH,
@@ -253,8 +254,8 @@ def test_native_a_workload_declares_its_pod_groups() -> None:
 def test_an_object_without_a_name_is_refused() -> None:
     for raw in (b"{}", b"[]", b'{"metadata":{"name":""}}', b'{"metadata":3}', b"{"):
         with pytest.raises(msgspec.DecodeError):
-            decode_group(raw)
-    assert decode_group(b'{"metadata":{"name":"g"}}') == {"metadata": {"name": "g"}}
+            decode_object(raw)
+    assert decode_object(b'{"metadata":{"name":"g"}}') == {"metadata": {"name": "g"}}
 
 
 def test_an_object_that_cannot_be_decoded_holds_its_gang() -> None:

@@ -8,19 +8,23 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
+from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.dialects.core import (
     NamespaceObject,
     NodeObject,
     PodObject,
     PriorityClassObject,
+    ResourceQuotaObject,
     decode_namespace,
     decode_node,
     decode_pod,
     decode_priority_class,
+    decode_resource_quota,
 )
-from phalanx.dialects.groups import GROUP_RESOURCES, decode_group
+from phalanx.dialects.groups import GROUP_RESOURCES
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import decode_object
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, discover
@@ -35,6 +39,7 @@ log = logging.getLogger(__name__)
 PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
+RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -49,8 +54,9 @@ class Observer:
 
     `changed` is called after each change that the state took in. `pod_seen` and `pod_gone` see each pod object
     as it came (for what the executor must compare its writes with), `gang_touched` learns whose members,
-    declaration or status have changed. Kinds of group objects come and go with their CRDs: discovery is repeated
-    every `discovery_period` seconds and whenever a CRD changes. An object that the intake stumbles over counts as
+    declaration or status have changed, `account_touched` that the object of a queue or quota has. Kinds of groups,
+    queues and quotas come and go with their CRDs: discovery is repeated every `discovery_period` seconds and
+    whenever a CRD changes. An object that the intake stumbles over counts as
     one that cannot be read: it harms itself alone.
     """
 
@@ -64,6 +70,7 @@ class Observer:
         pod_seen: Callable[[PodObject], None],
         pod_gone: Callable[[str], None],
         gang_touched: Callable[[GangKey], None],
+        account_touched: Callable[[], None] = lambda: None,
         discovery_period: float = 30.0,
     ) -> None:
         self._client = client
@@ -73,6 +80,7 @@ class Observer:
         self._pod_seen = pod_seen
         self._pod_gone = pod_gone
         self._tell_touched = gang_touched
+        self._account_touched = account_touched
         # Until everything has been seen a gang may look as if it lacked members: nobody is told of it before.
         self._early: dict[GangKey, None] | None = {}
         self._discovery_period = discovery_period
@@ -84,31 +92,28 @@ class Observer:
         self.nodes = self._reflector(NODES, decode_node, self._node)
         self.classes = self._reflector(PRIORITY_CLASSES, decode_priority_class, self._priority_class, optional=True)
         self.namespaces = self._reflector(NAMESPACES, decode_namespace, self._namespace, optional=True)
+        self.quotas = self._reflector(RESOURCE_QUOTAS, decode_resource_quota, self._resource_quota, optional=True)
         self.definitions = self._reflector(DEFINITIONS, bytes, self._definition, optional=True)
 
     async def run(self) -> None:
         """Until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for reflector in (self.pods, self.nodes, self.classes, self.namespaces, self.definitions):
+            for reflector in (*self._core(), self.definitions):
                 tasks.create_task(reflector.run())
             tasks.create_task(self._discover_kinds())
 
     async def synced(self) -> None:
         """Returns when everything that exists has been seen once; from then on `gang_touched` is called."""
         await self._kinds_known.wait()
-        reflectors: Iterable[Reflector[Any]] = (
-            self.pods,
-            self.nodes,
-            self.classes,
-            self.namespaces,
-            *(reflector for reflector, _ in self._kinds.values()),
-        )
-        for reflector in reflectors:
+        for reflector in (*self._core(), *(reflector for reflector, _ in self._kinds.values())):
             await reflector.synced.wait()
         early, self._early = self._early, None
         for key in early or ():
             self._tell_touched(key)
+
+    def _core(self) -> tuple[Reflector[Any], ...]:
+        return self.pods, self.nodes, self.classes, self.namespaces, self.quotas
 
     def _gang_touched(self, key: GangKey) -> None:
         if self._early is None:
@@ -123,6 +128,14 @@ class Observer:
 
     def served_kinds(self) -> list[ServedKind]:
         return sorted(self._kinds, key=lambda kind: (kind.group, kind.plural))
+
+    def knows_all(self, group: str, plural: str) -> bool:
+        """Whether a kind is served and all its objects have been seen."""
+        return any(
+            reflector.synced.is_set() and reflector.state is ReflectorState.WATCHING
+            for kind, (reflector, _) in self._kinds.items()
+            if (kind.group, kind.plural) == (group, plural)
+        )
 
     def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:
         return Reflector(self._client, resource, decode, sink, optional=optional)
@@ -179,6 +192,13 @@ class Observer:
             case Delete((_, name)):
                 self._apply(self._intake.namespace_removed(name))
 
+    def _resource_quota(self, change: Change[ResourceQuotaObject]) -> None:
+        match change:
+            case Upsert(quota):
+                self._apply(self._intake.resource_quota(quota))
+            case Delete((namespace, name)):
+                self._apply(self._intake.resource_quota_removed(namespace, name))
+
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
 
@@ -191,7 +211,7 @@ class Observer:
         if events:
             self._changed()
 
-    # kinds of group objects
+    # kinds of groups, queues and quotas
 
     async def _discover_kinds(self) -> None:
         while True:
@@ -216,7 +236,8 @@ class Observer:
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
-        wanted = dict(served_groups(served))
+        groups = dict(served_groups(served))
+        wanted = {**groups, **dict(served_accounts(served))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
                 continue
@@ -224,10 +245,12 @@ class Observer:
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
             self._apply(self._intake.group_kind_removed(kind))
+            self._apply(self._intake.account_kind_removed(kind))
         assert self._tasks is not None
         for kind, resource in wanted.items():
             if kind not in self._kinds:
-                reflector = self._reflector(resource, decode_group, self._group_sink(kind), optional=True)
+                sink = self._group_sink(kind) if kind in groups else self._account_sink(kind)
+                reflector = self._reflector(resource, decode_object, sink, optional=True)
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
 
@@ -248,6 +271,25 @@ class Observer:
                 case Malformed((namespace, name), uid, problem):
                     if name:
                         self._apply(self._intake.malformed_group(kind, namespace, name, uid, problem))
+
+        return sink
+
+    def _account_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
+        def sink(change: Change[dict[str, Any]]) -> None:
+            match change:
+                case Upsert(document, _, (namespace, name), uid):
+                    try:
+                        events = self._intake.account(kind, document)
+                    except Exception as error:
+                        log.exception("%s %s/%s cannot be taken in", kind.kind, namespace, name)
+                        events = self._intake.malformed_account(kind, namespace, name, uid, _text(error))
+                    self._apply(events)
+                case Delete((namespace, name)):
+                    self._apply(self._intake.account_removed(kind, namespace, name))
+                case Malformed((namespace, name), uid, problem):
+                    if name:
+                        self._apply(self._intake.malformed_account(kind, namespace, name, uid, problem))
+            self._account_touched()
 
         return sink
 
@@ -280,8 +322,17 @@ def _text(error: Exception) -> str:
 
 def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
     """The kinds of group objects that this server has, each in the version that we prefer."""
+    return _served(served, GROUP_RESOURCES)
+
+
+def served_accounts(served: Discovery) -> list[tuple[ServedKind, Resource]]:
+    """The kinds of queues and quotas, likewise."""
+    return _served(served, ACCOUNT_KINDS)
+
+
+def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:
     found = []
-    for kind in GROUP_RESOURCES:
+    for kind in kinds:
         versions = {resource.version: resource for resource in served.find(kind.group, kind.plural)}
         version = next((version for version in kind.versions if version in versions), None)
         if version is not None:

@@ -8,11 +8,26 @@ from typing import Any, TypeVar
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.observer import NAMESPACES, NODES, PODS, PRIORITY_CLASSES, served_groups
-from phalanx.dialects.core import PodObject, decode_namespace, decode_node, decode_pod, decode_priority_class
-from phalanx.dialects.groups import decode_group
+from phalanx.daemon.observer import (
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+    served_accounts,
+    served_groups,
+)
+from phalanx.dialects.core import (
+    PodObject,
+    decode_namespace,
+    decode_node,
+    decode_pod,
+    decode_priority_class,
+    decode_resource_quota,
+)
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.reader import decode_object
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
@@ -59,9 +74,13 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
 
     await read(PRIORITY_CLASSES, decode_priority_class, intake.priority_class)
     await read(NAMESPACES, decode_namespace, intake.namespace)
+    await read(RESOURCE_QUOTAS, decode_resource_quota, intake.resource_quota)
     await read(NODES, decode_node, intake.node)
-    for kind, resource in served_groups(await discover(client)):
-        await read(resource, decode_group, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
+    served = await discover(client)
+    for kind, resource in served_groups(served):
+        await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
+    for kind, resource in served_accounts(served):
+        await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
 
     def take_pod(pod: PodObject) -> list[ClusterEvent]:
         for condition in pod.status.conditions:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
-
-import msgspec
 
 from phalanx.dialects import kube_batch, native, scheduler_plugins, volcano
 from phalanx.dialects.groupspec import GroupSpec
@@ -47,15 +44,6 @@ _READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], GroupSpec]] 
     (kube_batch.DESIGN_GROUP, "podgroups"): kube_batch.read_pod_group,
     (kube_batch.LAST_GROUP, "podgroups"): kube_batch.read_pod_group,
 }
-
-
-def decode_group(raw: bytes) -> dict[str, Any]:
-    """A group object as it is; its fields are read later. Raises msgspec.DecodeError where it has no name."""
-    document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
-    metadata = document.get("metadata")
-    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        raise msgspec.ValidationError("not an object with metadata.name")
-    return document
 
 
 def read_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:

@@ -84,6 +84,15 @@ class ObjectReader:
         return {key: text if isinstance(text, str) else show(text) for key, text in value.items()}
 
 
+def decode_object(raw: bytes) -> dict[str, Any]:
+    """A custom object as it is; its fields are read later. Raises msgspec.DecodeError where it has no name."""
+    document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
+        raise msgspec.ValidationError("not an object with metadata.name")
+    return document
+
+
 def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
