@@ -14,7 +14,10 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
+from phalanx.model.account import Account, AccountKey, Limits, Tree, limits_of
 from phalanx.model.events import (
+    AccountRemoved,
+    AccountUpdated,
     ClusterEvent,
     GangRemoved,
     GangUpdated,
@@ -52,6 +55,12 @@ def amounts(**quantities: object) -> Requests:
     return requests_of({name: parse_amount(name, quantity) for name, quantity in named.items()})
 
 
+def limits(quantities: dict[str, object]) -> Limits:
+    """As `amounts`, zeros kept."""
+    named = {_RESOURCES.get(name, name): quantity for name, quantity in quantities.items()}
+    return limits_of({name: parse_amount(name, quantity) for name, quantity in named.items()})
+
+
 def key(name: str) -> GangKey:
     return GangKey(NAMESPACE, name)
 
@@ -62,6 +71,7 @@ class Scenario:
     def __init__(self, policy: str | None = None) -> None:
         self.policy = load_policy(policy) if policy is not None else load_policy()
         self.now = 1000
+        self.namespace = NAMESPACE
         self.state = ClusterState()
         self.scheduler = Scheduler(self.state, self.policy)
         self.plans: list[Plan] = []
@@ -70,6 +80,38 @@ class Scenario:
         self._observed: dict[str, ClusterEvent] = {}
 
     # what is there
+
+    def within(self, namespace: str) -> Self:
+        """What is declared from now on lives in another namespace; names stay unique in the scenario."""
+        self.namespace = namespace
+        return self
+
+    def _key(self, name: str) -> GangKey:
+        known = (gang.key for gang in self.state.gangs.values() if gang.key.name == name)
+        return next(known, GangKey(self.namespace, name))
+
+    def queue(self, name: str, *, parent: str = "", **fields: object) -> Self:
+        """A queue; guarantee, deserved and capability are given as `{"cpu": 4, "gpu": 1}`."""
+        above = AccountKey(Tree.QUEUE, parent) if parent else None
+        return self.account(AccountKey(Tree.QUEUE, name), label=f"queue {name}", parent=above, **fields)
+
+    def elastic_quota(self, namespace: str, min: dict[str, object], max: dict[str, object]) -> Self:
+        key = AccountKey(Tree.ELASTIC_QUOTA, namespace)
+        return self.account(key, label=f"ElasticQuota {namespace}/quota", deserved=min, capability=max)
+
+    def account(self, key: AccountKey, **fields: object) -> Self:
+        for name in ("guarantee", "deserved", "capability", "total"):
+            if isinstance(fields.get(name), dict):
+                fields[name] = limits(fields[name])  # type: ignore[arg-type]
+        account = Account(key, **fields)  # type: ignore[arg-type]
+        return self.observe(f"account {key}", AccountUpdated(account))
+
+    def no_account(self, key: AccountKey) -> Self:
+        return self.observe(f"account {key}", AccountRemoved(key))
+
+    def used(self, key: AccountKey, resource: str) -> int:
+        self.state.ledger.settle()
+        return self.state.ledger.accounts[key].used.get(_RESOURCES.get(resource, resource), 0)
 
     def node(
         self,
@@ -101,15 +143,15 @@ class Scenario:
 
     def gang(self, name: str, minimum: int = 1, **fields: object) -> Self:
         """Declares a gang; fields left out keep what was declared before."""
-        record = self.state.gangs.get(key(name))
-        noun = record.noun if record is not None and record.noun is not None else Gang(key(name))
+        record = self.state.gangs.get(self._key(name))
+        noun = record.noun if record is not None and record.noun is not None else Gang(self._key(name))
         if isinstance(fields.get("bundle"), list):
             fields["bundle"] = tuple(sorted(key(mate) for mate in fields["bundle"]))  # type: ignore[attr-defined]
         noun = msgspec.structs.replace(noun, min_member=minimum, **fields)
         return self.observe(f"gang {name}", GangUpdated(noun))
 
     def no_gang(self, name: str) -> Self:
-        return self.observe(f"gang {name}", GangRemoved(key(name)))
+        return self.observe(f"gang {name}", GangRemoved(self._key(name)))
 
     def pod(
         self,
@@ -128,6 +170,10 @@ class Scenario:
         nominated: str = "",
         problem: str = "",
         mark: PlanMark | None = None,
+        queue: str = "default",
+        quota: str = "",
+        user: str = "",
+        firm: bool = False,
         **requests: object,
     ) -> Self:
         """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise."""
@@ -137,7 +183,7 @@ class Scenario:
             base, requests=asked, scored_cpu=dict(asked).get("cpu", 100), scored_memory=200
         )
         pod = Pod(
-            NAMESPACE,
+            self.namespace,
             name,
             name,
             base,
@@ -154,6 +200,10 @@ class Scenario:
             nominated=nominated,
             mark=mark,
             problem=problem,
+            queue=queue,
+            quota=quota,
+            user=user,
+            firm=firm,
         )
         return self.observe(f"pod {name}", PodUpdated(pod))
 
@@ -162,9 +212,11 @@ class Scenario:
             self.pod(f"{prefix}-{number}", **fields)  # type: ignore[arg-type]
         return self
 
-    def job(self, name: str, members: int, minimum: int | None = None, **fields: object) -> Self:
+    def job(
+        self, name: str, members: int, minimum: int | None = None, queue: str = "default", **fields: object
+    ) -> Self:
         """A gang with identical members `name-0`, `name-1` ... that it needs all of, unless told otherwise."""
-        self.gang(name, members if minimum is None else minimum, created=self.now)
+        self.gang(name, members if minimum is None else minimum, created=self.now, queue=queue)
         return self.pods(name, members, gang=name, **fields)
 
     def becomes(self, name: str, **change: object) -> Self:

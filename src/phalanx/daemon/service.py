@@ -189,9 +189,10 @@ class SchedulerService:
         )
         self.ready.set()
         while not self._stopping.is_set():
-            await self._wake.wait()
+            await self._woken()
             self._wake.clear()
             await asyncio.sleep(_GATHER)
+            self.scheduler.ring(time.time())
             self.executor.tell(self._intake.drain_notices())
             while not self._stopping.is_set() and not self.scheduler.idle:
                 if self.observer.fresh:
@@ -200,6 +201,13 @@ class SchedulerService:
                 else:
                     # Nothing is planned on stale knowledge.
                     await asyncio.sleep(_STALE_PERIOD)
+
+    async def _woken(self) -> None:
+        """Returns when something has changed, or when something that waits for a time must be looked at."""
+        alarm = self.scheduler.alarm
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, alarm - time.time()) if alarm is not None else None):
+                await self._wake.wait()
 
     def _cycle(self) -> None:
         started = time.perf_counter()
