@@ -13,8 +13,8 @@ from typing import Self
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.model.decisions import Plan
 from phalanx.model.account import Account, AccountKey, Limits, Tree, limits_of
+from phalanx.model.decisions import Plan
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,

@@ -1,4 +1,4 @@
-"""Elastic quotas (scheduler-plugins, KEP-9): min, max, borrowing up to the sum of all min; whole gangs or nothing."""
+"""Elastic quotas (scheduler-plugins, KEP-9): min, max, borrowing up to the sum of all min; gangs go whole."""
 
 from __future__ import annotations
 
