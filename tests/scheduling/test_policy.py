@@ -35,12 +35,11 @@ class TestWhatIsAccepted:
     def test_the_built_in_policy(self) -> None:
         policy = load_policy()
         assert policy.actions == ("enqueue", "allocate", "backfill")
-        expected = ["priority", "gang", "conformance", "overcommit", "predicates", "nodeorder"]
+        expected = ["priority", "gang", "conformance", "overcommit", "drf", "predicates", "proportion", "nodeorder"]
         assert names(policy) == expected
-        assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1]
+        assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1, 1, 1]
         assert set(policy.inactive) == {
-            f"{kind} is accepted but not yet active in this version"
-            for kind in ("action preempt", "action reclaim", "plugin drf", "plugin proportion")
+            f"action {kind} is accepted but not yet active in this version" for kind in ("preempt", "reclaim")
         }
 
     @pytest.mark.parametrize(
@@ -137,7 +136,7 @@ class TestWhatIsReported:
     @pytest.mark.parametrize(
         ("text", "report"),
         [
-            (with_plugin("{name: proportion}"), "plugin proportion is accepted but not yet active"),
+            (with_plugin("{name: tdm}"), "plugin tdm is accepted but not yet active"),
             (with_plugin("{name: gang}", "'allocate, shuffle'"), "action shuffle is accepted but not yet active"),
             (
                 with_plugin("{name: nodeorder, arguments: {podaffinity.weight: 9}}"),

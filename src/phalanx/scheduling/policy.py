@@ -167,7 +167,8 @@ def _plugin(
         inactive.append(f"plugin {name} is accepted but not yet active in this version")
         return None
     try:
-        plugin = kind(Arguments(f"{place} ({name})", arguments))
+        hierarchical = option.get("enableHierarchy") is True
+        plugin = kind(Arguments(f"{place} ({name})", arguments, hierarchical=hierarchical))
     except PolicyError as error:
         errors.append(str(error))
         return None

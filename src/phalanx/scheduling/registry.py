@@ -13,24 +13,30 @@ ENTRY_POINT_GROUP = "phalanx.plugins"
 def builtin_plugins() -> dict[str, type[Plugin]]:
     # Imported here: the plugins speak of the session, which is built on this registry's pipeline.
     from phalanx.scheduling.plugins.binpack import Binpack
+    from phalanx.scheduling.plugins.capacity import Capacity
     from phalanx.scheduling.plugins.conformance import Conformance
+    from phalanx.scheduling.plugins.drf import Drf
     from phalanx.scheduling.plugins.gang import GangPlugin
     from phalanx.scheduling.plugins.nodeorder import NodeOrder
     from phalanx.scheduling.plugins.overcommit import Overcommit
     from phalanx.scheduling.plugins.predicates import Predicates
     from phalanx.scheduling.plugins.priority import Priority
+    from phalanx.scheduling.plugins.proportion import Proportion
     from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
     from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
     from phalanx.scheduling.plugins.sla import Sla
 
     ours: tuple[type[Plugin], ...] = (
         Binpack,
+        Capacity,
         Conformance,
+        Drf,
         GangPlugin,
         NodeOrder,
         Overcommit,
         Predicates,
         Priority,
+        Proportion,
         ResourceQuotaPlugin,
         ResourceStrategyFit,
         Sla,
@@ -40,7 +46,9 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-    return ()
+    from phalanx.scheduling.plugins.quotas import Quotas
+
+    return (Quotas,)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

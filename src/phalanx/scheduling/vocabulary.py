@@ -24,15 +24,15 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enableNamespaceOrder": (),  # gone from Volcano, still in old files
         "enablePreemptable": (),
         "enablePreemptive": (),
-        "enableQueueOrder": (),
+        "enableQueueOrder": ("queue_order",),
         "enableReclaimable": (),
         "enableReservedNodes": (),
         "enableTargetJob": (),
-        "enabledAllocatable": (),
+        "enabledAllocatable": ("ceiling",),
         "enabledClusterOrder": (),
         "enabledHyperNodeGradient": (),
         "enabledHyperNodeOrder": (),
-        "enabledOverused": (),
+        "enabledOverused": ("ceiling",),
         "enabledSubJobOrder": (),
         "enabledSubJobPipelined": (),
         "enabledSubJobReady": (),
@@ -43,11 +43,6 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
 # Plugins that have no counterpart yet.
 PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
-        "capacity": (
-            "ancestorReclaimLevel",
-            "capacity.DRAConsumableCapacityEnable",
-            "capacity.DynamicResourceAllocationEnable",
-        ),
         "cdp": (),
         "deviceshare": (
             "deviceshare.AscendHAMiVNPUEnable",
@@ -62,7 +57,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
             "deviceshare.ScheduleWeight",
             "deviceshare.VGPUEnable",
         ),
-        "drf": (),
         "extender": (
             "extender.allocateFuncVerb",
             "extender.deallocateFuncVerb",
@@ -94,7 +88,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "nodegroup": ("enablePreferredOrder", "strict"),
         "numa-aware": ("weight",),
         "pdb": (),
-        "proportion": (),
         "rescheduling": ("interval", "labelSelector", "metricsPeriod", "queueSelector", "strategies"),
         "task-topology": ("task-topology.weight",),
         "tdm": ("tdm.evict.period", "tdm.revocable-zone.*"),

@@ -33,7 +33,8 @@ class QuotaNode:
     """One quota of a tree, all resources. `maximum` names the resources that the quota is about.
 
     `request` is what the pods charged to it directly ask for and have, `used` what they have; a parent's are those
-    of its children on top of its own. A resource without a weight counts by its maximum.
+    of its children on top of its own. A resource without a weight counts by its maximum. With a `total` of its own
+    a quota takes nothing of what its siblings share: its children share that, as far as its maximum allows.
     """
 
     name: str
@@ -44,6 +45,7 @@ class QuotaNode:
     weights: Mapping[str, int] = field(default_factory=dict)
     lends: bool = True
     scales: bool = True
+    total: Mapping[str, int] | None = None
     children: list[QuotaNode] = field(default_factory=list)
 
 
@@ -111,12 +113,17 @@ def runtime_tree(
         levels = [(total.get(resource, 0), roots)]
         while levels:
             amount, siblings = levels.pop()
-            shares = runtime_quotas(amount, [quotas[node.name] for node in siblings], scaling=scaling)
+            sharing = [quotas[node.name] for node in siblings if node.total is None]
+            shares = runtime_quotas(amount, sharing, scaling=scaling)
             for node in siblings:
-                if resource in node.maximum:
-                    runtimes[node.name][resource] = shares[node.name]
+                named = resource in node.maximum
+                handed = shares[node.name] if named and node.total is None else amount
+                if node.total is not None:
+                    handed = node.total.get(resource, 0)
+                    handed = min(handed, node.maximum.get(resource, handed))
+                if named:
+                    runtimes[node.name][resource] = handed
                 if node.children:
-                    handed = shares[node.name] if resource in node.maximum else amount
                     levels.append((handed, node.children))
     return runtimes
 

@@ -1,0 +1,88 @@
+"""`capacity`: queues say themselves what they deserve, and may hold what others are not guaranteed (Volcano)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import GangRecord
+from phalanx.model.account import Tree
+from phalanx.scheduling.allowance import Ceiling
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.plugin import Plugin, Vote
+from phalanx.scheduling.queuetree import (
+    Amounts,
+    admission_room,
+    capability,
+    guarantee,
+    real_capabilities,
+    takes_part,
+)
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.sharing.dominance import EVERYTHING, dominant_share
+
+_RECLAIM_LEVEL = "ancestorReclaimLevel"
+_DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
+
+
+class Capacity(Plugin):
+    """A queue may hold its real capability, on every level of the tree; `deserved` decides who comes first.
+
+    `deserved` counts up to the real capability and from the guarantee up. A queue that deserves nothing has a
+    share of 1 and comes after the others of that share.
+    """
+
+    name = "capacity"
+    without_effect = (_RECLAIM_LEVEL, *_DEVICES)
+    arguments = without_effect
+
+    def __init__(self, arguments: Arguments) -> None:
+        arguments.integer(_RECLAIM_LEVEL, 0, least=0)
+        for key in _DEVICES:
+            arguments.boolean(key, False)
+
+    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction, bool]:
+        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        deserved = session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))
+        share = dominant_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else EVERYTHING
+        return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
+
+    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+        if account.key.tree is not Tree.QUEUE or account.parent is None:
+            return None
+        return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
+
+    def admit(self, session: Session, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return ()
+
+    def admission_room(self, session: Session, gang: GangRecord) -> int:
+        return admission_room(session, gang)
+
+
+def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
+    if not takes_part(account):
+        return None
+    # The capability itself is a ceiling whatever the policy; only what is tighter is news.
+    limits = capability(account)
+    real = real_capabilities(session).of(account)
+    return Ceiling("real capability", {name: amount for name, amount in real.items() if amount != limits.get(name)})
+
+
+def _deserved(session: Session, account: AccountRecord) -> Amounts:
+    noun = account.noun
+    if noun is None:
+        return {}
+    real = real_capabilities(session).of(account)
+    amounts = {name: min(amount, real.get(name, amount)) for name, amount in noun.deserved or ()}
+    for name, amount in guarantee(account).items():
+        amounts[name] = max(amounts.get(name, 0), amount)
+    return amounts
+
+
+def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:
+    """What is used of the resources that something is said about."""
+    return [(name, used[name]) for name in deserved if name in used]

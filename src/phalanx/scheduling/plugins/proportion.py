@@ -1,0 +1,134 @@
+"""`proportion`: queues share the cluster by weight, and what one does not ask for goes to the others (Volcano)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from fractions import Fraction
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.paths import ROOT
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.allowance import Ceiling
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.plugin import Plugin, Vote
+from phalanx.scheduling.queuetree import (
+    Amounts,
+    admission_room,
+    capability,
+    guarantee,
+    guaranteed,
+    real_capabilities,
+    requested,
+    takes_part,
+)
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.sharing.dominance import dominant_share
+from phalanx.scheduling.sharing.waterfilling import Claim, deserved
+
+_OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
+_NONE: Amounts = {}
+
+
+class Proportion(Plugin):
+    """What a queue deserves is its part, by weight, of what its parent deserves: at most what it requests and its
+    real capability, at least its guarantee. The root deserves the cluster.
+
+    Queues that ask for nothing take no part; what they are guaranteed is kept for them all the same (Volcano lends
+    it). Volcano's proportion is flat; in a tree each level is shared as the cluster is.
+    """
+
+    name = "proportion"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction]:
+        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        deserved = self._deserved(session).get(account.key, _NONE)
+        share = dominant_share(account.used.items(), deserved, unfounded=True)
+        return (-account.noun.priority if account.noun is not None else 0, share)
+
+    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+        if account.key.tree is not Tree.QUEUE or account.parent is None:
+            return None
+        return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
+
+    def admit(self, session: Session, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return ()
+
+    def admission_room(self, session: Session, gang: GangRecord) -> int:
+        return admission_room(session, gang)
+
+    def _ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+        if not takes_part(account):
+            return None
+        reals = real_capabilities(session)
+        amounts, real = self._deserved(session).get(account.key), reals.of(account)
+        if amounts is None:
+            return Ceiling("real capability", reals.binding(real))
+        # Where nothing is asked for yet, only what can be had at all limits the first that asks.
+        asked = account.used.keys() | account.asked.keys()
+        limits = {name: amounts[name] if name in asked else real[name] for name in amounts}
+        return Ceiling("deserved share", reals.binding(limits))
+
+    def _deserved(self, session: Session) -> dict[AccountKey, Amounts]:
+        return session.memo("deserved shares", lambda: deserved_shares(session))
+
+
+def deserved_shares(session: Session) -> dict[AccountKey, Amounts]:
+    """What every queue that requests something deserves, per resource that the cluster has."""
+    root = session.ledger.accounts[ROOT]
+    needs = _needs(root)
+    shares: dict[AccountKey, Amounts] = {ROOT: real_capabilities(session).total}
+    parents = [root]
+    for parent in parents:
+        children = [child for child in parent.children.values() if child.key in needs]
+        if not children:
+            continue
+        shared = _offered(parent, shares[parent.key], needs)
+        claims = [
+            Claim(child.key.name, child.weight, needs[child.key], guarantee(child), capability(child))
+            for child in children
+        ]
+        own = requested(parent, less=parent.children.values())
+        if own:
+            claims.append(Claim(_OWN, 1, own))
+        found = deserved(shared, claims)
+        for child in children:
+            shares[child.key] = found[child.key.name]
+            parents.append(child)
+    return shares
+
+
+def _offered(parent: AccountRecord, share: Amounts, needs: dict[AccountKey, dict[str, int]]) -> Amounts:
+    """What the children that ask for something may share: guarantees of the others are kept for them."""
+    kept = guaranteed(child for child in parent.children.values() if child.key not in needs)
+    if not kept:
+        return share
+    return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
+
+
+def _needs(root: AccountRecord) -> dict[AccountKey, dict[str, int]]:
+    """What each queue that takes part and requests something could use, itself and through its children."""
+    order = [root]
+    for queue in order:
+        order.extend(child for child in queue.children.values() if takes_part(child))
+    needs: dict[AccountKey, dict[str, int]] = {}
+    for queue in reversed(order):
+        need = requested(queue, less=queue.children.values())
+        for child in queue.children.values():
+            below = needs.get(child.key)
+            if below is None:
+                continue
+            limits, least = capability(child), guarantee(child)
+            for name in below.keys() | least.keys():
+                amount = below.get(name, 0)
+                amount = max(min(amount, limits.get(name, amount)), least.get(name, 0))
+                need[name] = need.get(name, 0) + amount
+        if need:
+            needs[queue.key] = need
+    return needs
