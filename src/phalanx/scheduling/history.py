@@ -92,19 +92,16 @@ class UsageHistory:
             if not (self._half_life or budget) or not (record.used or record.asked):
                 return
             entry = self._entries[record.key] = _Entry(AccountUsage(record.key, moment))
+        siblings, waits = self._group(record), bool(record.asked)
         if not entry.seen:
             entry.see(record)
-        siblings, waits = self._group(record), bool(record.asked)
+            self._join(entry, siblings, waits, moment)
         if (entry.siblings, entry.waits, entry.budget, entry.base.held) == (siblings, waits, budget, record.used):
             return
-        if self._half_life and entry.siblings is not None:
-            entry.siblings.advance(moment, self._half_life)
         self._write_down(entry, moment, record.used)
         if entry.budget != budget:
             entry.open(budget, moment)
-        if self._half_life:
-            siblings.advance(moment, self._half_life)
-        entry.join(siblings, waits)
+        self._join(entry, siblings, waits, moment)
         entry.denied = siblings.denied(waits)
 
     def observe(self, records: Iterable[AccountRecord], now: float) -> None:
@@ -168,6 +165,13 @@ class UsageHistory:
         key, parent = record.key, record.parent
         group = (key.tree, key.forest, parent.key if parent is not None else None)
         return self._siblings.setdefault(group, _Siblings())
+
+    def _join(self, entry: _Entry, siblings: _Siblings, waits: bool, moment: int) -> None:
+        """The account competes with these siblings from now on, and waits or not."""
+        for group in (entry.siblings, siblings):
+            if group is not None and self._half_life:
+                group.advance(moment, self._half_life)
+        entry.join(siblings, waits)
 
     def _write_down(self, entry: _Entry, moment: int, held: Mapping[str, int]) -> None:
         """The account holds something else from now on."""
