@@ -12,7 +12,9 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.announcer import Announcer, Pace
+from phalanx.daemon.builtin_queues import BuiltinQueues
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor
 from phalanx.daemon.group_status import GroupStatuses
@@ -117,15 +119,20 @@ class SchedulerService:
             guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
             wake=self._wake.set,
         )
+        self._accounts = AccountStatuses(
+            client, self._pool, self.state, self._intake, self._recorder, time.monotonic
+        )
         self.observer = Observer(
             client,
             self._intake,
             self.state,
-            changed=self._wake.set,
+            changed=self._changed,
             pod_seen=self.executor.pod_seen,
             pod_gone=self.executor.pod_gone,
-            gang_touched=self.executor.gang_touched,
+            gang_touched=self._gang_touched,
+            account_touched=self._accounts.touch,
         )
+        self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._partial = PartialGangs(client, self._pool, self.state, narrator, time.time)
 
     @property
@@ -172,6 +179,7 @@ class SchedulerService:
             if not await self._unless_stopped(self.observer.synced()):
                 return
             background.append(tasks.create_task(self._watch_timeouts()))
+            background.append(tasks.create_task(self._accounts.run()))
             await self._schedule()
         finally:
             self.ready.clear()
@@ -267,6 +275,14 @@ class SchedulerService:
             log.warning("stopped with %d writes left undone; the next start makes up for them", left)
         await self._pool.close()
 
+    def _changed(self) -> None:
+        self._wake.set()
+        self._accounts.touch()
+
+    def _gang_touched(self, key: GangKey) -> None:
+        self.executor.gang_touched(key)
+        self._accounts.gang_touched(key)
+
     def _verdict(self, key: GangKey) -> Verdict | None:
         return self._announcer.verdict(key)
 
@@ -292,6 +308,7 @@ class SchedulerService:
             await asyncio.sleep(_TIMEOUT_PERIOD)
             if self._leadership.holds():
                 self._partial.check(self.policy.partial_gang)
+                self._builtin_queues.check()
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import KeysView, Mapping
 from functools import partial
 from typing import Any
 
@@ -74,7 +74,7 @@ class AccountBook:
     def addresses(self, resource: ServedKind) -> list[Address]:
         return sorted(address for address in self._objects if address[0] == resource)
 
-    def keys(self) -> Iterable[AccountKey]:
+    def keys(self) -> KeysView[AccountKey]:
         """The accounts that have an object."""
         return self._declared.keys()
 

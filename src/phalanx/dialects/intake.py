@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping
 from typing import Any
 
 import msgspec
@@ -331,6 +331,16 @@ class Intake:
             ours=not schedulers or not schedulers.isdisjoint(self._scheduler_names),
         )
 
+    def group_phase(self, key: GangKey) -> str:
+        """The phase in the status of the gang's own object, "" where it has none."""
+        gang = self._gangs.gang(key)
+        if gang is None or gang.source is None:
+            return ""
+        ref = gang.source
+        resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
+        phase = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN).status.get("phase")
+        return phase if isinstance(phase, str) else ""
+
     def _occupied_by(self, key: GangKey) -> str:
         oldest = self._gangs.oldest_member(key)
         record = self._pods.get(oldest) if oldest else None
@@ -362,7 +372,7 @@ class Intake:
             events += self.account_removed(*address)
         return events
 
-    def account_keys(self) -> Iterable[AccountKey]:
+    def account_keys(self) -> KeysView[AccountKey]:
         """The accounts that have an object."""
         return self._accounts.keys()
 

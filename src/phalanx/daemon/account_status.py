@@ -1,0 +1,212 @@
+"""The status of queues and quotas: derived from the ledger, written back in the object's own words."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.oversold import Oversold
+from phalanx.daemon.queue_census import QueueCensus
+from phalanx.dialects.account_book import AccountObject
+from phalanx.dialects.holdings import Holdings, status_change
+from phalanx.dialects.intake import Intake
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.paths import Resource
+from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.gang import GangKey, GroupRef
+
+log = logging.getLogger(__name__)
+
+# An account's status is written at most once in so many seconds: pods start one by one.
+PERIOD = 1.0
+# Somebody else writes other words into the same status: after so many seconds at most we say ours again.
+_LONGEST_TRUCE = 600.0
+
+_NOTHING: Mapping[str, int] = {}
+
+# The account as declared, what it uses, what of it runs, its groups by phase.
+_Told = tuple[Account | None, Mapping[str, int], Mapping[str, int], Mapping[str, int]]
+
+
+class _Entry:
+    """One object: `told` and `status` are what was last compared with each other, `written` the `told` of the last
+    write. `contested` counts how often our words were replaced although they were still true. At most one write is
+    under way.
+    """
+
+    __slots__ = ("backoff", "busy", "contested", "quiet_until", "status", "told", "written")
+
+    def __init__(self) -> None:
+        self.told: _Told | None = None
+        self.status: Mapping[str, Any] | None = None
+        self.written: _Told | None = None
+        self.contested = 0
+        self.quiet_until = 0.0
+        self.busy = False
+        self.backoff: Backoff | None = None
+
+
+class AccountStatuses:
+    """Writes the status of a queue or quota when deriving it anew gives something else than the object says.
+
+    `touch` says that anything has changed, `gang_touched` that a group has; both are cheap. `look` compares every
+    account once and is called by `run` every PERIOD seconds after a change; nothing is written in a steady state.
+    `clock` gives monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        state: ClusterState,
+        intake: Intake,
+        recorder: EventRecorder,
+        clock: Callable[[], float],
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._state = state
+        self._intake = intake
+        self._recorder = recorder
+        self._clock = clock
+        self._retry = retry or RetryPolicy()
+        self._census = QueueCensus(state, intake.group_phase)
+        self._oversold = Oversold(state, recorder)
+        self._entries: dict[AccountKey, _Entry] = {}
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Accounts that are kept in mind."""
+        return len(self._entries)
+
+    def touch(self) -> None:
+        self._news.set()
+
+    def gang_touched(self, key: GangKey) -> None:
+        self._census.count(key)
+        self._news.set()
+
+    async def run(self) -> None:
+        """Until cancelled. To be started once everything has been seen, or half the sums would be written first."""
+        self._news.set()
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            self.look()
+            await asyncio.sleep(PERIOD)
+
+    def look(self) -> None:
+        """Compares every account that has an object with what the object says."""
+        self._state.ledger.settle()
+        self._oversold.look()
+        keys = self._intake.account_keys()
+        for key in [key for key in self._entries if key not in keys]:
+            del self._entries[key]
+        for key in keys:
+            entry = self._entries.get(key)
+            if entry is None:
+                entry = self._entries[key] = _Entry()
+            if entry.busy or self._clock() < entry.quiet_until:
+                self._news.set()
+            elif self._needs_a_write(key, entry):
+                self._begin(key, entry)
+
+    def _needs_a_write(self, key: AccountKey, entry: _Entry) -> bool:
+        record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
+        if record is None or found is None:
+            return False
+        told = (record.noun, record.used, record.running, self._groups(key))
+        if found.status is entry.status and told == entry.told:
+            return False
+        if self._derive(key) is None:
+            self._note(entry, told, found)
+            return False
+        if told != entry.written:
+            entry.contested = 0
+        elif found.status is not entry.status:
+            entry.contested += 1
+            if entry.contested > 1:
+                # Two that correct each other would go on for ever.
+                entry.quiet_until = self._clock() + min(_LONGEST_TRUCE, 2.0**entry.contested)
+                log.warning("somebody else writes the status of %s, too", found.ref.name)
+        self._note(entry, told, found)
+        entry.written = entry.told
+        return True
+
+    def _note(self, entry: _Entry, told: _Told, found: AccountObject) -> None:
+        account, used, running, groups = told
+        entry.told, entry.status = (account, dict(used), dict(running), dict(groups)), found.status
+
+    def _begin(self, key: AccountKey, entry: _Entry) -> None:
+        entry.busy = True
+        self._pool.submit(Urgency.STATUS, lambda: self._write(key, entry))
+
+    async def _write(self, key: AccountKey, entry: _Entry) -> float | None:
+        pause: float | None = None
+        try:
+            pause = await self._attempt(key, entry)
+        finally:
+            if pause is None:
+                entry.busy, entry.backoff = False, None
+        return pause
+
+    async def _attempt(self, key: AccountKey, entry: _Entry) -> float | None:
+        if self._entries.get(key) is not entry:
+            return None
+        self._state.ledger.settle()
+        change = self._derive(key)
+        if change is None:
+            return None
+        ref, patch = change
+        resource = Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
+        body = {"metadata": {"uid": ref.uid}, "status": patch} if ref.uid else {"status": patch}
+        try:
+            await self._client.patch(resource.path(ref.namespace, ref.name, "status"), body, PatchType.MERGE)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            return self._failed(key, entry, error)
+        if key.tree is Tree.ELASTIC_QUOTA:
+            self._tell_synced(ref)
+        return None
+
+    def _failed(self, key: AccountKey, entry: _Entry, error: Exception) -> float | None:
+        """The seconds until the next try, for which the status is derived anew."""
+        status = error.status if isinstance(error, ApiError) else 0
+        entry.backoff = entry.backoff or self._retry.backoff()
+        tries = entry.backoff.failures + 1
+        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
+        if passing or (status == 409 and tries < self._retry.attempts):
+            if tries == self._retry.attempts:
+                log.warning("the status of %s was not written, it is tried on: %s", key, error)
+            return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
+        # 404 and 409: the object is gone, or another of its name; the watch tells.
+        if status not in (404, 409):
+            log.warning("the status of %s was not written, it is given up: %s", key, error)
+        return None
+
+    def _derive(self, key: AccountKey) -> tuple[GroupRef, dict[str, Any]] | None:
+        """The object and what is not true of its status."""
+        record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
+        if record is None or record.noun is None or found is None:
+            return None
+        change = status_change(found.status, record.noun, self._holdings(record))
+        return (found.ref, change) if change else None
+
+    def _holdings(self, record: AccountRecord) -> Holdings:
+        return Holdings(record.used, record.running, self._groups(record.key))
+
+    def _groups(self, key: AccountKey) -> Mapping[str, int]:
+        return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING
+
+    def _tell_synced(self, ref: GroupRef) -> None:
+        about = ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+        note = f"Elastic Quota {ref.namespace}/{ref.name} synced successfully"
+        self._recorder.record(about, reason="Synced", action="Syncing", note=note)
