@@ -1,10 +1,12 @@
-"""Go's durations, read and written."""
+"""Spans and moments of time, read and written."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from phalanx.model.duration import format_duration, parse_duration
+from phalanx.model.duration import format_duration, format_moment, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -27,3 +29,13 @@ def test_anything_else_is_refused(text: str) -> None:
 def test_they_are_written_the_shortest_way(seconds: int, text: str) -> None:
     assert format_duration(seconds) == text
     assert parse_duration(text) == seconds
+
+
+def test_moments_are_written_as_the_calendar_has_them() -> None:
+    """Every 11th day and some seconds over 500 years, the turns of centuries and leap days among them."""
+    for day in range(0, 500 * 366, 11):
+        seconds = day * 86_400 + day % 86_400
+        moment = datetime.fromtimestamp(seconds, UTC)
+        assert format_moment(seconds) == moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert format_moment(951_782_400) == "2000-02-29T00:00:00Z"
+    assert format_moment(4_107_542_399) == "2100-02-28T23:59:59Z"

@@ -1,4 +1,4 @@
-"""Go's durations: how people write spans of time in objects and policies."""
+"""Spans and moments of time as people write them in objects, policies and sentences."""
 
 from __future__ import annotations
 
@@ -42,3 +42,20 @@ def format_duration(seconds: int) -> str:
     minutes, left = divmod(rest, 60)
     parts = ((hours, "h"), (minutes, "m"), (left, "s"))
     return "".join(f"{amount}{unit}" for amount, unit in parts if amount) or "0s"
+
+
+def format_moment(seconds: int) -> str:
+    """Seconds since the epoch as `2024-10-05T00:00:00Z`.
+
+    The date is Howard Hinnant's civil_from_days ("chrono-Compatible Low-Level Date Algorithms"): years begin in
+    March there, so that the leap day is the last, and 400 of them always have 146097 days.
+    """
+    days, second = divmod(seconds, 86_400)
+    era, day = divmod(days + 719_468, 146_097)
+    year = (day - day // 1460 + day // 36_524 - day // 146_096) // 365
+    day -= 365 * year + year // 4 - year // 100
+    month = (5 * day + 2) // 153
+    day -= (153 * month + 2) // 5 - 1
+    year += 400 * era + month // 10
+    month = (month + 2) % 12 + 1
+    return f"{year:04}-{month:02}-{day:02}T{second // 3600:02}:{second // 60 % 60:02}:{second % 60:02}Z"
