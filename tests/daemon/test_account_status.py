@@ -1,0 +1,325 @@
+"""The status of queues and quotas: written when it is not true, and at no other time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.account_status import AccountStatuses
+from phalanx.daemon.builtin_queues import BuiltinQueues
+from phalanx.daemon.observer import Observer
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.execution.writes import WritePool
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.credentials import Identity
+from phalanx.kube.events import EventRecorder
+from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.transport import Answer, Call
+from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
+from phalanx.model.gang import GangKey
+from tests.daemon.nouns import Clock, Recorded, node
+from tests.dialects.objects import (
+    EPOCH,
+    QUOTA,
+    QUOTA_TREE,
+    VOLCANO,
+    VOLCANO_QUEUE,
+    container,
+    group,
+    pod,
+    queue,
+    quota,
+    quota_tree,
+)
+from tests.execution.podserver import status
+
+
+class Api:
+    """Objects by path, with merge patches of their status. `answers` are errors for the next patches."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, tuple[ServedKind, dict[str, Any]]] = {}
+        self.patches: list[dict[str, Any]] = []
+        self.created: list[str] = []
+        self.answers: list[int] = []
+
+    def client(self) -> KubeClient:
+        return KubeClient(ClusterConfig("http://objects.invalid"), transports=lambda *_, **__: self)
+
+    def hold(self, kind: ServedKind, document: dict[str, Any]) -> None:
+        self.objects[path_of(kind, document)] = (kind, document)
+
+    async def request(self, call: Call, identity: Identity) -> Answer:
+        path = call.target.partition("?")[0]
+        body = msgspec.json.decode(call.body or b"null")
+        if self.answers:
+            return status(self.answers.pop(0), "injected")
+        if call.method == "POST":
+            self.created.append(body["metadata"]["name"])
+            return Answer(201, msgspec.json.encode(body))
+        assert (call.method, path.endswith("/status")) == ("PATCH", True)
+        _, document = self.objects[path.removesuffix("/status")]
+        if body["metadata"]["uid"] != document["metadata"]["uid"]:
+            return status(409, "Precondition failed: UID")
+        self.patches.append(body["status"])
+        document["status"] = merged(document["status"], body["status"])
+        return Answer(200, msgspec.json.encode(document))
+
+    def stream(self, *_: Any) -> Any:
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        pass
+
+
+def path_of(kind: ServedKind, document: dict[str, Any]) -> str:
+    metadata = document["metadata"]
+    inside = f"/namespaces/{metadata['namespace']}" if metadata["namespace"] else ""
+    return f"/apis/{kind.group}/{kind.version}{inside}/{kind.plural}/{metadata['name']}"
+
+
+def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    result = dict(target)
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name) or {}, value) if isinstance(value, dict) else value
+    return result
+
+
+class World:
+    def __init__(self) -> None:
+        self.api = Api()
+        self.state = ClusterState()
+        self.intake = Intake(["phalanx"])
+        self.pool = WritePool(concurrency=4)
+        self.recorded = Recorded()
+        self.clock = Clock()
+        recorder = cast(EventRecorder, self.recorded)
+        self.statuses = AccountStatuses(
+            self.api.client(), self.pool, self.state, self.intake, recorder, self.clock, RetryPolicy(base=0.001)
+        )
+        self.apply([NodeUpdated(node("n1", cpu=8))])
+
+    def apply(self, events: list[ClusterEvent]) -> None:
+        for event in events:
+            self.state.apply(event)
+            if isinstance(event, GangUpdated):
+                self.statuses.gang_touched(event.gang.key)
+            if isinstance(event, GangRemoved):
+                self.statuses.gang_touched(event.key)
+
+    def put(self, kind: ServedKind, document: dict[str, Any]) -> None:
+        """An object as its users write it: the API server keeps it, the watch shows it."""
+        self.api.hold(kind, document)
+        self.apply(self.intake.account(kind, document))
+
+    def pod(self, name: str, namespace: str = "team-a", cpu: str = "1", **details: Any) -> None:
+        details.setdefault("node", "n1")
+        details.setdefault("phase", "Running")
+        containers = [container(cpu=cpu)]
+        self.apply(self.intake.pod(pod(name, namespace=namespace, containers=containers, **details)))
+
+    def group(self, name: str, **details: Any) -> None:
+        self.apply(self.intake.group(VOLCANO, group(name, **details)))
+        self.statuses.gang_touched(GangKey("default", name))
+
+    async def look(self) -> list[dict[str, Any]]:
+        """The status patches of one look, in order; then the watch shows what they have made of the objects."""
+        self.api.patches.clear()
+        self.statuses.look()
+        async with asyncio.timeout(5):
+            await self.pool.drained()
+        for kind, document in self.api.objects.values():
+            self.apply(self.intake.account(kind, document))
+        return list(self.api.patches)
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.pool.close()
+
+
+async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}, max={"nvidia.com/gpu": 1}))
+    world.pod("a")
+    world.pod("b", phase="Pending")
+    world.pod("elsewhere", namespace="other")
+    assert await world.look() == [{"used": {"cpu": "1", "nvidia.com/gpu": "0"}}]
+    assert await world.look() == []
+    world.pod("b")
+    assert await world.look() == [{"used": {"cpu": "2"}}]
+    assert await world.look() == []
+    assert [entry for entry in world.recorded.told if entry[1] == "Synced"] == [("ElasticQuota/q", "Synced")] * 2
+
+
+async def test_a_queue_tells_state_and_holdings(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q"))
+    world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
+    assert await world.look() == [{"state": "Open", "allocated": {"cpu": "1", "pods": "1"}}]
+    assert await world.look() == []
+    world.apply(world.intake.pod_removed("team-a", "a", "uid-a"))
+    assert await world.look() == [{"allocated": {"cpu": "0", "pods": None}}]
+    assert await world.look() == []
+
+
+async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q"))
+    world.group("a", queue="q", status={"phase": "Running"})
+    world.group("b", queue="q")
+    world.group("c", queue="other")
+    assert await world.look() == [{"state": "Open", "running": 1, "pending": 1}]
+    world.group("b", queue="q", status={"phase": "Inqueue"})
+    assert await world.look() == [{"pending": 0, "inqueue": 1}]
+    world.apply(world.intake.group_removed(VOLCANO, "default", "b"))
+    world.group("a", queue="other", status={"phase": "Running"})
+    assert await world.look() == [{"running": 0, "inqueue": 0}]
+    assert await world.look() == []
+
+
+async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Closing"}))
+    world.group("a", queue="q", status={"phase": "Running"})
+    assert await world.look() == [{"running": 1}]
+    world.apply(world.intake.group_removed(VOLCANO, "default", "a"))
+    assert await world.look() == [{"running": 0, "state": "Closed"}]
+    assert await world.look() == []
+
+
+async def test_what_others_write_into_a_status_stays(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"reservation": {"nodes": ["n1"]}, "allocated": {"odd/one": "0"}}))
+    await world.look()
+    _, document = world.api.objects["/apis/scheduling.volcano.sh/v1beta1/queues/q"]
+    assert document["status"]["reservation"] == {"nodes": ["n1"]}
+
+
+async def test_a_write_that_fails_for_now_is_tried_again(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [409, 503]
+    assert await world.look() == [{"used": {"cpu": "0"}}]
+
+
+async def test_a_write_that_is_refused_waits_for_a_change(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [403]
+    assert await world.look() == []
+    assert await world.look() == []
+    world.pod("a")
+    assert await world.look() == [{"used": {"cpu": "1"}}]
+
+
+async def test_two_writers_do_not_correct_each_other_for_ever(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    await world.look()
+    written = 0
+    for second in range(600):
+        world.clock.now = 1000.0 + second
+        world.put(QUOTA, quota(min={"cpu": 2}, status={"used": {"cpu": "7"}}))
+        written += len(await world.look())
+    assert 2 <= written <= 12
+    # What is really new is told at once again.
+    world.clock.now += 600
+    world.pod("a")
+    assert await world.look() == [{"used": {"cpu": "1"}}]
+
+
+async def test_an_object_that_goes_is_forgotten(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    await world.look()
+    world.apply(world.intake.account_removed(QUOTA, "team-a", "q"))
+    world.api.objects.clear()
+    assert await world.look() == []
+    assert len(world.statuses) == 0
+
+
+async def test_another_object_of_the_name_is_left_alone(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.hold(QUOTA, quota(min={"cpu": 2}, uid="another"))
+    world.statuses.look()
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    assert world.api.patches == []
+
+
+# Minima beyond capacity
+
+
+def oversold(world: World) -> list[tuple[str, str]]:
+    found = [(about, note) for about, reason, note in world.recorded.events if reason == "SumMinExceedsCapacity"]
+    world.recorded.events.clear()
+    return found
+
+
+async def test_minima_that_exceed_the_cluster_are_told_once_to_the_youngest_quota(world: World) -> None:
+    world.put(QUOTA, quota("a", "team-a", min={"cpu": 5}))
+    await world.look()
+    assert oversold(world) == []
+    world.put(QUOTA, quota("b", "team-b", created=EPOCH + 1, min={"cpu": 4, "memory": 0}))
+    await world.look()
+    ((about, note),) = oversold(world)
+    assert about == "ElasticQuota/b"
+    assert "cpu 9 of 8" in note
+    world.pod("p")
+    await world.look()
+    assert oversold(world) == []
+    world.apply([NodeUpdated(node("n2", cpu=1))])
+    await world.look()
+    world.apply([NodeRemoved("n2")])
+    await world.look()
+    assert len(oversold(world)) == 1
+
+
+async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -> None:
+    root = {"name": "root", "min": {"cpu": 9}, "children": [{"name": "a", "min": {"cpu": 9}}]}
+    world.put(QUOTA_TREE, quota_tree(root))
+    await world.look()
+    assert [about for about, _ in oversold(world)] == ["ElasticQuotaTree/tree"]
+
+
+# Volcano's own queues
+
+
+class Served:
+    """In place of an Observer."""
+
+    def __init__(self) -> None:
+        self.queues = False
+
+    def knows_all(self, group: str, plural: str) -> bool:
+        assert (group, plural) == ("scheduling.volcano.sh", "queues")
+        return self.queues
+
+
+async def created(world: World, queues: BuiltinQueues) -> list[str]:
+    world.api.created.clear()
+    queues.check()
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    return world.api.created
+
+
+async def test_the_queues_default_and_root_are_made_once_where_volcanos_kind_is_served(world: World) -> None:
+    served = Served()
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    assert await created(world, queues) == []
+    served.queues = True
+    assert await created(world, queues) == ["root", "default"]
+    assert await created(world, queues) == []
+
+
+async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
+    served = Served()
+    served.queues = True
+    world.put(VOLCANO_QUEUE, queue("default"))
+    queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
+    assert await created(world, queues) == ["root"]
