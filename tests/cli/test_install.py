@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
 from phalanx.daemon.service import ServiceOptions
+from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
@@ -184,7 +185,16 @@ def test_names_follow_the_scheduler_and_the_namespace() -> None:
 def test_the_lease_that_may_be_taken_is_the_one_that_the_scheduler_takes() -> None:
     role = next(document for document in printed() if document["kind"] == "Role")
     assert role["metadata"]["namespace"] == ServiceOptions().lease_namespace
-    assert [rule.get("resourceNames") for rule in role["rules"]] == [None, [ServiceOptions().lease_name]]
+    leases = [rule for rule in role["rules"] if rule["resources"] == ["leases"]]
+    assert [rule.get("resourceNames") for rule in leases] == [None, [ServiceOptions().lease_name]]
+
+
+def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> None:
+    role = next(document for document in printed() if document["kind"] == "Role")
+    rules = [rule for rule in role["rules"] if rule["resources"] == ["configmaps"]]
+    assert [rule["verbs"] for rule in rules] == [["create"], ["get", "patch"]]
+    assert rules[1]["resourceNames"][0] == "phalanx-usage-0"
+    assert len(rules[1]["resourceNames"]) == MOST_OBJECTS
 
 
 def test_the_rights_name_no_wildcard_and_no_secret() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.usage_record import MOST_OBJECTS, NAME
+
 Manifest = dict[str, Any]
 
 LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
@@ -42,7 +44,7 @@ def access(account: str, namespace: str) -> list[Manifest]:
         _object("v1", "ServiceAccount", account, namespace),
         _object(f"{_RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
         _binding("ClusterRole", account, subject),
-        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=_lease_rules(account)),
+        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=[*_lease_rules(account), *_usage_rules()]),
         _binding("Role", account, subject, LEASE_NAMESPACE),
     ]
 
@@ -91,6 +93,15 @@ def _lease_rules(name: str) -> list[Manifest]:
     return [
         _rule(group, leases, ["create"]),
         {**_rule(group, leases, ["get", "update"]), "resourceNames": [name]},
+    ]
+
+
+def _usage_rules() -> list[Manifest]:
+    """The memory of what accounts used, beside the lease (daemon/usage_record.py)."""
+    names = [f"{NAME}-{number}" for number in range(MOST_OBJECTS)]
+    return [
+        _rule([""], ["configmaps"], ["create"]),
+        {**_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names},
     ]
 
 
