@@ -15,7 +15,12 @@ from phalanx.scheduling.work import Rank, Unit
 
 Place = tuple[Rank, int, object]
 Step = tuple[Hashable, Callable[[], Rank]]
-"""One level of the way to a lane: what tells siblings apart, and the place of one among them now."""
+"""One level of the way to a lane: what tells siblings apart, and the place of one among them now.
+
+An account may have units of its own and accounts below that have some (a queue that takes none but has children, a
+namespace of which some pods name their user): what is its own, `_OWN`, comes before what is `_BELOW`.
+"""
+_OWN, _BELOW = 0, 1
 
 
 class Lane:
@@ -158,14 +163,15 @@ class Line:
         if self._queues and payer.queue is not None:
             lineage = [each for each in payer.queue.lineage() if each.key.name != ROOT_QUEUE]
             steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
-        steps.append((("band", band, stage), lambda: (*band[1:], stage)))
+        steps.append((("band", band, stage), lambda: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
             for account in plugin.tenants(self._session, payer):
                 steps.append(self._by_account(account, self._tenant_place))
+        steps.append(("units", lambda: (_OWN,)))
         return steps
 
     def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord], Rank]) -> Step:
-        return account.key, lambda: place(account)
+        return account.key, lambda: (_BELOW, *place(account))
 
     def _queue_place(self, account: AccountRecord) -> Rank:
         session = self._session
