@@ -1,0 +1,65 @@
+"""What the plugins answer about accounts, asked outside of a cycle."""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.decisions import Plan
+from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.scheduler import never
+from phalanx.scheduling.session import Memory, Session
+
+from .scenario import Scenario
+
+_GPU = "nvidia.com/gpu"
+
+
+def policy(*plugins: str) -> str:
+    """A policy with these plugins, as YAML writes them, and what every cluster needs."""
+    named = ", ".join(f"{{{plugin}}}" for plugin in ("name: gang", *plugins, "name: predicates", "name: nodeorder"))
+    return f'actions: "enqueue, allocate, backfill"\ntiers: [{{plugins: [{named}]}}]'
+
+
+def queue(name: str) -> AccountKey:
+    return AccountKey(Tree.QUEUE, name)
+
+
+class Desk:
+    """A session over a scenario as it is now; amounts are told with `gpu` for nvidia.com/gpu."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        scheduler = scenario.scheduler
+        self._policy = scheduler.policy
+        self.session = Session(
+            scenario.state,
+            scheduler.pipeline,
+            scheduler.placer,
+            scheduler.work,
+            Plan(0, [], [], [], []),
+            scenario.now,
+            never,
+            Memory(),
+        )
+
+    def plugin(self, name: str) -> Plugin:
+        entries = (*self._policy.plugins, *self._policy.always)
+        return next(entry.plugin for entry in entries if entry.plugin.name == name)
+
+    def account(self, key: AccountKey) -> AccountRecord:
+        return self.session.ledger.accounts[key]
+
+    def ceiling(self, plugin: str, key: AccountKey) -> tuple[str, dict[str, int]] | None:
+        """(word, limits) of one plugin, what it leaves unlimited left out."""
+        found = self.plugin(plugin).ceiling(self.session, self.account(key))
+        if found is None:
+            return None
+        return found.word, {"gpu" if name == _GPU else name: amount for name, amount in found.limits.items()}
+
+    def limits(self, plugin: str, key: AccountKey) -> dict[str, int] | None:
+        found = self.ceiling(plugin, key)
+        return found[1] if found is not None else None
+
+    def order(self, plugin: str, *names: str) -> list[str]:
+        """Queues as the plugin puts them in order; equal ones stay as given."""
+        speaker = self.plugin(plugin)
+        return sorted(names, key=lambda name: speaker.queue_order(self.session, self.account(queue(name))))

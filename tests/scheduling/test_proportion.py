@@ -1,0 +1,189 @@
+"""`proportion`: queues share by weight what they ask for."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from phalanx.model.account import AccountState
+from phalanx.model.gang import Problem
+
+from .desk import Desk, policy, queue
+from .scenario import Scenario, amounts
+
+PROPORTION = policy("name: proportion")
+
+
+def cluster(gpus: int = 10, text: str = PROPORTION) -> Scenario:
+    return Scenario(text).node("n", gpu=gpus)
+
+
+def deserved(scenario: Scenario, *names: str) -> list[int | None]:
+    """GPUs; None where nothing but the nodes limits the queue."""
+    desk = Desk(scenario)
+    return [(desk.limits("proportion", queue(name)) or {}).get("gpu") for name in names]
+
+
+class TestDeserved:
+    def test_weights_share_what_all_want(self) -> None:
+        world = cluster(12).queue("a", weight=1).queue("b", weight=3)
+        world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
+        assert deserved(world, "a", "b") == [3, 9]
+        world.run()
+        assert (len(world.placed("a-")), len(world.placed("b-"))) == (3, 9)
+        verdict = world.why_pod(world.waiting("a-")[0])
+        assert verdict.message == (
+            "queue a uses 3 nvidia.com/gpu and its deserved share is 3: 1 more would exceed it"
+        )
+
+    def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
+        world = cluster(10).queue("a", weight=1).queue("b", weight=1)
+        world.pods("a", 10, queue="a", gpu=1).pods("b", 2, queue="b", gpu=1)
+        assert deserved(world, "a", "b") == [8, 2]
+
+    def test_a_queue_alone_has_the_cluster_and_is_told_of_nodes(self) -> None:
+        world = cluster(2).queue("a").queue("idle", weight=100).pods("a", 3, queue="a", gpu=1).run()
+        assert deserved(world, "a") == [None]
+        assert world.why_pod(world.waiting()[0]).code == "NotEnoughResources"
+
+    def test_a_guarantee_is_a_floor(self) -> None:
+        world = cluster(10).queue("a", guarantee={"gpu": 6}).queue("b").queue("c")
+        for name in "abc":
+            world.pods(name, 10, queue=name, gpu=1)
+        assert deserved(world, "a", "b", "c") == [6, 2, 2]
+
+    def test_the_guarantee_of_a_queue_that_asks_for_nothing_is_kept_for_it(self) -> None:
+        world = cluster(10).queue("idle", guarantee={"gpu": 4}).queue("b").queue("c")
+        world.pods("b", 10, queue="b", gpu=1).pods("c", 10, queue="c", gpu=1)
+        assert deserved(world, "b", "c") == [3, 3]
+
+    def test_a_capability_cuts(self) -> None:
+        world = cluster(10).queue("a", capability={"gpu": 2}).queue("b")
+        world.pods("a", 10, queue="a", gpu=1).pods("b", 10, queue="b", gpu=1)
+        assert deserved(world, "a", "b") == [2, 8]
+
+    def test_children_share_what_their_parent_deserves(self) -> None:
+        world = cluster(12).queue("eng", weight=2).queue("sci", weight=1)
+        world.queue("dev", parent="eng", weight=3).queue("prod", parent="eng", weight=1)
+        for name in ("dev", "prod", "sci"):
+            world.pods(name, 12, queue=name, gpu=1)
+        assert deserved(world, "eng", "sci", "dev", "prod") == [8, 4, 6, 2]
+
+    def test_a_parent_asks_for_no_more_than_its_children_may_have(self) -> None:
+        world = cluster(12).queue("eng").queue("sci").queue("dev", parent="eng", capability={"gpu": 2})
+        world.pods("dev", 12, queue="dev", gpu=1).pods("sci", 12, queue="sci", gpu=1)
+        assert deserved(world, "eng", "dev", "sci") == [2, 2, 10]
+
+    def test_a_broken_queue_takes_nothing_from_the_others(self) -> None:
+        world = cluster(10).queue("a").queue("broken", weight=9, guarantee={"gpu": 5}, problem=Problem("X", "x"))
+        world.queue("orphan", parent="nobody", weight=9).queue("child", parent="broken", weight=9)
+        for name in ("a", "broken", "orphan", "child"):
+            world.pods(name, 10, queue=name, gpu=1)
+        assert deserved(world, "a", "broken", "orphan", "child") == [None, None, None, None]
+        world.run()
+        assert len(world.placed("a-")) == 10
+
+    def test_a_closed_queue_counts_for_what_it_still_holds(self) -> None:
+        world = cluster(10).queue("shut").queue("a").pods("shut", 3, queue="shut", gpu=1, node="n")
+        world.queue("shut", state=AccountState.CLOSING, weight=9).pods("a", 10, queue="a", gpu=1)
+        world.pods("more", 5, queue="shut", gpu=1)
+        assert deserved(world, "shut", "a") == [3, 7]
+
+    def test_nodes_that_hold_more_than_they_offer_do_not_count_against_a_queue(self) -> None:
+        world = cluster(0).node("m", gpu=4).queue("a").queue("b").pods("old", 2, queue="a", gpu=1, node="n")
+        world.pods("a", 4, queue="a", gpu=1).pods("b", 4, queue="b", gpu=1)
+        assert deserved(world, "a", "b") == [3, 3]
+
+
+class TestQueueOrder:
+    def test_the_queue_with_the_smaller_part_of_what_it_deserves_goes_first(self) -> None:
+        world = cluster(12).queue("a", weight=1).queue("b", weight=3)
+        world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
+        world.pods("held-a", 1, queue="a", gpu=1, node="n").pods("held-b", 2, queue="b", gpu=1, node="n")
+        desk = Desk(world)
+        shares = [desk.plugin("proportion").queue_order(desk.session, desk.account(queue(name))) for name in "ab"]
+        assert shares == [(0, Fraction(1, 3)), (0, Fraction(2, 9))]
+        assert desk.order("proportion", "a", "b") == ["b", "a"]
+
+    def test_a_higher_priority_goes_first_whatever_it_has(self) -> None:
+        world = cluster(10).queue("a", priority=1).queue("b")
+        world.pods("held", 3, queue="a", gpu=1, node="n").pods("b", 10, queue="b", gpu=1)
+        assert Desk(world).order("proportion", "b", "a") == ["a", "b"]
+
+    def test_more_of_nothing_deserved_counts_as_all(self) -> None:
+        world = cluster(1).queue("a", weight=1).queue("b", weight=60000).queue("c")
+        world.pods("a", 1, queue="a", gpu=1, node="n").pods("b", 1, queue="b", gpu=1)
+        desk = Desk(world)
+        assert deserved(world, "a", "b") == [0, None]
+        assert desk.plugin("proportion").queue_order(desk.session, desk.account(queue("a"))) == (0, 1)
+        assert desk.plugin("proportion").queue_order(desk.session, desk.account(queue("c"))) == (0, 0)
+
+    def test_queues_fill_in_step(self) -> None:
+        world = cluster(6, policy("name: proportion, enabledAllocatable: false")).queue("a", weight=1)
+        world.queue("b", weight=2).pods("a", 6, queue="a", gpu=1).pods("b", 6, queue="b", gpu=1).run()
+        assert (len(world.placed("a-")), len(world.placed("b-"))) == (2, 4)
+
+
+class TestSwitches:
+    @pytest.mark.parametrize("switch", ["enabledAllocatable", "enabledOverused"])
+    def test_without_the_ceiling_one_queue_may_have_it_all(self, switch: str) -> None:
+        world = cluster(4, policy(f"name: proportion, {switch}: false, enableQueueOrder: false"))
+        world.queue("a").queue("b").pods("a", 4, queue="a", gpu=1, created=1).pods("b", 4, queue="b", gpu=1).run()
+        assert len(world.placed("a-")) == 4
+
+
+class TestAdmission:
+    def admitted(self, world: Scenario) -> list[str]:
+        return world.run().admissions
+
+    def group(self, world: Scenario, name: str, gpus: int, queue: str = "a", **fields: object) -> Scenario:
+        sizes = {"admission": True, "admitted": False, "min_resources": amounts(gpu=gpus)}
+        return world.gang(name, 1, queue=queue, **(sizes | fields))
+
+    def test_up_to_the_real_capability(self) -> None:
+        world = cluster(10).queue("a").queue("b", guarantee={"gpu": 4})
+        for name in ("one", "two", "three"):
+            self.group(world, name, 3)
+        assert self.admitted(world) == ["one", "three"]  # 6 of 10 - 4; the third in order must wait
+
+    def test_what_pods_hold_counts(self) -> None:
+        world = cluster(10).queue("a", capability={"gpu": 5}).pods("held", 3, queue="a", gpu=1, node="n")
+        self.group(self.group(world, "big", 3), "small", 2)
+        assert self.admitted(world) == ["small"]
+
+    def test_elastic_members_do_not_count(self) -> None:
+        world = cluster(10).queue("a", capability={"gpu": 5})
+        world.gang("elastic", 1, queue="a", min_resources=amounts(gpu=1))
+        world.pods("held", 4, gang="elastic", gpu=1, node="n")
+        self.group(world, "next", 4)
+        assert self.admitted(world) == ["next"]
+
+    def test_promises_of_the_same_queue_count_until_its_members_hold_them(self) -> None:
+        world = cluster(10).queue("a", capability={"gpu": 4}).queue("b")
+        self.group(self.group(self.group(world, "one", 3), "other", 3, queue="b"), "two", 2)
+        assert self.admitted(world) == ["one", "other"]
+        world.pods("one", 3, gang="one", gpu=1).run()
+        assert world.admissions == ["one", "other"]
+        world.finishes("one-0", "one-1", "one-2").no_gang("one").run()
+        assert world.admissions == ["one", "other", "two"]
+
+    def test_every_queue_above_must_have_room(self) -> None:
+        world = (
+            cluster(10).queue("eng", capability={"gpu": 4}).queue("dev", parent="eng").queue("prod", parent="eng")
+        )
+        self.group(self.group(self.group(world, "one", 3, "dev"), "two", 2, "prod"), "three", 1, "prod")
+        assert self.admitted(world) == ["one", "three"]
+
+    def test_nothing_goes_into_a_queue_that_is_closed_or_missing(self) -> None:
+        world = cluster(10).queue("shut", state=AccountState.CLOSED)
+        self.group(self.group(world, "one", 1, "shut"), "two", 1, "missing")
+        self.group(world, "unsized", 1, "shut", min_resources=None)
+        assert self.admitted(world) == []
+        world.queue("shut", state=AccountState.OPEN).run()
+        assert world.admissions == ["one", "unsized"]
+
+    def test_without_a_cut_overcommit_decides(self) -> None:
+        world = cluster(10, policy("name: overcommit", "name: proportion")).queue("a")
+        self.group(self.group(world, "one", 12), "two", 13)
+        assert self.admitted(world) == ["one"]
