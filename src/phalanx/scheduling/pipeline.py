@@ -21,6 +21,8 @@ _POINTS = (
     "gang_order",
     "pod_order",
     "ceiling",
+    "deserved",
+    "entitled",
     "held",
     "until",
     "filter",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, Payer
@@ -81,6 +81,14 @@ class Plugin:
 
     def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
         """What the account may hold at most in this cycle; all ceilings of all accounts that pay must hold."""
+        raise NotImplementedError
+
+    def deserved(self, session: Session, account: AccountRecord) -> Mapping[str, int] | None:
+        """What a queue deserves now, for those who ask; None if the plugin does not say."""
+        raise NotImplementedError
+
+    def entitled(self, session: Session, account: AccountRecord) -> Mapping[str, int] | None:
+        """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
         raise NotImplementedError
 
     def held(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:

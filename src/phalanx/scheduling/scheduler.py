@@ -72,8 +72,8 @@ class Scheduler:
         that has a new pending member.
         """
         self._cycles += 1
-        plan = Plan(self._cycles, [], [], [], [])
-        session = Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory)
+        session = self.look(now, should_stop)
+        plan = session.plan
         self.work.ring(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.work.take(session.bound, self._ranking(session))
@@ -93,6 +93,18 @@ class Scheduler:
             self._recheck(session)
         session.announce()
         return plan
+
+    def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
+        """The cluster as plugins see it at `now`, with nothing planned yet."""
+        plan = Plan(self._cycles, [], [], [], [])
+        return Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory)
+
+    def waiting(self, session: Session) -> list[Unit]:
+        """Everything that asks for something, each with its rank, for those who ask; nothing moves."""
+        units = self.work.everything()
+        for unit in units:
+            self._rank(session, unit)
+        return units
 
     def _rank(self, session: Session, unit: Unit) -> None:
         if unit.pod is not None:

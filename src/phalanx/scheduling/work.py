@@ -162,6 +162,12 @@ class WorkList:
         active, self._active = self._active, {}
         return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
 
+    def everything(self) -> list[Unit]:
+        """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
+        self._absorb()
+        keys: list[UnitKey] = [*self._state.lone, *sorted(self._owners)]
+        return [unit for key in keys if (unit := self._unit(key)) is not None]
+
     def take_content(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
         content, self._content = self._content, {}

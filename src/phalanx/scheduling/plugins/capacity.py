@@ -44,7 +44,7 @@ class Capacity(Plugin):
 
     def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction, bool]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
-        deserved = session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))
+        deserved = self._deserved(session, account)
         share = dominant_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else EVERYTHING
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
@@ -52,6 +52,12 @@ class Capacity(Plugin):
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
+
+    def deserved(self, session: Session, account: AccountRecord) -> Amounts | None:
+        return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
+
+    def entitled(self, session: Session, account: AccountRecord) -> Amounts | None:
+        return self.deserved(session, account)
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
@@ -61,6 +67,9 @@ class Capacity(Plugin):
 
     def admission_room(self, session: Session, gang: GangRecord) -> int:
         return admission_room(session, gang)
+
+    def _deserved(self, session: Session, account: AccountRecord) -> Amounts:
+        return session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))
 
 
 def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from fractions import Fraction
 
 from phalanx.cluster.accounts import AccountRecord
@@ -54,6 +54,14 @@ class Proportion(Plugin):
             return None
         return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
 
+    def deserved(self, session: Session, account: AccountRecord) -> Amounts | None:
+        return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
+
+    def entitled(self, session: Session, account: AccountRecord) -> Amounts | None:
+        if account.key.tree is not Tree.QUEUE:
+            return None
+        return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
+
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
 
@@ -81,8 +89,21 @@ class Proportion(Plugin):
 
 def deserved_shares(session: Session) -> dict[AccountKey, Amounts]:
     """What every queue that requests something deserves, per resource that the cluster has."""
+    return _shares(session, _needs(session.ledger.accounts[ROOT]))
+
+
+def entitled_shares(session: Session) -> dict[AccountKey, Amounts]:
+    """What every queue that takes part would deserve if all of them asked for everything."""
+    queues = [session.ledger.accounts[ROOT]]
+    for queue in queues:
+        queues.extend(child for child in queue.children.values() if takes_part(child))
+    everything = real_capabilities(session).total
+    return _shares(session, {queue.key: everything for queue in queues})
+
+
+def _shares(session: Session, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
+    """What every queue deserves that could use so much."""
     root = session.ledger.accounts[ROOT]
-    needs = _needs(root)
     shares: dict[AccountKey, Amounts] = {ROOT: real_capabilities(session).total}
     parents = [root]
     for parent in parents:
@@ -104,7 +125,7 @@ def deserved_shares(session: Session) -> dict[AccountKey, Amounts]:
     return shares
 
 
-def _offered(parent: AccountRecord, share: Amounts, needs: dict[AccountKey, dict[str, int]]) -> Amounts:
+def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, Amounts]) -> Amounts:
     """What the children that ask for something may share: guarantees of the others are kept for them."""
     kept = guaranteed(child for child in parent.children.values() if child.key not in needs)
     if not kept:
