@@ -15,6 +15,7 @@ from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
 from phalanx.daemon.service import ServiceOptions
 from phalanx.daemon.usage_record import MOST_OBJECTS
+from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
@@ -59,7 +60,7 @@ async def test_everything_is_created_once_and_unchanged_after_that(
 ) -> None:
     first = await run(client, capsys)
     assert set(RIGHTS) <= set(first)
-    assert len(first) == 11 + len(RIGHTS) + 2
+    assert len(first) == len(manifests.definitions()) + len(RIGHTS) + 2
     assert set(first.values()) == {"created"}
     second = await run(client, capsys)
     assert set(second) == set(first)
@@ -158,8 +159,9 @@ def printed(*arguments: str) -> list[dict[str, Any]]:
 
 def test_print_writes_what_would_be_applied() -> None:
     kinds = [document["kind"] for document in printed()]
-    assert kinds.count("CustomResourceDefinition") == 11
-    assert kinds[11:] == [
+    definitions = len(manifests.definitions())
+    assert kinds.count("CustomResourceDefinition") == definitions
+    assert kinds[definitions:] == [
         "Namespace",
         "ServiceAccount",
         "ClusterRole",
@@ -207,3 +209,19 @@ def test_the_rights_name_no_wildcard_and_no_secret() -> None:
         "pods/binding": ["create"],
         "pods/status": ["patch"],
     }
+
+
+def test_the_rights_cover_what_queues_and_quotas_need() -> None:
+    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+
+    def verbs(group: str, resource: str) -> set[str]:
+        rules = [rule for rule in role["rules"] if group in rule["apiGroups"] and resource in rule["resources"]]
+        return {verb for rule in rules for verb in rule["verbs"]}
+
+    read = {"get", "list", "watch"}
+    for kind in ACCOUNT_KINDS:
+        assert read <= verbs(kind.group, kind.plural)
+        if kind.kind != "ElasticQuotaTree":
+            assert verbs(kind.group, f"{kind.plural}/status") == {"patch"}
+    assert verbs("scheduling.volcano.sh", "queues") == read | {"create"}
+    assert verbs("", "resourcequotas") == read

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from phalanx.daemon.usage_record import MOST_OBJECTS, NAME
+from phalanx.dialects.queues import builtin_queues
 
 Manifest = dict[str, Any]
 
@@ -62,10 +63,9 @@ def flow_schemas(account: str, namespace: str) -> list[Manifest]:
 
 def volcano_queues() -> list[Manifest]:
     """The queues that Volcano makes when it starts: groups without a queue wait in `default`."""
-    api_version = "scheduling.volcano.sh/v1beta1"
     return [
-        _object(api_version, "Queue", "root", spec={"weight": 1, "reclaimable": False}),
-        _object(api_version, "Queue", "default", spec={"weight": 1, "reclaimable": True}),
+        _object(queue["apiVersion"], queue["kind"], queue["metadata"]["name"], spec=queue["spec"])
+        for queue in builtin_queues()
     ]
 
 
@@ -76,14 +76,17 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["pods"], [*_READ, "delete"])
     yield _rule([""], ["pods/binding"], ["create"])
     yield _rule([""], ["pods/status"], ["patch"])
-    yield _rule([""], ["nodes", "namespaces"], _READ)
+    yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)
     yield _rule(["scheduling.k8s.io"], ["podgroups/status"], ["patch"])
     # The object itself is patched to remember a gang that has been satisfied once.
     yield _rule(_CUSTOM_GROUPS, ["podgroups"], [*_READ, "patch"])
     yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])
-    yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas"], _READ)
+    yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
+    yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
+    # Volcano's own queues, where its kind is served and they are missing.
+    yield _rule(["scheduling.volcano.sh"], ["queues"], ["create"])
     yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)
 
 

@@ -65,11 +65,12 @@ def _volcano_queue(current: Mapping[str, Any], account: Account, holdings: Holdi
 def _state(account: Account, holdings: Holdings) -> str:
     """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true."""
     if account.state is AccountState.OPEN:
-        return AccountState.OPEN
+        return AccountState.OPEN.value
     if account.state is AccountState.UNKNOWN:
         return ""
     unfinished = sum(count for phase, count in holdings.groups.items() if phase != "Completed")
-    return AccountState.CLOSING if unfinished or any(holdings.used.values()) else AccountState.CLOSED
+    state = AccountState.CLOSING if unfinished or any(holdings.used.values()) else AccountState.CLOSED
+    return state.value
 
 
 def _counts(holdings: Holdings) -> dict[str, int]:
