@@ -78,7 +78,7 @@ def add_gangs(state: ClusterState, pods: int, seed: int = 2) -> int:
         kind = draw.choice(kinds)
         state.apply(GangUpdated(Gang(GangKey("bench", name), min_member=size, created=gangs)))
         for member in range(size):
-            state.apply(PodUpdated(_pod(f"{name}-{member}", kind, gangs, name)))
+            state.apply(PodUpdated(one_pod(f"{name}-{member}", kind, gangs, name)))
         made += size
         gangs += 1
     return gangs
@@ -89,10 +89,10 @@ def add_singles(state: ClusterState, pods: int, seed: int = 3) -> None:
     draw = random.Random(seed)
     kinds = classes()
     for number in range(pods):
-        state.apply(PodUpdated(_pod(f"pod-{number:06}", draw.choice(kinds), number // 100, "")))
+        state.apply(PodUpdated(one_pod(f"pod-{number:06}", draw.choice(kinds), number // 100, "")))
 
 
-def _pod(name: str, kind: PodClass, created: int, gang: str) -> Pod:
+def one_pod(name: str, kind: PodClass, created: int, gang: str = "") -> Pod:
     return Pod("bench", name, f"uid-{name}", kind, kind.requests, "phalanx", created=created, gang=gang)
 
 
@@ -100,7 +100,7 @@ def add_members(state: ClusterState, gang: str, members: list[PodClass], created
     """One pending gang that needs all of these members."""
     state.apply(GangUpdated(Gang(GangKey("bench", gang), min_member=len(members), created=created)))
     for number, kind in enumerate(members):
-        state.apply(PodUpdated(_pod(f"{gang}-{number}", kind, created, gang)))
+        state.apply(PodUpdated(one_pod(f"{gang}-{number}", kind, created, gang)))
 
 
 def fill(state: ClusterState, kind: PodClass, keep_free: int = 0, on_last: int = 0) -> None:
@@ -111,5 +111,5 @@ def fill(state: ClusterState, kind: PodClass, keep_free: int = 0, on_last: int =
         free = keep_free if place >= len(everyone) - on_last else 0
         for number in range((dict(node.allocatable)[GPU] - free) // share):
             name = f"running-{node.name}-{number}"
-            pod = _pod(name, kind, 0, "")
+            pod = one_pod(name, kind, 0, "")
             state.apply(PodUpdated(msgspec.structs.replace(pod, node=node.name, phase=PodPhase.RUNNING)))

@@ -41,6 +41,12 @@ class Ledger:
         return self._paths.accounts
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether any queue keeps its order (`fifo`)."""
+        self.refresh()
+        return self._paths.keeps_order
+
+    @property
     def payers(self) -> Iterable[Payer]:
         return self._payers.values()
 
@@ -150,10 +156,14 @@ class Ledger:
 
     # sums
 
-    def settle(self) -> None:
-        """Brings every sum up to date."""
+    def refresh(self) -> None:
+        """Brings every path and fault up to date, but not the sums."""
         if self._stale:
             self._rebuild()
+
+    def settle(self) -> None:
+        """Brings every sum up to date."""
+        self.refresh()
         if not self._dirty:
             return
         for payer in self._dirty.values():

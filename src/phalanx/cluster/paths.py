@@ -32,6 +32,7 @@ class Paths:
         self._leaf_of: dict[str, AccountKey] = {}
         # How many payers come through the accounts that nobody declares and that go with their last payer.
         self._visitors: dict[AccountKey, int] = {}
+        self.keeps_order = False
         self._link()
 
     def declare(self, account: Account) -> bool:
@@ -77,6 +78,7 @@ class Paths:
             if record.parent is not None:
                 record.parent.children[record.key] = record
         self._index(nouns)
+        self.keeps_order = any(noun.fifo for noun in nouns)
 
     def _hang(self, record: AccountRecord) -> None:
         """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""

@@ -86,8 +86,8 @@ class ClusterState:
                 if self.resource_quotas.get(namespace, {}).pop(name, None) is not None:
                     self.relief += 1
 
-    def transaction(self) -> Transaction:
-        return Transaction(self.nodes)
+    def transaction(self, charging: bool = True) -> Transaction:
+        return Transaction(self.nodes, charging)
 
     def eased(self) -> int:
         """Grows with every change after which something that was refused may be possible."""

@@ -18,11 +18,12 @@ class Transaction:
     Everything that is placed is visible to the next placement of the same transaction. `rollback` leaves the
     arrays bit for bit as they were; `commit` hands out what was placed, in order. Exactly one of the two ends a
     transaction. Accounts are charged for its duration only: what is kept is charged as each pod is counted as
-    placed.
+    placed. A transaction that is committed at once need not charge them at all (`charging`).
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, charging: bool = True) -> None:
         self._nodes = nodes
+        self._charging = charging
         self._charges: dict[tuple[Payer, Footprint], int] = {}
         self._journal: list[tuple[ClassRecord, list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
@@ -41,7 +42,7 @@ class Transaction:
         self._apply(cls, rows, 1)
         self._journal.append((cls, rows))
         self._placed.extend(zip(pods, rows, strict=True))
-        for payer, count in Counter(record.payer for record in pods).items():
+        for payer, count in Counter(record.payer for record in pods).items() if self._charging else ():
             if payer is not None:
                 key = (payer, cls.footprint)
                 self._charges[key] = self._charges.get(key, 0) + count

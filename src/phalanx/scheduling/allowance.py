@@ -76,6 +76,7 @@ class Allowance:
         found = self._ceilings.get(payer)
         if found is None:
             session = self._session
+            session.state.ledger.settle()
             speakers = session.pipeline.plugins("ceiling")
             found = self._ceilings[payer] = [
                 (account, ceiling)
@@ -90,11 +91,12 @@ class Allowance:
 
         (Upstream compares some resources that the pod does not ask for as well; research/coscheduling.md, 3.1.)
         """
-        if payer is None:
+        ceilings = self.ceilings(payer) if payer is not None else ()
+        if not ceilings:
             return UNLIMITED
         self._session.state.ledger.settle()
         room = UNLIMITED
-        for account, ceiling in self.ceilings(payer):
+        for account, ceiling in ceilings:
             limits, used = ceiling.limits, account.used
             for name, amount in footprint.amounts.items():
                 limit = limits.get(name)
@@ -104,9 +106,12 @@ class Allowance:
 
     def room_for(self, payer: Payer, amounts: Mapping[str, int]) -> int:
         """How many times the amounts are allowed on top of what is held."""
+        ceilings = self.ceilings(payer)
+        if not ceilings:
+            return UNLIMITED
         self._session.state.ledger.settle()
         room = UNLIMITED
-        for account, ceiling in self.ceilings(payer):
+        for account, ceiling in ceilings:
             for name, amount in amounts.items():
                 limit = ceiling.limits.get(name)
                 if limit is not None and amount > 0:

@@ -19,6 +19,7 @@ class FifoQueues:
 
     def __init__(self, session: Session) -> None:
         self._session = session
+        self._any = session.state.ledger.keeps_order
         self._heads: dict[AccountKey, tuple[Rank, Turn] | None] = {}
 
     def blocked(self, unit: Unit) -> bool:
@@ -39,7 +40,7 @@ class FifoQueues:
 
     def passed(self, units: list[Unit]) -> None:
         """The units had their turn: whoever has no room holds up the rest, whoever has got it lets the next go."""
-        for unit in units:
+        for unit in units if self._any else ():
             queue = self._queue(unit)
             if queue is None:
                 continue
@@ -53,7 +54,7 @@ class FifoQueues:
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
 
     def _queue(self, unit: Unit) -> AccountRecord | None:
-        queue = self._session.payer(unit.members[0]).queue if unit.members else None
+        queue = self._session.payer(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.noun is not None and queue.noun.fifo else None
 
 

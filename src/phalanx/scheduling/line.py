@@ -106,6 +106,8 @@ class Line:
         self._queues = session.pipeline.plugins("queue_order")
         self._tenants = session.pipeline.plugins("tenants")
         self._lanes: dict[tuple[Hashable, ...], Lane] = {}
+        # The one lane that has anybody left, once that is known: then nobody needs to be compared.
+        self._sole: Lane | None = None
         for unit in units:
             self._lane(unit, unit.band, 0).add(unit)
 
@@ -113,28 +115,34 @@ class Line:
         """Surplus of a content unit has its turn after the quorums of the unit's band."""
         band = (True, *turn.unit.band[1:])
         lane = self._lane(turn.unit, band, 1)
+        if lane is not self._sole:
+            self._sole = None
         lane.add_turn(turn.rank(self._session), next(self._numbers), turn)
 
     def next(self) -> list[Unit] | Turn | None:
         """Who is next: a unit, a run of pods of one kind, or a gang's surplus; None if nobody is left."""
+        if self._sole is not None and len(self._sole):
+            return self._sole.take(alone=True)
         node: Branch | Lane | None = self._root
         alone = True
         while isinstance(node, Branch):
             following = node.first()
             alone = alone and len(node.children) == 1
             node = following
-        return node.take(alone) if node is not None else None
+        if node is None:
+            return None
+        self._sole = node if alone else None
+        return node.take(alone)
 
     @property
     def single(self) -> bool:
-        """Whether at most one more is waiting."""
+        """Whether nobody else is waiting."""
+        if self._sole is not None and len(self._sole):
+            return False
         node: Branch | Lane | None = self._root
         while isinstance(node, Branch):
-            following = node.first()
-            if len(node.children) > 1:
-                return False
-            node = following
-        return node is None or not len(node)
+            node = node.first()
+        return node is None
 
     def _lane(self, unit: Unit, band: Rank, stage: int) -> Lane:
         payer = self._payer(unit)
@@ -175,10 +183,12 @@ class Line:
 
     def _queue_place(self, account: AccountRecord) -> Rank:
         session = self._session
+        session.state.ledger.settle()
         created = account.noun.created if account.noun is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key)
 
     def _tenant_place(self, account: AccountRecord) -> Rank:
+        self._session.state.ledger.settle()
         plugins = self._session.pipeline.plugins("tenant_order")
         return (*[plugin.tenant_order(self._session, account) for plugin in plugins], account.key)
 

@@ -159,7 +159,7 @@ class Session:
     def held(self, unit: GangRecord | PodRecord) -> Held | None:
         """What forbids the unit's payer anything new."""
         payer = self.payer(unit)
-        self.state.ledger.settle()
+        self.state.ledger.refresh()
         if payer.fault is not None:
             return Held(payer.fault.code, payer.fault.message)
         for plugin in self.pipeline.plugins("held"):

@@ -69,7 +69,7 @@ class Surpluses:
             wanted = min(turn.run_length() if alone else 1, session.allowance.room(kind.payer, head.cls.footprint))
             rows = session.placer.place(head.cls, wanted) if wanted else []
         if rows:
-            transaction = session.state.transaction()
+            transaction = session.state.transaction(charging=False)
             transaction.place(head.cls, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
                 session.bind(record, row, turn.gang.key, None)

@@ -87,7 +87,7 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
         if not rows:
             session.refuse(kind, *session.lack(kind))
             break
-        transaction = session.state.transaction()
+        transaction = session.state.transaction(charging=False)
         transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
         for (unit, record), row in zip(waiting, rows, strict=False):
