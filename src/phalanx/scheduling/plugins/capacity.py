@@ -44,6 +44,7 @@ class Capacity(Plugin):
 
     def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction, bool]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        session.state.ledger.settle()
         deserved = self._deserved(session, account)
         share = dominant_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else EVERYTHING
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
@@ -76,9 +77,9 @@ def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
     if not takes_part(account):
         return None
     # The capability itself is a ceiling whatever the policy; only what is tighter is news.
-    limits = capability(account)
-    real = real_capabilities(session).of(account)
-    return Ceiling("real capability", {name: amount for name, amount in real.items() if amount != limits.get(name)})
+    declared, reals = capability(account), real_capabilities(session)
+    limits = reals.binding(reals.of(account))
+    return Ceiling("real capability", {name: limits[name] for name in limits if limits[name] != declared.get(name)})
 
 
 def _deserved(session: Session, account: AccountRecord) -> Amounts:

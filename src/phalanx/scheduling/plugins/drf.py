@@ -42,6 +42,7 @@ class Drf(Plugin):
     def queue_order(self, session: Session, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:
             return ()
+        session.state.ledger.settle()
         return session.memo("hierarchy of queues", lambda: QueueHierarchy(session)).turn(account)
 
 

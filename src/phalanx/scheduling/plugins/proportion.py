@@ -45,6 +45,7 @@ class Proportion(Plugin):
 
     def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        session.state.ledger.settle()
         deserved = self._deserved(session).get(account.key, _NONE)
         share = dominant_share(account.used.items(), deserved, unfounded=True)
         return (-account.noun.priority if account.noun is not None else 0, share)

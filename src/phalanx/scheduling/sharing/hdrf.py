@@ -105,15 +105,21 @@ class Hierarchy:
         node.share = max(node.parts.values(), default=0)
 
     def _combine(self, node: Node) -> None:
-        """Adds the children up: those that can still grow as if each had no more than the smallest of them."""
+        """Adds the children up, those that can still grow as if each had by weight no more than the least of them.
+
+        (Volcano scales to the least share whatever the weights; then a node whose children have different weights
+        seems to have less than it has, and gets more than its own weight says.)
+        """
         children = node.children.values()
-        least = min((child.share for child in children if child.share and not child.saturated), default=ONE)
+        growing = [child for child in children if child.share and not child.saturated]
+        least = min(growing, key=lambda child: child.share // child.weight, default=node)
         parts: dict[str, int] = {}
         for child in children:
-            scaled = not child.saturated and child.share > least
+            counts, of = 1, 1
+            if child.share and not child.saturated:
+                counts, of = least.share * child.weight, child.share * least.weight
             for resource, part in child.parts.items():
-                counted = part * least // child.share if scaled else part
-                parts[resource] = parts.get(resource, 0) + counted
+                parts[resource] = parts.get(resource, 0) + part * counts // of
         node.parts = parts
         node.saturated = all(child.saturated for child in children)
 

@@ -1,0 +1,169 @@
+"""`quotas`: the ceilings of objects in the cluster, whatever the policy says."""
+
+from __future__ import annotations
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.gang import Problem
+
+from .desk import Desk, policy, queue
+from .scenario import Scenario, limits
+
+BARE = policy()
+ALL = AccountKey(Tree.ELASTIC_QUOTA, "")
+
+
+def elastic(namespace: str) -> AccountKey:
+    return AccountKey(Tree.ELASTIC_QUOTA, namespace)
+
+
+def koordinator(name: str, tree: str = "") -> AccountKey:
+    return AccountKey(Tree.KOORDINATOR, name, tree)
+
+
+def world(cpu: int = 100) -> Scenario:
+    return Scenario(BARE).node("n", cpu=cpu, memory=1000, pods=10_000)
+
+
+class TestQueues:
+    def test_a_capability_holds_under_every_policy(self) -> None:
+        scenario = world().queue("a", capability={"cpu": 2}).pods("a", 3, queue="a", cpu=1).run()
+        assert Desk(scenario).ceiling("quotas", queue("a")) == ("capability", {"cpu": 2000})
+        assert len(scenario.placed()) == 2
+        verdict = scenario.why_pod(scenario.waiting()[0])
+        assert verdict.message == "queue a uses 2 cpu and its capability is 2: 1 more would exceed it"
+        assert verdict.change == "free 1 cpu charged to queue a, or raise its capability to 3"
+
+    def test_a_capability_of_nothing_is_not_the_same_as_none(self) -> None:
+        scenario = world().queue("none", capability={"cpu": 0}).queue("any")
+        desk = Desk(scenario)
+        assert desk.limits("quotas", queue("none")) == {"cpu": 0}
+        assert desk.limits("quotas", queue("any")) is None
+
+
+class TestElasticQuotas:
+    def test_max_limits_a_namespace_and_the_sum_of_all_min_limits_all(self) -> None:
+        scenario = world().elastic_quota("a", {"cpu": 4, "gpu": 0}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {})
+        desk = Desk(scenario)
+        assert desk.ceiling("quotas", elastic("a")) == ("max", {"cpu": 6000})
+        assert desk.ceiling("quotas", elastic("b")) is None
+        assert desk.ceiling("quotas", ALL) == ("sum of all min", {"cpu": 10_000, "gpu": 0})
+
+    def test_a_resource_in_no_min_is_not_limited_by_the_sum(self) -> None:
+        scenario = world().elastic_quota("a", {}, {"cpu": 6})
+        assert Desk(scenario).ceiling("quotas", ALL) is None
+
+    def test_a_broken_quota_counts_neither_for_nor_against_the_others(self) -> None:
+        scenario = world().elastic_quota("a", {"cpu": 4}, {}).elastic_quota("b", {"cpu": 6}, {})
+        scenario.within("b").pods("b", 3, cpu=1, node="n")
+        scenario.account(elastic("b"), deserved={"cpu": 6}, problem=Problem("X", "x"))
+        assert Desk(scenario).limits("quotas", ALL) == {"cpu": 7000}  # 4, and 3 that b holds
+        scenario.within("a").pods("a", 5, cpu=1).run()
+        assert len(scenario.placed("a-")) == 4
+
+
+class TestKoordinator:
+    def runtime(self, scenario: Scenario, *names: str) -> list[int | None]:
+        """Whole CPUs of the runtime quota."""
+        desk = Desk(scenario)
+        found = [desk.ceiling("quotas", koordinator(name)) for name in names]
+        assert all(ceiling is None or ceiling[0] == "runtime quota" for ceiling in found)
+        return [ceiling[1]["cpu"] // 1000 if ceiling is not None else None for ceiling in found]
+
+    def quota(self, scenario: Scenario, name: str, least: int, most: int, **fields: object) -> Scenario:
+        stated = {"deserved": {"cpu": least}, "capability": {"cpu": most}, "parent": koordinator(ROOT)}
+        return scenario.account(koordinator(name), label=f"quota {name}", **(stated | fields))
+
+    def tree(self, cpu: int = 100) -> Scenario:
+        return world(cpu).account(koordinator(ROOT), parental=True)
+
+    def test_the_worked_example(self) -> None:
+        """100 GPUs; (weight, request, min): (40, 5, 10), (60, 20, 15), (50, 40, 20), (80, 70, 15)."""
+        scenario = self.tree().node("n", gpu=100, pods=10_000)
+        rows = {"a": (40, 5, 10), "b": (60, 20, 15), "c": (50, 40, 20), "d": (80, 70, 15)}
+        for name, (weight, request, least) in rows.items():
+            stated = {"deserved": {"gpu": least}, "capability": {"gpu": 100}, "weights": limits({"gpu": weight})}
+            scenario.account(koordinator(name), parent=koordinator(ROOT), **stated)
+            scenario.pods(name, request, quota=name, gpu=1)
+        desk = Desk(scenario)
+        runtimes = [desk.limits("quotas", koordinator(name)) for name in rows]
+        assert runtimes == [{"gpu": 5}, {"gpu": 20}, {"gpu": 35}, {"gpu": 40}]
+        scenario.run()
+        assert [len(scenario.placed(f"{name}-")) for name in rows] == [5, 20, 35, 40]
+
+    def test_minima_above_the_total_shrink(self) -> None:
+        scenario = self.tree()
+        for name, least in {"a": 90, "b": 60}.items():
+            self.quota(scenario, name, least, 200).pods(name, least, quota=name, cpu=1)
+        assert self.runtime(scenario, "a", "b") == [60, 40]
+
+    def test_what_does_not_scale_does_not_shrink(self) -> None:
+        scenario = self.tree()
+        for name, least in {"a": 90, "b": 60}.items():
+            self.quota(scenario, name, least, 200, scales=False).pods(name, least, quota=name, cpu=1)
+        assert self.runtime(scenario, "a", "b") == [90, 60]
+
+    def test_what_runs_beside_the_tree_is_not_shared(self) -> None:
+        scenario = self.tree(20)
+        for name in ("koordinator-system-quota", "koordinator-default-quota"):
+            scenario.account(koordinator(name)).pods(name, 3, quota=name, cpu=1, node="n")
+        for name in ("a", "b"):
+            self.quota(scenario, name, 0, 20).pods(name, 20, quota=name, cpu=1)
+        assert self.runtime(scenario, "a", "b") == [7, 7]
+
+    def test_children_share_their_parents_part(self) -> None:
+        scenario = self.tree()
+        self.quota(scenario, "eng", 40, 100, parental=True)
+        self.quota(scenario, "sci", 60, 60).pods("sci", 60, quota="sci", cpu=1)
+        self.quota(scenario, "dev", 30, 80, parent=koordinator("eng")).pods("dev", 80, quota="dev", cpu=1)
+        self.quota(scenario, "prod", 10, 80, parent=koordinator("eng")).pods("prod", 20, quota="prod", cpu=1)
+        assert self.runtime(scenario, "dev", "prod", "sci") == [30, 10, 60]
+        assert Desk(scenario).ceiling("quotas", koordinator("eng")) == ("max", {"cpu": 100_000})
+
+    def test_a_tree_may_have_a_total_of_its_own(self) -> None:
+        scenario = world().account(koordinator(ROOT, "gpus"), parental=True)
+        top = {"parent": koordinator(ROOT, "gpus"), "total": {"cpu": 10}, "parental": True}
+        scenario.account(koordinator("top", "gpus"), capability={"cpu": 100}, **top)
+        for name in ("a", "b"):
+            fields = {"capability": {"cpu": 100}, "parent": koordinator("top", "gpus")}
+            scenario.account(koordinator(name, "gpus"), **fields).pods(name, 20, quota=name, cpu=1)
+        desk = Desk(scenario)
+        assert [desk.limits("quotas", koordinator(name, "gpus")) for name in ("a", "b")] == [{"cpu": 5000}] * 2
+
+    def test_a_broken_quota_takes_nothing_from_the_others(self) -> None:
+        scenario = self.tree()
+        self.quota(scenario, "a", 0, 100).pods("a", 100, quota="a", cpu=1)
+        self.quota(scenario, "b", 50, 100, problem=Problem("X", "x")).pods("b", 100, quota="b", cpu=1)
+        self.quota(scenario, "c", 50, 100, parent=koordinator("b")).pods("c", 100, quota="c", cpu=1)
+        assert self.runtime(scenario, "a", "b", "c") == [100, None, None]
+
+    def test_only_what_max_names_is_limited(self) -> None:
+        scenario = self.tree().account(koordinator("a"), deserved={"memory": 5}, parent=koordinator(ROOT))
+        self.quota(scenario, "b", 0, 40).pods("b", 100, quota="b", cpu=1, memory=1)
+        desk = Desk(scenario)
+        assert desk.ceiling("quotas", koordinator("a")) is None
+        assert desk.limits("quotas", koordinator("b")) == {"cpu": 40_000}
+
+    def test_pods_that_may_not_be_preempted_get_the_min_only(self) -> None:
+        scenario = self.tree()
+        self.quota(scenario, "a", 2, 10).pods("firm", 4, quota="a", cpu=1, firm=True).run()
+        assert len(scenario.placed("firm-")) == 2
+        scenario.pods("loose", 4, quota="a", cpu=1).run()
+        assert len(scenario.placed("loose-")) == 4
+
+
+ROOT = "koordinator-root-quota"
+
+
+class TestTrees:
+    def test_every_node_of_an_elastic_quota_tree_keeps_its_max(self) -> None:
+        def node(name: str) -> AccountKey:
+            return AccountKey(Tree.ACK, name)
+
+        scenario = world().account(node("root"), capability={"cpu": 3})
+        scenario.account(node("a"), parent=node("root"), capability={"cpu": 2}, namespaces=("a",))
+        scenario.account(node("b"), parent=node("root"), namespaces=("b",))
+        scenario.within("a").pods("a", 4, cpu=1, created=1).within("b").pods("b", 4, cpu=1).run()
+        assert (len(scenario.placed("a-")), len(scenario.placed("b-"))) == (2, 1)
+        desk = Desk(scenario)
+        assert desk.ceiling("quotas", node("root")) == ("max", {"cpu": 3000})
+        assert desk.ceiling("quotas", node("b")) is None
