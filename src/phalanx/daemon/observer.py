@@ -54,10 +54,9 @@ class Observer:
 
     `changed` is called after each change that the state took in. `pod_seen` and `pod_gone` see each pod object
     as it came (for what the executor must compare its writes with), `gang_touched` learns whose members,
-    declaration or status have changed, `account_touched` that the object of a queue or quota has. Kinds of groups,
-    queues and quotas come and go with their CRDs: discovery is repeated every `discovery_period` seconds and
-    whenever a CRD changes. An object that the intake stumbles over counts as
-    one that cannot be read: it harms itself alone.
+    declaration or status have changed. Kinds of groups, queues and quotas come and go with their CRDs: discovery is
+    repeated every `discovery_period` seconds and whenever a CRD changes. An object that the intake stumbles over
+    counts as one that cannot be read: it harms itself alone.
     """
 
     def __init__(
@@ -70,7 +69,6 @@ class Observer:
         pod_seen: Callable[[PodObject], None],
         pod_gone: Callable[[str], None],
         gang_touched: Callable[[GangKey], None],
-        account_touched: Callable[[], None] = lambda: None,
         discovery_period: float = 30.0,
     ) -> None:
         self._client = client
@@ -80,7 +78,6 @@ class Observer:
         self._pod_seen = pod_seen
         self._pod_gone = pod_gone
         self._tell_touched = gang_touched
-        self._account_touched = account_touched
         # Until everything has been seen a gang may look as if it lacked members: nobody is told of it before.
         self._early: dict[GangKey, None] | None = {}
         self._discovery_period = discovery_period
@@ -191,6 +188,7 @@ class Observer:
                 self._apply(self._intake.namespace(namespace))
             case Delete((_, name)):
                 self._apply(self._intake.namespace_removed(name))
+        self._changed()
 
     def _resource_quota(self, change: Change[ResourceQuotaObject]) -> None:
         match change:
@@ -198,6 +196,7 @@ class Observer:
                 self._apply(self._intake.resource_quota(quota))
             case Delete((namespace, name)):
                 self._apply(self._intake.resource_quota_removed(namespace, name))
+        self._changed()
 
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
@@ -289,7 +288,8 @@ class Observer:
                 case Malformed((namespace, name), uid, problem):
                     if name:
                         self._apply(self._intake.malformed_account(kind, namespace, name, uid, problem))
-            self._account_touched()
+            # Even where nothing comes of it: its status may have been changed, or there is something to tell.
+            self._changed()
 
         return sink
 

@@ -130,7 +130,6 @@ class SchedulerService:
             pod_seen=self.executor.pod_seen,
             pod_gone=self.executor.pod_gone,
             gang_touched=self._gang_touched,
-            account_touched=self._accounts.touch,
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._partial = PartialGangs(client, self._pool, self.state, narrator, time.time)

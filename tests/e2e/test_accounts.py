@@ -1,0 +1,114 @@
+"""Queues and quotas over the API: what they tell of what they hold, and what is told about those that are wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from phalanx.kube.client import PatchType
+from phalanx.kube.paths import Resource
+from tests.e2e.world import DEFINITIONS, PODS, Object, World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+QUOTA = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+SIGS_QUOTA = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+QUEUE = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+GROUP = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+
+
+def made(resource: Resource, name: str, **spec: Any) -> Object:
+    return {
+        "apiVersion": resource.api_version,
+        "kind": resource.kind,
+        "metadata": {"name": name},
+        "spec": spec,
+    }
+
+
+async def test_a_quota_tells_what_runs_and_says_no_more_when_nothing_changes(world: World) -> None:
+    await world.node("n1")
+    scheduler = await world.scheduler()
+    await world.make(made(QUOTA, "quota", min={"cpu": 4, "nvidia.com/gpu": 0}, max={"cpu": 6}))
+    await world.until_status(QUOTA, "quota", used={"cpu": "0", "nvidia.com/gpu": "0"})
+    await world.pods("a", "b", cpu="1500m")
+    await world.until_bound("a", "b")
+    await world.phase("Running", "a", "b")
+    await world.until_status(QUOTA, "quota", used={"cpu": "3", "nvidia.com/gpu": "0"})
+    await world.until_event("Synced", "quota")
+    await world.settled(scheduler, quiet=2.5)
+    await world.delete(PODS, "a")
+    await world.until_status(QUOTA, "quota", used={"cpu": "1500m", "nvidia.com/gpu": "0"})
+
+
+async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: World) -> None:
+    await world.node("n1")
+    await world.scheduler()
+    name = f"{world.name}-q"
+    await world.make(made(QUEUE, name, weight=2))
+    await world.until_status(QUEUE, name, state="Open")
+    await world.make({**made(GROUP, "g", minMember=2, queue=name)})
+    await world.pods("a", "b", annotations={"scheduling.k8s.io/group-name": "g"})
+    await world.until_bound("a", "b")
+    await world.phase("Running", "a", "b")
+    await world.until_status(QUEUE, name, running=1, pending=0, inqueue=0, allocated={"cpu": "2", "pods": "2"})
+    # Somebody closes it: it takes nothing more, and is closed once it holds nothing.
+    path = QUEUE.path(None, name) + "/status"
+    await world.client.patch(path, {"status": {"state": "Closed"}}, PatchType.MERGE)
+    await world.until_status(QUEUE, name, state="Closing")
+    await world.pod("late", annotations={QUEUE_NAME: name})
+    await world.until_event("FailedScheduling", "late", f"Queue {name} is closing and takes nothing new")
+    await world.delete(PODS, "a", "b")
+    await world.delete(GROUP, "g")
+    await world.until_status(QUEUE, name, state="Closed", running=0)
+
+
+async def test_volcanos_own_queues_are_there(world: World) -> None:
+    for name in ("default", "root"):
+        await world.client.delete(QUEUE.path(None, name))
+    await world.scheduler()
+    for name in ("default", "root"):
+
+        async def is_open(name: str = name) -> bool:
+            items = {item["metadata"]["name"]: item for item in await world.list(QUEUE)}
+            return bool(items.get(name, {}).get("status", {}).get("state") == "Open")
+
+        await world.until(is_open, f"queue {name} is open")
+
+
+async def test_what_is_wrong_with_a_quota_is_told_at_the_quota(world: World) -> None:
+    await world.scheduler()
+    await world.make(made(QUOTA, "first", min={"cpu": 5}, max={"cpu": 3}))
+    await world.until_event("MinExceedsMax", "first", r"spec\.min\.cpu is 5")
+    await asyncio.sleep(1.1)  # creation times are whole seconds
+    await world.make(made(SIGS_QUOTA, "second", min={"cpu": 1}))
+    await world.until_event("DuplicateInNamespace", "second", "first")
+    await world.until_event("SumMinExceedsCapacity", "first", "cpu 3 of 0")
+
+
+async def test_a_kind_that_comes_later_is_watched(world: World) -> None:
+    await world.scheduler()
+    path = DEFINITIONS.path(None, "elasticquotas.scheduling.sigs.k8s.io")
+    definition = await world.client.get(path)
+    await world.client.delete(path)
+    try:
+
+        async def gone() -> bool:
+            return not [item for item in await world.list(DEFINITIONS) if item["metadata"]["name"] in path]
+
+        await world.until(gone, "the definition is gone")
+    finally:
+        metadata = {key: definition["metadata"].get(key, {}) for key in ("name", "labels", "annotations")}
+        await world.client.create(DEFINITIONS.path(), {**definition, "metadata": metadata, "status": {}})
+
+    async def served() -> bool:
+        definition = await world.client.get(path)
+        conditions = definition.get("status", {}).get("conditions") or []
+        return any(entry["type"] == "Established" and entry["status"] == "True" for entry in conditions)
+
+    await world.until(served, "the definition is served")
+    await world.make(made(SIGS_QUOTA, "quota", min={"cpu": 1}))
+    await world.until_status(SIGS_QUOTA, "quota", used={"cpu": "0"})
