@@ -42,11 +42,11 @@ def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dic
 
 
 def guarantee(queue: AccountRecord) -> Amounts:
-    return dict(queue.noun.guarantee) if queue.noun is not None else _NOTHING
+    return dict(queue.noun.guarantee) if queue.noun is not None and queue.noun.guarantee else _NOTHING
 
 
 def capability(queue: AccountRecord) -> Amounts:
-    return dict(queue.noun.capability) if queue.noun is not None else _NOTHING
+    return dict(queue.noun.capability) if queue.noun is not None and queue.noun.capability else _NOTHING
 
 
 def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:

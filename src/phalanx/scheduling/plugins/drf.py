@@ -64,9 +64,14 @@ class QueueHierarchy:
         self._leaves: dict[AccountKey, Node] = {}
         self._seen: dict[AccountKey, Amounts] = {}
         self._seen_root: Amounts = {}
-        for account in accounts.values():
-            if account.key.tree is Tree.QUEUE and account is not self._root and takes_part(account):
-                self._add(account)
+        queues = [
+            account
+            for account in accounts.values()
+            if account.key.tree is Tree.QUEUE and account is not self._root and takes_part(account)
+        ]
+        # Leaves come last: by then it is known which of their places have others below.
+        for account in sorted(queues, key=lambda queue: not (queue.children or _spelt(queue))):
+            self._add(account)
         self._hierarchy.settle()
         self._exhaust()
 
@@ -80,11 +85,13 @@ class QueueHierarchy:
         return turn(node)
 
     def _add(self, account: AccountRecord) -> None:
-        spelt = account.noun.hierarchy if account.noun is not None else ()
-        path = list(spelt[1:]) if len(spelt) > 1 else _path(account)
-        # What the queue holds itself stands in a leaf of its own; no part of a spelt path begins with a slash.
-        leaf = self._hierarchy.node([*path, ("/" + account.key.name, 1)])
-        self._nodes[account.key] = leaf if len(spelt) > 1 else self._hierarchy.node(path)
+        spelt = _spelt(account)
+        path = spelt or _path(account)
+        node = leaf = self._hierarchy.node(path)
+        if account.children or spelt or node.children:
+            # What the queue holds itself gets a leaf below; no part of a spelt path begins with a slash.
+            leaf = self._hierarchy.node([*path, ("/" + account.key.name, 1)])
+        self._nodes[account.key] = leaf if spelt else node
         self._leaves[account.key] = leaf
         self._seen[account.key] = dict(account.used)
         self._hierarchy.set(leaf, _held(account), _asked(account))
@@ -110,8 +117,13 @@ def _offered(session: Session) -> dict[str, int]:
     return {name: offered for name, (offered, _) in session.totals().items()}
 
 
+def _spelt(account: AccountRecord) -> list[tuple[str, int]]:
+    """(name, weight) from below the root down, as the queue's annotations have it."""
+    return list(account.noun.hierarchy[1:]) if account.noun is not None else []
+
+
 def _path(account: AccountRecord) -> list[tuple[str, int]]:
-    """(name, weight) from below the root down."""
+    """The same as the tree of queues has it."""
     lineage = [each for each in account.lineage() if each.key != ROOT]
     return [(each.key.name, each.weight) for each in reversed(lineage)]
 

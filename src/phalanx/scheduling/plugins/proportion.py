@@ -9,7 +9,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.allowance import Ceiling
+from phalanx.scheduling.allowance import UNLIMITED, Ceiling
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.queuetree import (
@@ -90,7 +90,7 @@ class Proportion(Plugin):
 
 def deserved_shares(session: Session) -> dict[AccountKey, Amounts]:
     """What every queue that requests something deserves, per resource that the cluster has."""
-    return _shares(session, _needs(session.ledger.accounts[ROOT]))
+    return _shares(session, _needs(session))
 
 
 def entitled_shares(session: Session) -> dict[AccountKey, Amounts]:
@@ -106,6 +106,7 @@ def _shares(session: Session, needs: Mapping[AccountKey, Amounts]) -> dict[Accou
     """What every queue deserves that could use so much."""
     root = session.ledger.accounts[ROOT]
     shares: dict[AccountKey, Amounts] = {ROOT: real_capabilities(session).total}
+    charged = _charged(session)
     parents = [root]
     for parent in parents:
         children = [child for child in parent.children.values() if child.key in needs]
@@ -116,7 +117,7 @@ def _shares(session: Session, needs: Mapping[AccountKey, Amounts]) -> dict[Accou
             Claim(child.key.name, child.weight, needs[child.key], guarantee(child), capability(child))
             for child in children
         ]
-        own = requested(parent, less=parent.children.values())
+        own = _own(parent, charged)
         if own:
             claims.append(Claim(_OWN, 1, own))
         found = deserved(shared, claims)
@@ -134,23 +135,36 @@ def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, A
     return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
 
 
-def _needs(root: AccountRecord) -> dict[AccountKey, dict[str, int]]:
+def _needs(session: Session) -> dict[AccountKey, dict[str, int]]:
     """What each queue that takes part and requests something could use, itself and through its children."""
-    order = [root]
+    order = [session.ledger.accounts[ROOT]]
     for queue in order:
         order.extend(child for child in queue.children.values() if takes_part(child))
+    charged = _charged(session)
     needs: dict[AccountKey, dict[str, int]] = {}
     for queue in reversed(order):
-        need = requested(queue, less=queue.children.values())
+        need = _own(queue, charged)
         for child in queue.children.values():
             below = needs.get(child.key)
             if below is None:
                 continue
             limits, least = capability(child), guarantee(child)
-            for name in below.keys() | least.keys():
-                amount = below.get(name, 0)
-                amount = max(min(amount, limits.get(name, amount)), least.get(name, 0))
+            if limits or least:
+                names = below.keys() | least.keys()
+                below = {name: min(below.get(name, 0), limits.get(name, UNLIMITED)) for name in names}
+                below = {name: max(amount, least.get(name, 0)) for name, amount in below.items()}
+            for name, amount in below.items():
                 need[name] = need.get(name, 0) + amount
         if need:
             needs[queue.key] = need
     return needs
+
+
+def _charged(session: Session) -> set[AccountKey]:
+    """The queues that pods are charged to directly; mostly those without children."""
+    return {payer.queue.key for payer in session.ledger.payers if payer.queue is not None}
+
+
+def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:
+    """What the pods of a queue itself hold and ask for."""
+    return requested(queue, less=queue.children.values()) if queue.key in charged else {}

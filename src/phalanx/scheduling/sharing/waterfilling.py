@@ -39,14 +39,20 @@ def deserved(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dic
     `real_capability`), nobody less than his guarantee.
     """
     amounts: dict[str, dict[str, int]] = {claim.name: {} for claim in claims}
+    bounded = {name for claim in claims for name in (*claim.guarantee, *claim.capability)}
     for resource, amount in total.items():
+        requests = [claim.request.get(resource, 0) for claim in claims]
+        if resource not in bounded and sum(requests) <= amount:
+            for claim, request in zip(claims, requests, strict=True):
+                amounts[claim.name][resource] = request
+            continue
         guaranteed = sum(claim.guarantee.get(resource, 0) for claim in claims)
         claimants = []
-        for claim in claims:
+        for claim, request in zip(claims, requests, strict=True):
             floor = claim.guarantee.get(resource, 0)
             limit = real_capability(amount, guaranteed, floor, claim.capability.get(resource))
-            cap = min(claim.request.get(resource, 0), limit)
-            claimants.append(Claimant(claim.name, claim.weights.get(resource, claim.weight), cap, floor))
+            weight = claim.weights.get(resource, claim.weight)
+            claimants.append(Claimant(claim.name, weight, min(request, limit), floor))
         for name, share in fill(amount, claimants).items():
             amounts[name][resource] = share
     return amounts
