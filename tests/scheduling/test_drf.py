@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
+
+import pytest
 
 from phalanx.model.gang import Problem
 
-from .desk import Desk, policy
+from .desk import Desk, policy, queue
 from .scenario import Scenario, key
 
 DRF = policy("name: drf")
@@ -120,6 +123,37 @@ class TestHierarchy:
         transaction.rollback()
         assert desk.order("drf", "eng", "sci") == ["eng", "sci"]
         assert desk.order("drf", "dev", "prod") == ["dev", "prod"]
+
+    @pytest.mark.parametrize("seed", range(20))
+    def test_what_is_followed_is_what_is_found_afresh(self, seed: int) -> None:
+        choice = random.Random(seed)
+        world = Scenario(HDRF).node("n", cpu=12, gpu=12)
+        names: list[str] = []
+        for number in range(choice.randint(2, 9)):
+            above = choice.choice(["", *names])
+            names.append(f"q{number}")
+            world.queue(names[-1], parent=above, weight=choice.randint(1, 3))
+        leaves = [name for name in names if not Desk(world).account(queue(name)).children]
+        for name in leaves:
+            world.pods(f"c{name}", choice.randint(0, 6), queue=name, cpu=1)
+            world.pods(f"g{name}", choice.randint(0, 6), queue=name, gpu=choice.randint(1, 2))
+
+        def turns(desk: Desk) -> list[object]:
+            plugin = desk.plugin("drf")
+            return [plugin.queue_order(desk.session, desk.account(queue(name))) for name in names]
+
+        desk = Desk(world)
+        turns(desk)
+        waiting = list(world.state.pods.values())
+        choice.shuffle(waiting)
+        for record in waiting[: choice.randint(0, 20)]:
+            if (world.state.nodes.idle[record.cls.columns, 0] >= record.cls.amounts).all():
+                transaction = world.state.transaction()
+                transaction.place(record.cls, [record], [0])
+                for placed, row in transaction.commit():
+                    desk.session.bind(placed, row, None, None)
+            turns(desk)
+        assert turns(desk) == turns(Desk(world))
 
     def test_two_queues_may_spell_the_same_place(self) -> None:
         world = Scenario(HDRF).node("n", cpu=60, pods=1000)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from fractions import Fraction
 
 import pytest
 
 from phalanx.model.account import AccountState
 from phalanx.model.gang import Problem
+from phalanx.scheduling.plugins.proportion import deserved_shares
 
 from .desk import Desk, policy, queue
 from .scenario import Scenario, amounts
@@ -94,6 +96,41 @@ class TestDeserved:
         world = cluster(0).node("m", gpu=4).queue("a").queue("b").pods("old", 2, queue="a", gpu=1, node="n")
         world.pods("a", 4, queue="a", gpu=1).pods("b", 4, queue="b", gpu=1)
         assert deserved(world, "a", "b") == [3, 3]
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:
+    choice = random.Random(seed)
+    world = cluster(choice.randint(5, 60))
+    names: list[str] = []
+    for number in range(choice.randint(2, 14)):
+        cap = {"gpu": choice.randint(3, 30)} if choice.random() < 0.3 else {}
+        least = {"gpu": choice.randint(1, 2)} if choice.random() < 0.2 else {}
+        above = choice.choice(["", *names])
+        names.append(f"q{number}")
+        world.queue(names[-1], parent=above, weight=choice.randint(1, 5), capability=cap, guarantee=least)
+    accounts = [Desk(world).account(queue(name)) for name in names]
+    leaves = [account.key.name for account in accounts if not account.children]
+    for name in leaves:
+        world.pods(name, choice.choice([0, 1, 5, 20]), queue=name, gpu=1)
+    desk = Desk(world)
+    shares = {key: dict(amounts) for key, amounts in deserved_shares(desk.session).items()}
+    gpu = "nvidia.com/gpu"
+    for account in [desk.account(queue("root")), *(desk.account(queue(name)) for name in names)]:
+        children = [child for child in account.children.values() if child.key in shares]
+        own = shares.get(account.key, {}).get(gpu, 0)
+        floors = sum(dict(child.noun.guarantee).get(gpu, 0) for child in account.children.values() if child.noun)
+        assert sum(shares[child.key][gpu] for child in children) <= max(own, floors)
+        if account.noun is not None and account.key in shares:
+            declared = account.noun
+            limit = max(dict(declared.capability).get(gpu, 10**9), dict(declared.guarantee).get(gpu, 0))
+            assert own <= limit
+        if not account.children and account.noun is not None and account.key in shares:
+            assert own <= max(account.asked.get(gpu, 0), dict(account.noun.guarantee).get(gpu, 0))
+    world.run()
+    for name in leaves:
+        share = shares.get(queue(name))
+        assert len(world.placed(f"{name}-")) <= (share[gpu] if share is not None else 0)
 
 
 class TestQueueOrder:
