@@ -1,0 +1,119 @@
+"""What is told about queues and quotas: the stable structure behind `-o json` and `-o yaml`."""
+
+from __future__ import annotations
+
+import msgspec
+
+Amounts = dict[str, str]
+"""resource -> exact Kubernetes quantity."""
+
+
+class Counts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`running` have something on a node, `pending` wait for something; a gang may be both."""
+
+    running: int = 0
+    pending: int = 0
+
+
+NOBODY = Counts()
+
+
+class Waiting(msgspec.Struct, omit_defaults=True):
+    """What is first in order of those that wait: the verdict on it, as `phalanx why` gives it."""
+
+    name: str
+    reason: str
+    message: str
+    change: str = ""
+
+
+class Ceiling(msgspec.Struct):
+    """What the account may hold at most now, in the word of the plugin that says so."""
+
+    word: str
+    limits: Amounts
+
+
+class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """What every account has. Fields that are empty are left out of JSON and YAML.
+
+    `share` is the largest part, in percent, that it uses of any resource of the cluster; `dominant` is that
+    resource (of an account that uses nothing, the one that dominates the whole cluster's use), `own_share` its
+    part of it by right: what it is entitled to or its min. `used` is charged for pods on nodes, `running` is the
+    part of it that runs, `pending` is asked for by pods that wait. `borrowed` is used above its right, `lent` the
+    part of its right that others hold; `partners` are whom from or to. `first` is what waits first.
+    """
+
+    name: str
+    depth: int = 0
+    parent: str = ""
+    used: Amounts
+    running: Amounts = {}
+    pending: Amounts = {}
+    share: float = 0.0
+    own_share: float = 0.0
+    dominant: str = ""
+    gangs: Counts = NOBODY
+    pods: Counts = NOBODY
+    borrowed: Amounts = {}
+    lent: Amounts = {}
+    partners: list[str] = []
+    ceilings: list[Ceiling] = []
+    first: Waiting | None = None
+    fault: str = ""
+    warnings: list[str] = []
+
+
+class Tenant(msgspec.Struct, omit_defaults=True, kw_only=True):
+    """A namespace or user within a queue; `past` is its share over time, as a queue's."""
+
+    kind: str
+    name: str
+    weight: int
+    used: Amounts
+    pending: Amounts = {}
+    share: float = 0.0
+    past: float | None = None
+    first: Waiting | None = None
+
+
+class QueueEntry(Entry, omit_defaults=True, kw_only=True):
+    """`deserved` is what the policy in force gives the queue now, `entitled` what it would give if every queue
+    asked for everything; empty where no plugin of the policy says. `past` is the fading average of its share, in
+    percent, None where none is kept.
+    """
+
+    state: str
+    weight: int
+    priority: int = 0
+    reclaimable: bool = True
+    guarantee: Amounts = {}
+    deserved: Amounts = {}
+    entitled: Amounts = {}
+    capability: Amounts = {}
+    past: float | None = None
+    tenants: list[Tenant] = []
+
+
+class QuotaEntry(Entry, omit_defaults=True, kw_only=True):
+    """`runtime` is Koordinator's: what the quota may use now that idle siblings lend."""
+
+    family: str
+    tree: str = ""
+    min: Amounts = {}
+    max: Amounts = {}
+    runtime: Amounts = {}
+    lends: bool = True
+    namespaces: list[str] = []
+
+
+class QueueReport(msgspec.Struct, omit_defaults=True):
+    """Queues and quotas each in the order of their trees: parents first, then children by name. `cluster` is what
+    all nodes offer, `plugins` are those of the policy that speak about queues.
+    """
+
+    cluster: Amounts
+    plugins: list[str]
+    queues: list[QueueEntry]
+    quotas: list[QuotaEntry]
+    warnings: list[str] = []

@@ -1,0 +1,244 @@
+"""`phalanx queue` and `phalanx quota`: what they say of queues and quotas, from the facts alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.account_entries import Counts, QueueEntry, QueueReport, QuotaEntry
+from phalanx.daemon.queue_report import report
+from phalanx.daemon.snapshot import Snapshot
+from phalanx.dialects.intake import Intake
+from phalanx.model.account import Account, AccountKey, AccountState, Limits, Tree, limits_of
+from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.resources import requests_of
+from phalanx.scheduling.policy import DEFAULT_POLICY, load_policy
+
+CAPACITY = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: capacity}]}]
+"""
+BARE = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]
+"""
+ONE = PodClass(requests=requests_of({"cpu": 1000}))
+
+
+def cpu(cores: int) -> Limits:
+    return limits_of({"cpu": cores * 1000})
+
+
+class World:
+    """One node, queues and quotas, and pods of one CPU each."""
+
+    def __init__(self, cpus: int) -> None:
+        self.snapshot = Snapshot(ClusterState(), Intake(("phalanx",)))
+        self.state = self.snapshot.state
+        self.state.apply(NodeUpdated(Node("n", allocatable=requests_of({"cpu": cpus * 1000, "pods": 1000}))))
+        self._pods = 0
+
+    def queue(self, name: str, parent: str = "", **fields: object) -> World:
+        above = AccountKey(Tree.QUEUE, parent) if parent else None
+        return self.account(AccountKey(Tree.QUEUE, name), label=f"Queue {name}", parent=above, **fields)
+
+    def quota(self, namespace: str, least: int, most: int) -> World:
+        ref = GroupRef("scheduling.x-k8s.io", "v1alpha1", "ElasticQuota", "elasticquotas", namespace, "quota", "u")
+        key = AccountKey(Tree.ELASTIC_QUOTA, namespace)
+        label = f"ElasticQuota {namespace}/quota"
+        return self.account(key, label=label, source=ref, deserved=cpu(least), capability=cpu(most))
+
+    def account(self, key: AccountKey, **fields: object) -> World:
+        self.state.apply(AccountUpdated(Account(key, **fields)))  # type: ignore[arg-type]
+        return self
+
+    def pods(
+        self, count: int, queue: str = "default", *, running: bool = False, namespace: str = "ns", gang: str = ""
+    ) -> World:
+        for _ in range(count):
+            self._pods += 1
+            self.state.apply(
+                PodUpdated(
+                    Pod(
+                        namespace,
+                        f"p{self._pods:03}",
+                        f"u{self._pods}",
+                        ONE,
+                        ONE.requests,
+                        "phalanx",
+                        "n" if running else "",
+                        PodPhase.RUNNING if running else PodPhase.PENDING,
+                        queue=queue,
+                        gang=gang,
+                        created=self._pods,
+                    )
+                )
+            )
+        return self
+
+    def gang(self, name: str, minimum: int, queue: str = "default") -> World:
+        self.state.apply(GangUpdated(Gang(GangKey("ns", name), min_member=minimum, queue=queue)))
+        return self
+
+    def report(self, policy: str = DEFAULT_POLICY) -> QueueReport:
+        return report(self.snapshot, load_policy(policy), 1e9)
+
+
+def queue(answer: QueueReport, name: str) -> QueueEntry:
+    return next(entry for entry in answer.queues if entry.name == name)
+
+
+def quota(answer: QueueReport, name: str) -> QuotaEntry:
+    return next(entry for entry in answer.quotas if entry.name == name)
+
+
+class TestQueues:
+    def test_a_tree_is_told_from_the_root_down(self) -> None:
+        world = World(8).queue("b").queue("a").queue("b2", parent="b").queue("b1", parent="b")
+        answer = world.report()
+        told = [(entry.name, entry.depth, entry.parent) for entry in answer.queues]
+        assert told == [
+            ("root", 0, ""),
+            ("a", 1, "root"),
+            ("b", 1, "root"),
+            ("b1", 2, "b"),
+            ("b2", 2, "b"),
+            ("default", 1, "root"),
+        ]
+
+    def test_what_was_declared_and_what_is_used(self) -> None:
+        world = World(8).queue("a", guarantee=cpu(1), capability=cpu(6), weight=3, priority=5, reclaimable=False)
+        entry = queue(world.pods(2, "a", running=True).pods(1, "a").report(), "a")
+        assert (entry.state, entry.weight, entry.priority, entry.reclaimable) == ("Open", 3, 5, False)
+        assert (entry.guarantee, entry.capability) == ({"cpu": "1"}, {"cpu": "6"})
+        assert (entry.used["cpu"], entry.running["cpu"], entry.pending["cpu"]) == ("2", "2", "1")
+        assert (entry.share, entry.dominant) == (25.0, "cpu")
+        assert entry.pods == Counts(2, 1)
+
+    def test_proportion_says_what_a_queue_deserves_now_and_what_it_would_if_all_asked(self) -> None:
+        world = World(9).queue("a", weight=2).queue("b", weight=6).pods(9, "a")
+        entry = queue(world.report(), "a")
+        assert (entry.deserved, entry.entitled) == ({"cpu": "9"}, {"cpu": "2"})
+        assert entry.own_share == pytest.approx(22.22)
+
+    def test_capacity_says_what_was_declared(self) -> None:
+        world = World(9).queue("a", deserved=cpu(4), guarantee=cpu(1))
+        entry = queue(world.report(CAPACITY), "a")
+        assert entry.deserved == entry.entitled == {"cpu": "4"}
+
+    def test_without_a_plugin_for_queues_nothing_is_deserved(self) -> None:
+        answer = World(9).queue("a").pods(1, "a").report(BARE)
+        assert answer.plugins == []
+        assert (queue(answer, "a").deserved, queue(answer, "a").entitled) == ({}, {})
+
+    def test_a_ceiling_is_told_in_its_plugins_words(self) -> None:
+        world = World(8).queue("a", capability=cpu(3)).queue("b").pods(8, "a").pods(8, "b")
+        told = {each.word: each.limits["cpu"] for each in queue(world.report(), "a").ceilings}
+        assert told == {"deserved share": "3", "capability": "3"}
+
+    def test_a_gang_counts_as_running_and_as_pending_at_once(self) -> None:
+        world = World(8).queue("a").gang("g", 1, "a").gang("h", 2, "a")
+        world.pods(1, "a", gang="g", running=True).pods(1, "a", gang="g").pods(2, "a", gang="h")
+        answer = world.report()
+        assert queue(answer, "a").gangs == queue(answer, "root").gangs == Counts(1, 2)
+
+    def test_demand_that_a_closed_queue_refuses_is_told_all_the_same(self) -> None:
+        entry = queue(World(8).queue("a", state=AccountState.CLOSED).pods(3, "a").report(), "a")
+        assert (entry.state, entry.pending["cpu"]) == ("Closed", "3")
+        assert entry.fault == "Queue a is closed and takes nothing new"
+        assert entry.first is not None
+        assert entry.first.reason == "QueueClosed"
+
+    def test_demand_for_a_queue_that_is_missing_is_told_on_top(self) -> None:
+        answer = World(8).pods(2, "nowhere").report()
+        assert answer.warnings == ["queue nowhere does not exist: 2 pod(s) wait for it"]
+
+    def test_faults_and_warnings_stand_where_they_belong(self) -> None:
+        world = World(8).queue("a", problem=Problem("InvalidQueue", "weight is 0"))
+        world.queue("b", parent="lost").queue("c", warnings=(Problem("Odd", "looks odd"),))
+        answer = world.report()
+        assert queue(answer, "a").fault == "weight is 0"
+        assert queue(answer, "b").fault == "Queue b names the parent lost: not found"
+        assert queue(answer, "c").warnings == ["Odd: looks odd"]
+
+
+class TestLoans:
+    def test_who_holds_more_than_its_part_has_it_from_who_holds_less(self) -> None:
+        world = World(9).queue("busy").queue("idle").pods(9, "busy", running=True)
+        answer = world.report()
+        busy, idle = queue(answer, "busy"), queue(answer, "idle")
+        assert (busy.borrowed, busy.partners) == ({"cpu": "6"}, ["default", "idle"])
+        assert (idle.lent, idle.partners) == ({"cpu": "3"}, ["busy"])
+
+    def test_room_that_is_still_free_is_not_lent(self) -> None:
+        world = World(8).queue("a", deserved=cpu(2)).queue("b", deserved=cpu(2)).pods(5, "a", running=True)
+        answer = world.report(CAPACITY)
+        assert (queue(answer, "a").borrowed, queue(answer, "a").partners) == ({"cpu": "3"}, [])
+        assert queue(answer, "b").lent == {}
+
+    def test_what_is_guaranteed_is_not_lent(self) -> None:
+        world = World(8).queue("a").queue("b", guarantee=cpu(4)).pods(4, "a", running=True)
+        assert queue(world.report(), "b").lent == {}
+
+    def test_a_child_has_it_from_whom_its_parent_borrows(self) -> None:
+        world = World(9).queue("p").queue("idle").queue("c", parent="p").pods(9, "c", running=True)
+        assert queue(world.report(), "c").partners == ["default", "idle"]
+
+    def test_an_elastic_quota_borrows_from_those_below_their_min(self) -> None:
+        world = World(10).quota("a", 4, 6).quota("b", 6, 8)
+        world.pods(6, namespace="a", running=True).pods(3, namespace="b", running=True)
+        answer = world.report()
+        a, b = quota(answer, "a/quota"), quota(answer, "b/quota")
+        assert (a.min, a.max, a.used["cpu"]) == ({"cpu": "4"}, {"cpu": "6"}, "6")
+        assert (a.borrowed, a.partners) == ({"cpu": "2"}, ["b/quota"])
+        assert (b.lent, b.partners) == ({"cpu": "2"}, ["a/quota"])
+        assert quota(answer, "(all)").min == {"cpu": "10"}
+
+
+class TestFirstInLine:
+    def test_it_is_the_first_of_the_queue_in_the_order_of_the_policy(self) -> None:
+        world = World(2).queue("a").queue("b").pods(2, running=True)
+        world.gang("young", 2, "b").pods(2, "a").pods(2, "b", gang="young")
+        answer = world.report(BARE)
+        a, b = queue(answer, "a").first, queue(answer, "b").first
+        assert a is not None
+        assert (a.name, a.reason) == ("pod ns/p003", "NotEnoughResources")
+        assert b is not None
+        assert (b.name, b.reason) == ("gang ns/young", "NotEnoughResources")
+        assert "2 cpu" in b.change
+
+    def test_who_would_start_now_waits_for_nothing(self) -> None:
+        assert queue(World(2).queue("a").pods(2, "a").report(), "a").first is None
+
+    def test_a_quota_tells_who_waits_for_it(self) -> None:
+        world = World(10).quota("a", 1, 1).pods(1, namespace="a", running=True).pods(1, namespace="a")
+        first = quota(world.report(), "a/quota").first
+        assert first is not None
+        assert first.reason == "QuotaExceeded"
+        assert first.change == "free 1 cpu charged to ElasticQuota a/quota, or raise its max to 2"
+
+    def test_a_tenant_of_a_queue_tells_its_own_first(self) -> None:
+        world = World(1).pods(1, running=True).pods(2, namespace="x").pods(1, namespace="y")
+        tenants = {each.name: each for each in queue(world.report(), "default").tenants}
+        assert {name: each.first.name for name, each in tenants.items() if each.first} == {
+            "x": "pod x/p002", "y": "pod y/p004",
+        }  # fmt: skip
+        assert tenants["ns"].used["cpu"] == "1"
+
+
+def test_koordinators_runtime_quota_is_told() -> None:
+    root = AccountKey(Tree.KOORDINATOR, "koordinator-root-quota")
+    world = World(10).account(root, parental=True)
+    world.account(
+        AccountKey(Tree.KOORDINATOR, "a"), parent=root, deserved=cpu(4), capability=cpu(10), namespaces=("a",)
+    )
+    world.account(
+        AccountKey(Tree.KOORDINATOR, "b"), parent=root, deserved=cpu(6), capability=cpu(10), namespaces=("b",)
+    )
+    world.pods(8, namespace="a", running=True).pods(1, namespace="b", running=True)
+    answer = world.report()
+    assert quota(answer, "a").runtime == {"cpu": "8"}
+    assert (quota(answer, "a").borrowed, quota(answer, "b").lent) == ({"cpu": "4"}, {"cpu": "4"})
