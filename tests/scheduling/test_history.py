@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Account, AccountKey, Budget, Tree
-from phalanx.scheduling.history import AccountUsage, UsageHistory, shifted_weights
+from phalanx.scheduling.history import WEIGHT_SCALE, AccountUsage, UsageHistory, shifted_weights
 
 HOUR = 3600
 ROOT = AccountRecord(AccountKey(Tree.QUEUE, "root"))
@@ -256,10 +256,10 @@ class TestShiftedWeights:
         shifted = shifted_weights({"a": 1, "b": 3}, {"a": 0.1, "b": 0.3}, 4.0)
         assert shifted["b"] == 3 * shifted["a"] > 0
 
-    def test_no_weight_is_negative_and_somebody_always_weighs(self) -> None:
-        shifted = shifted_weights({"a": 1, "b": 1}, {"a": 0.9}, 10.0)
-        assert shifted["a"] == 0
-        assert shifted["b"] > 0
+    def test_whoever_has_a_weight_keeps_the_smallest(self) -> None:
+        shifted = shifted_weights({"a": 1, "b": 1, "none": 0}, {"a": 0.9}, 10.0)
+        assert (shifted["a"], shifted["none"]) == (1, 0)
+        assert shifted["b"] > WEIGHT_SCALE
 
     def test_usage_of_others_does_not_matter(self) -> None:
         assert shifted_weights({"a": 1}, {"a": 1.0, "stranger": 9.0}, 1.0) == shifted_weights({"a": 1}, {}, 1.0)

@@ -21,7 +21,7 @@ MILLISECONDS_PER_HOUR = 3_600_000
 _NEGLIGIBLE = 1e-3
 # What a former process told of an account that has not appeared for so long is forgotten (milliseconds).
 _LONGEST_ABSENCE = 32 * 24 * MILLISECONDS_PER_HOUR
-_WEIGHT_SCALE = 10**6
+WEIGHT_SCALE = 10**6
 
 
 class AccountUsage(msgspec.Struct, frozen=True):
@@ -103,6 +103,11 @@ class UsageHistory:
             entry.open(budget, moment)
         self._join(entry, siblings, waits, moment)
         entry.denied = siblings.denied(waits)
+
+    def clear(self) -> None:
+        """Nobody looks back any more, so nobody observes: what comes later starts anew."""
+        self._entries.clear()
+        self._siblings.clear()
 
     def observe(self, records: Iterable[AccountRecord], now: float) -> None:
         """Several accounts may have changed."""
@@ -295,17 +300,17 @@ class _Entry:
 
 
 def shifted_weights(weights: Mapping[Key, int], usages: Mapping[Key, float], k: float) -> dict[Key, int]:
-    """Weights of siblings, shifted towards those that used less than their part.
+    """Weights of siblings in units of 1 / `WEIGHT_SCALE`, shifted towards those that used less than their part.
 
     w' = max(0, w + k * (w - u)) with weight and usage normalised among the siblings, as in KAI-Scheduler's
-    time-aware fairness (kValue). Only their proportions matter: they are scaled to whole numbers, `_WEIGHT_SCALE`
-    for a weight of 1. Where nobody used anything, or with k = 0, the proportions are those of the weights.
+    time-aware fairness (kValue). Whoever has a weight keeps at least the smallest, so that what nobody else asks
+    for is not left idle. Where nobody used anything, or with k = 0, the weights stay.
     """
     weight, usage = sum(weights.values()), sum(usages.get(key, 0.0) for key in weights)
     if k <= 0 or usage <= 0:
-        return {key: own * _WEIGHT_SCALE for key, own in weights.items()}
+        return {key: own * WEIGHT_SCALE for key, own in weights.items()}
     return {
-        key: max(0, round((own + k * (own - weight * usages.get(key, 0.0) / usage)) * _WEIGHT_SCALE))
+        key: max(min(own, 1), round((own + k * (own - weight * usages.get(key, 0.0) / usage)) * WEIGHT_SCALE))
         for key, own in weights.items()
     }
 
