@@ -12,7 +12,7 @@ from phalanx.model.gang import Problem
 from phalanx.scheduling.plugins.proportion import deserved_shares
 
 from .desk import Desk, policy, queue
-from .scenario import Scenario, amounts
+from .scenario import Scenario, amounts, key
 
 PROPORTION = policy("name: proportion")
 
@@ -219,6 +219,16 @@ class TestAdmission:
         assert self.admitted(world) == []
         world.queue("shut", state=AccountState.OPEN).run()
         assert world.admissions == ["one", "unsized"]
+
+    def test_who_has_no_room_is_named(self) -> None:
+        world = cluster(10).queue("eng", capability={"gpu": 4}).queue("dev", parent="eng")
+        self.group(self.group(world, "one", 3, "dev"), "two", 2, "dev")
+        desk = Desk(world.run())
+        assert desk.plugin("proportion").objection(desk.session, world.state.gangs[key("two")]) == (
+            "its minResources ask for 2 nvidia.com/gpu, more than queue dev has left of its real capability 4",
+            "wait until groups of queue dev finish, lower minResources, or raise its capability "
+            "or lower the guarantees of its siblings",
+        )
 
     def test_without_a_cut_overcommit_decides(self) -> None:
         world = cluster(10, policy("name: overcommit", "name: proportion")).queue("a")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +12,7 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.allowance import UNLIMITED
 from phalanx.scheduling.sharing.waterfilling import real_capability
 
@@ -144,25 +145,60 @@ def admission_room(session: Session, gang: GangRecord) -> int:
     no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may promise
     more than there is (in Volcano it cannot beside these plugins).
     """
+    queue, closed = _entrance(session, gang)
+    if closed is not None:
+        return 0
+    room = UNLIMITED
+    for _, _, amount, limit, taken in _bounds(session, gang, queue):
+        room = min(room, max(0, (limit - taken) // amount))
+    return room
+
+
+def admission_objection(session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
+    queue, closed = _entrance(session, gang)
+    if closed is not None:
+        return closed
+    for account, name, amount, limit, taken in _bounds(session, gang, queue):
+        if amount > limit - taken:
+            wanted, most = format_quantity(amount, name), format_quantity(limit, name)
+            return (
+                f"its minResources ask for {wanted} {name}, more than {account.label} has left of its "
+                f"real capability {most}",
+                f"wait until groups of {account.label} finish, lower minResources, or raise its capability "
+                "or lower the guarantees of its siblings",
+            )
+    return None
+
+
+def _entrance(session: Session, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
+    """The group's queue, and (why nothing goes into it, what would help)."""
     noun = gang.noun
     if noun is None:
-        return UNLIMITED
+        return None, None
     queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, noun.queue))
-    if queue is None or queue.fault is not None:
-        return 0
-    if not noun.min_resources:
-        return UNLIMITED
+    if queue is None:
+        return None, (f"queue {noun.queue} does not exist", f"create queue {noun.queue} or name another")
+    if queue.fault is not None:
+        remedy = "open" if queue.fault.code == QUEUE_CLOSED else "repair"
+        return queue, (queue.fault.message, f"{remedy} queue {noun.queue}, or name another")
+    return queue, None
+
+
+def _bounds(
+    session: Session, gang: GangRecord, queue: AccountRecord | None
+) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
+    """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
+    noun = gang.noun
+    if noun is None or queue is None or not noun.min_resources:
+        return
     reals = real_capabilities(session)
     claims = session.memo("claims on queues", Claims)
-    room = UNLIMITED
     for account in queue.lineage():
         limits, claimed = reals.binding(reals.of(account)), claims.of(session, account)
         for name, amount in noun.min_resources:
-            limit = limits.get(name)
-            if limit is not None and amount > 0:
-                left = limit - account.used.get(name, 0) - claimed.get(name, 0)
-                room = min(room, max(0, left // amount))
-    return room
+            if amount > 0 and name in limits:
+                yield account, name, amount, limits[name], account.used.get(name, 0) + claimed.get(name, 0)
 
 
 def _add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:

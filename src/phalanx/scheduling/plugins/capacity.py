@@ -13,6 +13,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.queuetree import (
     Amounts,
+    admission_objection,
     admission_room,
     capability,
     guarantee,
@@ -68,6 +69,9 @@ class Capacity(Plugin):
 
     def admission_room(self, session: Session, gang: GangRecord) -> int:
         return admission_room(session, gang)
+
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        return admission_objection(session, gang)
 
     def _deserved(self, session: Session, account: AccountRecord) -> Amounts:
         return session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))

@@ -14,6 +14,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.queuetree import (
     Amounts,
+    admission_objection,
     admission_room,
     capability,
     guarantee,
@@ -71,6 +72,9 @@ class Proportion(Plugin):
 
     def admission_room(self, session: Session, gang: GangRecord) -> int:
         return admission_room(session, gang)
+
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        return admission_objection(session, gang)
 
     def _ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
         if not takes_part(account):
