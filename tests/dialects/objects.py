@@ -29,6 +29,7 @@ KUBE_BATCH_LAST_QUEUE = ServedKind("scheduling.sigs.dev", "v1alpha2", "queues", 
 QUOTA = ServedKind("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 SIGS_QUOTA = ServedKind("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 QUOTA_TREE = ServedKind("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
+PROFILE = ServedKind("quota.koordinator.sh", "v1alpha1", "elasticquotaprofiles", "ElasticQuotaProfile")
 
 
 def pod_document(

@@ -69,6 +69,7 @@ def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version
         ("elasticquotas.scheduling.x-k8s.io", ["eq", "eqs"], "Used Min Max Age"),
         ("elasticquotas.scheduling.sigs.k8s.io", [], "Used Min Max Age"),
         ("elasticquotatrees.scheduling.sigs.k8s.io", [], "Root Age"),
+        ("elasticquotaprofiles.quota.koordinator.sh", ["eqp"], "Quota Age"),
         ("queues.scheduling.volcano.sh", ["q", "queue-v1beta1"], "PARENT WEIGHT STATE Age"),
         ("queues.scheduling.incubator.k8s.io", [], "Weight Age"),
         ("queues.incubator.scheduling.k8s.io", [], "Weight Age"),
@@ -86,7 +87,7 @@ def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
 
 
 def test_nothing_else_is_defined() -> None:
-    assert len(CRDS) == 13
+    assert len(CRDS) == 14
 
 
 @pytest.mark.parametrize("name", CRDS)
@@ -193,6 +194,18 @@ def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None
                 }
             },
         ),
+        (
+            "elasticquotaprofiles.quota.koordinator.sh",
+            {
+                "quotaName": "gpus",
+                "quotaLabels": {"a": "b"},
+                "resourceRatio": "0.9",
+                "nodeSelector": {
+                    "matchLabels": {"pool": "gpu"},
+                    "matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}],
+                },
+            },
+        ),
     ],
     ids=str,
 )
@@ -250,7 +263,9 @@ def test_every_status_that_is_written_back_fits_its_schema(kind: Any) -> None:
                 assert faults(f"{kind.plural}.{kind.group}", {"minMember": 2}, status) == []
 
 
-@pytest.mark.parametrize("kind", [kind for kind in ACCOUNT_KINDS if kind.kind != "ElasticQuotaTree"], ids=str)
+@pytest.mark.parametrize(
+    "kind", [kind for kind in ACCOUNT_KINDS if kind.plural in ("queues", "elasticquotas")], ids=str
+)
 def test_every_status_of_a_queue_or_quota_fits_its_schema(kind: Any) -> None:
     held = {"cpu": 1500, "memory": 3 * 2**30, "nvidia.com/gpu": 2, "pods": 7}
     phases = {"Pending": 1, "Inqueue": 2, "Running": 3, "Completed": 4, "Unknown": 5, "odd": 6}

@@ -104,7 +104,8 @@ class AccountBook:
             touched |= self._declare(account, ranked[0])
         self._remark(ranked[0], holder.warnings)
         for address in ranked[1:]:
-            self._remark(address, (_lost_to(holder, candidates[address]),))
+            loser = candidates[address]
+            self._remark(address, (_lost_to(holder, loser),) if loser.code else ())
         return touched
 
     def _declare(self, account: Account, address: Address) -> set[AccountKey]:

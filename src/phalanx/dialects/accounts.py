@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from phalanx.dialects import kube_batch, scheduler_plugins, volcano
+from phalanx.dialects import kube_batch, quota_profiles, scheduler_plugins, volcano
 from phalanx.dialects.accountspec import AccountSpec, Place
 from phalanx.dialects.elastic_quotas import read_elastic_quota
 from phalanx.dialects.kinds import ServedKind, WantedKind
@@ -25,6 +25,7 @@ ACCOUNT_KINDS = (
     WantedKind(scheduler_plugins.GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
     WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
     WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotatrees", "ElasticQuotaTree", ("v1beta1",)),
+    WantedKind(quota_profiles.GROUP, quota_profiles.PLURAL, "ElasticQuotaProfile", ("v1alpha1",)),
 )
 
 
@@ -42,7 +43,7 @@ _READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], AccountSpec]
 
 
 def read_account(resource: ServedKind, document: Document) -> AccountSpec:
-    """What one object declares. Never raises for bad fields."""
+    """What one object declares by itself (a profile does not: ProfileBook). Never raises for bad fields."""
     return _READERS[resource.group, resource.plural](resource, document)
 
 
@@ -63,6 +64,8 @@ def unreadable_account(
     rank = (0, 0, name, namespace, resource.group, uid)
     if resource.kind == "ElasticQuotaTree":
         return AccountSpec(ref, Place(Tree.ACK, ""), rank, (), "DuplicateElasticQuotaTree", (problem,))
+    if resource.kind == "ElasticQuotaProfile":
+        return AccountSpec(ref, Place(Tree.KOORDINATOR, where), rank, (), "", (problem,))
     tree, held = (Tree.QUEUE, name) if resource.kind == "Queue" else (Tree.ELASTIC_QUOTA, namespace)
     account = Account(AccountKey(tree, held), uid, f"{resource.kind} {where}", ref, problem=problem)
     return AccountSpec(ref, Place(tree, held), rank, (account,), problem.code)

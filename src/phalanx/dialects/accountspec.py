@@ -29,8 +29,8 @@ class Place(msgspec.Struct, frozen=True, order=True, cache_hash=True):
 class AccountSpec(msgspec.Struct, frozen=True):
     """The accounts that one object declares, if the place is its own.
 
-    Of the objects that want one place, the one with the least `rank` holds it; the others are told `code`.
-    `warnings` concern the object as a whole, those of its accounts stand with them.
+    Of the objects that want one place, the one with the least `rank` holds it; the others are told `code`, or
+    nothing where that is "". `warnings` concern the object as a whole, those of its accounts stand with them.
     """
 
     ref: GroupRef

@@ -48,7 +48,7 @@ def status_change(current: Mapping[str, Any], account: Account, holdings: Holdin
             return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
         case Tree.ELASTIC_QUOTA:
             return _used(current, account, holdings.running)
-        case Tree.KOORDINATOR:
+        case Tree.KOORDINATOR if account.source is not None and account.source.kind == "ElasticQuota":
             return _used(current, account, holdings.used)
     return {}
 

@@ -34,6 +34,8 @@ from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.queue_defaults import QueueDefaults
+from phalanx.dialects.quota_profiles import PLURAL as PROFILES
+from phalanx.dialects.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
@@ -97,6 +99,7 @@ class Intake:
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
         self._accounts = AccountBook(self._notices)
+        self._profiles = ProfileBook(self._nodes)
         self._namespaces = NamespaceBook(self._notices)
 
     def drain_notices(self) -> list[Notice]:
@@ -260,7 +263,15 @@ class Intake:
             message = "; ".join(noun.problems)
             notice = Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
             self._notices.pin(notice, lambda: self._has_problems(noun))
-        return [NodeUpdated(noun), *self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))]
+        events = [NodeUpdated(noun), *self._share_nodes(last, noun)]
+        return events + self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))
+
+    def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
+        """The quotas that nodes are shared by, where a node makes a difference."""
+        events: list[ClusterEvent] = []
+        for address, spec in self._profiles.node_changed(last, now):
+            events += self._accounts.replace(address, spec, {})
+        return events
 
     def _has_problems(self, node: Node) -> bool:
         now = self._nodes.get(node.name)
@@ -270,7 +281,8 @@ class Intake:
         last = self._nodes.pop(name, None)
         if last is None:
             return []
-        return [NodeRemoved(name), *self._tell_repelled(self._repulsion.node_changed(name, last, None))]
+        events = [NodeRemoved(name), *self._share_nodes(last, None)]
+        return events + self._tell_repelled(self._repulsion.node_changed(name, last, None))
 
     # Group objects
 
@@ -349,9 +361,13 @@ class Intake:
     # Objects that declare accounts: queues and quotas
 
     def account(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
-        """A Queue, an ElasticQuota or an ElasticQuotaTree as its API serves it."""
-        spec, status = read_account(resource, document), document.get("status")
-        address = (resource, spec.ref.namespace, spec.ref.name)
+        """A Queue, an ElasticQuota, an ElasticQuotaTree or an ElasticQuotaProfile as its API serves it."""
+        metadata, status = document["metadata"], document.get("status")
+        address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
+        if resource.plural == PROFILES:
+            spec = self._profiles.read(address, document)
+        else:
+            spec = read_account(resource, document)
         return self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {})
 
     def malformed_account(
@@ -360,9 +376,11 @@ class Intake:
         """An object whose JSON cannot be decoded: nothing new is charged to what it declared."""
         address = (resource, namespace, name)
         last = self._accounts.last(address)
+        self._profiles.forget(address)
         return self._accounts.replace(address, unreadable_account(resource, namespace, name, uid, error, last), {})
 
     def account_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
+        self._profiles.forget((resource, namespace, name))
         return self._accounts.replace((resource, namespace, name), None, {})
 
     def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:

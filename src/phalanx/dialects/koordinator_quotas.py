@@ -19,11 +19,11 @@ ROOT = "koordinator-root-quota"
 SYSTEM = "koordinator-system-quota"
 DEFAULT = "koordinator-default-quota"
 
-_PARENT = f"{PREFIX}parent"
-_IS_PARENT = f"{PREFIX}is-parent"
+PARENT = f"{PREFIX}parent"
+IS_PARENT = f"{PREFIX}is-parent"
 _IS_ROOT = f"{PREFIX}is-root"
-_TREE_ID = f"{PREFIX}tree-id"
-_LENDS = f"{PREFIX}allow-lent-resource"
+TREE_ID = f"{PREFIX}tree-id"
+LENDS = f"{PREFIX}allow-lent-resource"
 _WEIGHT = f"{PREFIX}shared-weight"
 _NAMESPACES = f"{PREFIX}namespaces"
 _TOTAL = f"{PREFIX}total-resource"
@@ -56,20 +56,20 @@ def read_quota(resource: ServedKind, document: Document) -> AccountSpec:
     maximum = reader.amounts(reader.spec.get("max"), "spec.max")
     minimum = reader.amounts(reader.spec.get("min"), "spec.min")
     weights = reader.annotated_amounts(_WEIGHT) or {}
-    forest = reader.labels.get(_TREE_ID, "")
+    forest = reader.labels.get(TREE_ID, "")
     account = Account(
         key=quota_key(ref.name, forest),
         uid=ref.uid,
         label=f"ElasticQuota {ref.namespace}/{ref.name}",
         source=ref,
         parent=reader.parent(forest),
-        parental=ref.name == ROOT or reader.labels.get(_IS_PARENT) == "true",
+        parental=ref.name == ROOT or reader.labels.get(IS_PARENT) == "true",
         deserved=reader.below(minimum, "spec.min", maximum, "spec.max", "MinExceedsMax"),
         capability=limits_of(maximum),
         # Weights of nothing at all are none: then the maximum counts.
         weights=limits_of(weights) if any(weights.values()) else (),
         namespaces=reader.namespaces(),
-        lends=reader.labels.get(_LENDS) != "false",
+        lends=reader.labels.get(LENDS) != "false",
         total=reader.total(),
         budget=reader.budget(),
         created=reader.created,
@@ -84,7 +84,7 @@ class _Reader(QuotaReader):
     def parent(self, forest: str) -> AccountKey | None:
         if self.ref.name in (ROOT, SYSTEM, DEFAULT):
             return None
-        return quota_key(self.labels.get(_PARENT) or ROOT, forest)
+        return quota_key(self.labels.get(PARENT) or ROOT, forest)
 
     def namespaces(self) -> tuple[str, ...]:
         text = self.annotations.get(_NAMESPACES, "")

@@ -7,20 +7,18 @@ while it terminates: kube-scheduler's InterPodAffinity, the symmetric half (kube
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import msgspec
 
-from phalanx.dialects.core import LabelSelector, PodAffinityTerm, PodObject
+from phalanx.dialects.core import PodAffinityTerm, PodObject
+from phalanx.dialects.label_selectors import IllegibleSelectorError, Labels, Selector, requirements_of, selects
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
-from phalanx.model.selectors import Requirement
 
 K = TypeVar("K")
-Labels = Mapping[str, str]
 Domains = tuple[tuple[str, str], ...]
-_Selector = tuple[Requirement, ...]
 
 _RULE = "spec.affinity.podAntiAffinity.requiredDuringSchedulingIgnoredDuringExecution"
 
@@ -33,9 +31,9 @@ class Term(msgspec.Struct, frozen=True, cache_hash=True):
     """
 
     topology_key: str
-    selector: _Selector
+    selector: Selector
     namespaces: tuple[str, ...]
-    namespace_selector: _Selector | None = None
+    namespace_selector: Selector | None = None
 
 
 class _Rule:
@@ -214,10 +212,10 @@ class Repulsion:
     def _means(self, term: Term, namespace: str, labels: Labels) -> bool:
         if namespace not in term.namespaces and (
             term.namespace_selector is None
-            or not _selects(term.namespace_selector, self._namespaces.get(namespace, {}))
+            or not selects(term.namespace_selector, self._namespaces.get(namespace, {}))
         ):
             return False
-        return _selects(term.selector, labels)
+        return selects(term.selector, labels)
 
     def _count(self, term: Term, rule: _Rule, node: Node | None, sign: int) -> bool:
         """Counts a node in or out of its domain; whether that opened or closed one."""
@@ -251,13 +249,9 @@ def terms_of(pod: PodObject) -> tuple[Term, ...]:
         return ()
     try:
         terms = [_term(wire, pod.metadata.namespace) for wire in affinity.pod_anti_affinity.required]
-    except _IllegibleError:
+    except IllegibleSelectorError:
         return ()
     return tuple(dict.fromkeys(term for term in terms if term is not None))
-
-
-class _IllegibleError(Exception):
-    """A selector that the API server would have refused."""
 
 
 def _term(wire: PodAffinityTerm, namespace: str) -> Term | None:
@@ -267,37 +261,10 @@ def _term(wire: PodAffinityTerm, namespace: str) -> Term | None:
         return None
     return Term(
         topology_key=wire.topology_key,
-        selector=tuple(_requirements(selector)),
+        selector=requirements_of(selector),
         namespaces=tuple(sorted(set(wire.namespaces))) or (() if spaces is not None else (namespace,)),
-        namespace_selector=None if spaces is None else tuple(_requirements(spaces)),
+        namespace_selector=None if spaces is None else requirements_of(spaces),
     )
-
-
-def _requirements(selector: LabelSelector) -> Iterator[Requirement]:
-    for key, value in sorted(selector.match_labels.items()):
-        yield Requirement(key, "In", (value,))
-    for entry in selector.match_expressions:
-        if entry.operator not in ("In", "NotIn", "Exists", "DoesNotExist"):
-            raise _IllegibleError
-        if bool(entry.values) != (entry.operator in ("In", "NotIn")):
-            raise _IllegibleError
-        yield Requirement(entry.key, entry.operator, tuple(entry.values))
-
-
-def _selects(requirements: _Selector, labels: Labels) -> bool:
-    return all(_holds(requirement, labels) for requirement in requirements)
-
-
-def _holds(requirement: Requirement, labels: Labels) -> bool:
-    """An absent key is not in any list."""
-    match requirement.operator:
-        case "In":
-            return requirement.key in labels and labels[requirement.key] in requirement.values
-        case "NotIn":
-            return labels.get(requirement.key) not in requirement.values
-        case "Exists":
-            return requirement.key in labels
-    return requirement.key not in labels
 
 
 def _lower(counter: Counter[K], key: K) -> None:

@@ -1,0 +1,47 @@
+"""metav1.LabelSelector: what it asks of labels, and whether they hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.dialects.core import LabelSelector
+from phalanx.model.selectors import Requirement
+
+Labels = Mapping[str, str]
+Selector = tuple[Requirement, ...]
+
+_WITH_VALUES = ("In", "NotIn")
+_WITHOUT_VALUES = ("Exists", "DoesNotExist")
+
+
+class IllegibleSelectorError(Exception):
+    """A selector that the API server would have refused."""
+
+
+def requirements_of(selector: LabelSelector) -> Selector:
+    """All of them must hold; a selector without any holds of everything. Raises IllegibleSelectorError."""
+    found = [Requirement(key, "In", (value,)) for key, value in sorted(selector.match_labels.items())]
+    for entry in selector.match_expressions:
+        if entry.operator not in (*_WITH_VALUES, *_WITHOUT_VALUES):
+            raise IllegibleSelectorError(f"{entry.key}: unknown operator {entry.operator!r}")
+        if bool(entry.values) != (entry.operator in _WITH_VALUES):
+            wanted = "needs values" if entry.operator in _WITH_VALUES else "takes no values"
+            raise IllegibleSelectorError(f"{entry.key}: {entry.operator} {wanted}")
+        found.append(Requirement(entry.key, entry.operator, tuple(entry.values)))
+    return tuple(found)
+
+
+def selects(requirements: Selector, labels: Labels) -> bool:
+    return all(_holds(requirement, labels) for requirement in requirements)
+
+
+def _holds(requirement: Requirement, labels: Labels) -> bool:
+    """An absent key is not in any list."""
+    match requirement.operator:
+        case "In":
+            return requirement.key in labels and labels[requirement.key] in requirement.values
+        case "NotIn":
+            return labels.get(requirement.key) not in requirement.values
+        case "Exists":
+            return requirement.key in labels
+    return requirement.key not in labels
