@@ -1,0 +1,149 @@
+"""Queues and quotas in random worlds: ceilings hold, and looking at less finds the same."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.pod import MemberState
+
+from .desk import Desk, policy
+from .scenario import Scenario
+from .worlds import GANGS, Script
+
+POLICIES = [
+    policy("name: priority", "name: overcommit", "name: drf", "name: proportion"),
+    policy("name: priority", "name: capacity"),
+    policy("name: priority", "name: drf, enableHierarchy: true"),
+]
+QUEUES = ["default", "qa", "qb", "qc", "qd"]
+QUOTAS = ["ka", "kb", "kc"]
+KINDS = ["node", "node", "no_node", "job", "job", "pods", "pods", "finish", "gone", "confirm", "fail"]
+STEPS = 40
+
+
+class SharedScript(Script):
+    """Adds queues in a tree, a namespace's elastic quota and a Koordinator tree to what may happen."""
+
+    def step(self) -> None:
+        kind = self.draw.choice(
+            [*KINDS, "queue", "queue", "elastic_quota", "koordinator_quota", "charged", "charged", "moved"]
+        )
+        getattr(self, f"_{kind}")()
+
+    def _queue(self) -> None:
+        draw = self.draw
+        name = draw.choice(QUEUES[1:])
+        self._tell(
+            "queue",
+            name,
+            # Later names hang below earlier ones, or below one that may not exist (yet).
+            parent=draw.choice(["", "", *[other for other in QUEUES[1:] if other < name], "missing"]),
+            weight=draw.randint(1, 4),
+            priority=draw.choice([0, 0, 1]),
+            guarantee=draw.choice([{}, {}, {"gpu": 1}, {"cpu": 1, "gpu": 2}]),
+            capability=draw.choice([{}, {}, {"gpu": 3}, {"cpu": 4}]),
+            deserved=draw.choice([None, {"gpu": 2}, {"cpu": 2, "gpu": 1}]),
+        )
+
+    def _elastic_quota(self) -> None:
+        draw = self.draw
+        self._tell(
+            "elastic_quota", draw.choice(["ns", "other"]), {"gpu": draw.randint(0, 6)}, {"gpu": draw.randint(0, 8)}
+        )
+
+    def _koordinator_quota(self) -> None:
+        draw = self.draw
+        for name in QUOTAS:
+            self._tell(
+                "account",
+                AccountKey(Tree.KOORDINATOR, name),
+                deserved={"gpu": draw.randint(0, 3)},
+                capability={"gpu": draw.randint(3, 9)},
+                lends=draw.random() < 0.7,
+                parent=AccountKey(Tree.KOORDINATOR, "ka") if name != "ka" and draw.random() < 0.3 else None,
+            )
+
+    def _charged(self) -> None:
+        draw = self.draw
+        for _ in range(draw.randint(1, 4)):
+            self._next += 1
+            self._tell(
+                "pod",
+                f"p{self._next:03}",
+                queue=draw.choice([*QUEUES, "missing"]),
+                quota=draw.choice(["", *QUOTAS]),
+                priority=draw.choice([0, 0, 5]),
+                **draw.choice([{"cpu": 1}, {"cpu": 1, "gpu": 1}, {"gpu": 2}]),
+            )
+
+    def _moved(self) -> None:
+        draw = self.draw
+        self._tell("gang", draw.choice(GANGS), draw.randint(1, 3), queue=draw.choice([*QUEUES, "missing"]))
+
+
+def decisions(world: Scenario) -> dict[str, str]:
+    return {name: world.where(name) for name in world.placed()}
+
+
+def excesses(world: Scenario) -> dict[tuple[AccountKey, str, str], int]:
+    """(account, word, resource) -> by how much more than its ceiling it holds."""
+    desk = Desk(world)
+    found = {}
+    for account in desk.session.ledger.accounts.values():
+        for plugin in desk.session.pipeline.plugins("ceiling"):
+            ceiling = plugin.ceiling(desk.session, account)
+            for name, limit in ceiling.limits.items() if ceiling is not None else ():
+                over = account.used.get(name, 0) - limit
+                if over > 0 and ceiling is not None:
+                    found[account.key, ceiling.word, name] = over
+    return found
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_decision_takes_an_account_above_its_ceiling(seed: int) -> None:
+    world = Scenario(POLICIES[seed % 3])
+    script = SharedScript(seed, world)
+    try:
+        for _ in range(STEPS):
+            script.step()
+            before = excesses(world)
+            world.work()
+            after = excesses(world)
+            assert all(over <= before.get(key, 0) for key, over in after.items())
+    except AssertionError as error:
+        error.add_note("\n".join(script.story))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_looking_at_everything_finds_no_more(seed: int) -> None:
+    lazy, eager = Scenario(POLICIES[seed % 3]), Scenario(POLICIES[seed % 3])
+    script = SharedScript(seed, lazy, eager)
+    try:
+        for _ in range(STEPS):
+            script.step()
+            lazy.work()
+            eager.scheduler.use(eager.policy)
+            eager.work()
+            assert decisions(lazy) == decisions(eager)
+            assert lazy.admissions == eager.admissions
+    except AssertionError as error:
+        error.add_note("\n".join(script.story))
+        raise
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_is_left_out_has_a_reason(seed: int) -> None:
+    """When nothing moves any more, every pod on its own that waits lacks a node, exceeds a ceiling or is held."""
+    world = Scenario(POLICIES[seed % 3])
+    script = SharedScript(seed, world)
+    for _ in range(STEPS):
+        script.step()
+        world.work()
+    session = Desk(world).session
+    for uid, record in world.state.lone.items():
+        if record.state is not MemberState.PENDING or record.pod.problem or record.payer is None:
+            continue
+        if session.placer.room(record.cls):
+            assert session.held(record) or session.allowance.excess(record.payer, record.footprint), uid
