@@ -16,6 +16,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "install": ("phalanx.cli.install:install", "Install CRDs, RBAC and the default queue into a cluster."),
     "scheduler": ("phalanx.cli.scheduler:scheduler", "Run the scheduler against a cluster."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
+    "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
+    "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
     "policy": ("phalanx.cli.policy:policy", "Check a policy file and show the pipeline that it makes."),
 }
 
