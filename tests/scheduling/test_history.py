@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Account, AccountKey, Budget, Tree
@@ -148,6 +150,47 @@ class TestDenied:
         line.change(0, holder, 1000)
         line.change(0, stranger, asked=1000)
         assert line.usage(1, holder) == pytest.approx(500)
+
+
+NAMES = ("a", "b", "c")
+CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 5 * HOUR),  # seconds until then
+        st.sampled_from(NAMES),
+        st.integers(0, 3).map(lambda cpus: cpus * 1000),  # held from then on
+        st.integers(0, 1),  # asked for from then on
+        st.sets(st.sampled_from(NAMES)),  # who is looked at then
+    ),
+    max_size=30,
+)
+
+
+@given(CHANGES, st.booleans())
+def test_looking_at_who_changes_is_as_good_as_looking_at_everybody(
+    changes: list[tuple[int, str, int, int, set[str]]], denied: bool
+) -> None:
+    """Against the rule carried out for every account at every change."""
+    line, now = Timeline(denied=denied), 0
+    records = {name: account(name, TestBudgets.DAY) for name in NAMES}
+    usage, spent = dict.fromkeys(NAMES, 0.0), dict.fromkeys(NAMES, 0)
+    for passed, name, held, asked, looks in [*changes, (HOUR, "a", 0, 0, set())]:
+        left = 0.5 ** (passed / HOUR)
+        for each, record in records.items():
+            others = any(other.asked for key, other in records.items() if key != each)
+            amount = record.used.get("cpu", 0)
+            usage[each] = usage[each] * left + amount * (1 - left) * (2 if denied and others else 1)
+            day = 24 * HOUR
+            if (now + passed) // day != now // day:
+                spent[each] = amount * ((now + passed) % day) * 1000
+            else:
+                spent[each] += amount * passed * 1000
+        now += passed
+        line.change(now / HOUR, records[name], held, asked)
+        for each in looks:
+            line.usage(now / HOUR, records[each])
+    for name, record in records.items():
+        assert line.usage(now / HOUR, record) == pytest.approx(usage[name], abs=0.01)
+        assert line.history.spent(record, now).get("cpu", 0) == spent[name]
 
 
 class TestBudgets:
