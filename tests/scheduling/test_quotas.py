@@ -129,6 +129,17 @@ class TestKoordinator:
         desk = Desk(scenario)
         assert [desk.limits("quotas", koordinator(name, "gpus")) for name in ("a", "b")] == [{"cpu": 5000}] * 2
 
+    def test_what_other_trees_have_is_not_the_default_tree_s(self) -> None:
+        """Koordinator's test: 300 CPUs, a tree of 200 leaves 100, one of 250 leaves 50."""
+        scenario = self.tree(300).account(koordinator(ROOT, "zone-a"), parental=True)
+        self.quota(scenario, "rest", 0, 300).pods("rest", 300, quota="rest", cpu=1)
+        for total, left in ((200, 100), (250, 50)):
+            fields = {"parent": koordinator(ROOT, "zone-a"), "parental": True, "total": {"cpu": total}}
+            scenario.account(koordinator("zone", "zone-a"), **fields)
+            assert self.runtime(scenario, "rest") == [left]
+        scenario.no_account(koordinator("zone", "zone-a"))
+        assert self.runtime(scenario, "rest") == [300]
+
     def test_a_broken_quota_takes_nothing_from_the_others(self) -> None:
         scenario = self.tree()
         self.quota(scenario, "a", 0, 100).pods("a", 100, quota="a", cpu=1)

@@ -22,6 +22,18 @@ def test_the_worked_example() -> None:
     assert runtimes(100, *quotas) == [5, 20, 35, 40]
 
 
+@pytest.mark.parametrize(("asked", "expected"), [(0, [0, 90]), (30, [30, 70]), (60, [60, 50])])
+def test_koordinator_s_numbers_as_the_lender_comes_back(asked: int, expected: list[int]) -> None:
+    """Total 100; the lender has a min of 60, the borrower a min of 50 and asks for 90; minima do not scale."""
+    quotas = [Quota("lender", 1, 60, asked), Quota("borrower", 1, 50, 90)]
+    assert runtimes(100, *quotas, scaling=False) == expected
+
+
+def test_koordinator_s_numbers_for_two_that_want_more_than_there_is() -> None:
+    assert runtimes(120, Quota("a", 1, 50, 80)) == [80]
+    assert runtimes(120, Quota("a", 1, 50, 80), Quota("b", 1, 50, 100)) == [60, 60]
+
+
 def test_an_idle_minimum_is_lent() -> None:
     assert runtimes(100, Quota("a", 1, 50, 0), Quota("b", 1, 10, 100)) == [0, 100]
 

@@ -103,7 +103,10 @@ def _runtime_ceilings(session: Session) -> dict[AccountKey, Ceiling]:
             level = node.children if account.key.name == _ROOT and node.total is None else [node]
             levels.setdefault(account.key.forest, []).extend(level)
     total = _shared(session, accounts)
-    runtimes = {forest: runtime_tree(total, level) for forest, level in levels.items()}
+    runtimes = {
+        forest: runtime_tree(total if forest else _left_to_default(total, levels), level)
+        for forest, level in levels.items()
+    }
     ceilings: dict[AccountKey, Ceiling] = {}
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
@@ -122,6 +125,15 @@ def _shared(session: Session, accounts: Iterable[AccountRecord]) -> dict[str, in
             for name, amount in account.used.items():
                 total[name] = max(0, total.get(name, 0) - amount)
     return total
+
+
+def _left_to_default(total: dict[str, int], levels: dict[str, list[QuotaNode]]) -> dict[str, int]:
+    """What trees with a total of their own have is not the default tree's (quota_handler.go)."""
+    left = dict(total)
+    for node in (node for forest, level in levels.items() if forest for node in level):
+        for name, amount in (node.total or {}).items():
+            left[name] = max(0, left.get(name, 0) - amount)
+    return left
 
 
 def _nodes(accounts: Collection[AccountRecord]) -> dict[AccountKey, QuotaNode]:
