@@ -196,6 +196,17 @@ async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: 
     assert await world.look() == []
 
 
+async def test_a_queue_that_another_scheduler_serves_is_left_to_it(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Open", "allocated": {"cpu": "7"}}))
+    annotations = {"scheduling.k8s.io/group-name": "a"}
+    world.group("a", queue="q", status={"phase": "Running"})
+    world.pod("p", namespace="default", annotations=annotations, schedulerName="volcano")
+    world.statuses.gang_touched(GangKey("default", "a"))
+    assert await world.look() == []
+    world.group("b", queue="q")
+    assert await world.look() == [{"running": 1, "pending": 1, "allocated": {"cpu": "0"}}]
+
+
 async def test_what_others_write_into_a_status_stays(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q", status={"reservation": {"nodes": ["n1"]}, "allocated": {"odd/one": "0"}}))
     await world.look()

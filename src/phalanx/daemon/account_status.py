@@ -79,7 +79,7 @@ class AccountStatuses:
         self._recorder = recorder
         self._clock = clock
         self._retry = retry or RetryPolicy()
-        self._census = QueueCensus(state, intake.group_phase)
+        self._census = QueueCensus(state, intake)
         self._oversold = Oversold(state, recorder)
         self._entries: dict[AccountKey, _Entry] = {}
         self._news = asyncio.Event()
@@ -196,6 +196,9 @@ class AccountStatuses:
         """The object and what is not true of its status."""
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or record.noun is None or found is None:
+            return None
+        if key.tree is Tree.QUEUE and not record.used and self._census.is_foreign(key.name):
+            # Another scheduler serves this queue, and says so itself.
             return None
         change = status_change(found.status, record.noun, self._holdings(record))
         return (found.ref, change) if change else None

@@ -333,14 +333,13 @@ class Intake:
             return None
         ref = gang.source
         resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
-        schedulers = self._gangs.schedulers(key)
         seen = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN)
         return GroupRecord(
             ref=ref,
             status=seen.status,
             generation=seen.generation,
             occupied_by=self._occupied_by(key),
-            ours=not schedulers or not schedulers.isdisjoint(self._scheduler_names),
+            ours=self.is_ours(key),
         )
 
     def group_phase(self, key: GangKey) -> str:
@@ -352,6 +351,11 @@ class Intake:
         resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
         phase = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN).status.get("phase")
         return phase if isinstance(phase, str) else ""
+
+    def is_ours(self, key: GangKey) -> bool:
+        """Whether a gang has an active member for one of our schedulers, or none at all."""
+        schedulers = self._gangs.schedulers(key)
+        return not schedulers or not schedulers.isdisjoint(self._scheduler_names)
 
     def _occupied_by(self, key: GangKey) -> str:
         oldest = self._gangs.oldest_member(key)

@@ -1,0 +1,57 @@
+"""What the user documentation shows can be applied as it stands, and nothing is held against it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from phalanx.dialects.accounts import ACCOUNT_KINDS
+from phalanx.dialects.budgets import BUDGET, parse_budget
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.model.events import AccountUpdated
+
+DOCS = Path(__file__).parents[2] / "docs"
+_BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
+
+
+def examples() -> Iterator[dict[str, Any]]:
+    for name in ("quotas.md", "queues.md"):
+        for block in _BLOCK.findall((DOCS / name).read_text(encoding="utf-8")):
+            yield from yaml.safe_load_all(block)
+
+
+OBJECTS = [example for example in examples() if "kind" in example]
+
+
+def served(document: dict[str, Any]) -> ServedKind:
+    group, _, version = document["apiVersion"].partition("/")
+    (kind,) = [kind for kind in ACCOUNT_KINDS if (kind.group, kind.kind) == (group, document["kind"])]
+    assert version in kind.versions
+    return kind.served_as(version)
+
+
+@pytest.mark.parametrize("document", OBJECTS, ids=lambda document: document["kind"])
+def test_an_example_is_read_without_a_complaint(document: dict[str, Any]) -> None:
+    door = Intake(["phalanx"])
+    events = door.account(served(document), document)
+    assert any(isinstance(event, AccountUpdated) and event.account.source for event in events)
+    assert door.drain_notices() == []
+
+
+def test_there_is_an_example_of_each_kind() -> None:
+    assert {document["kind"] for document in OBJECTS} == {"Queue", "ElasticQuota", "ElasticQuotaTree"}
+
+
+def test_the_example_of_a_budget_is_one() -> None:
+    budgets = [
+        annotations[BUDGET]
+        for example in examples()
+        if BUDGET in (annotations := example.get("metadata", {}).get("annotations", {}))
+    ]
+    assert [parse_budget(text)[1] for text in budgets] == [[]]
