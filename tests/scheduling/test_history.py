@@ -86,6 +86,12 @@ class TestFading:
         assert line.usage(5, record) == 0
         assert line.usage(11, record) == pytest.approx(250)
 
+    def test_it_runs_backwards_for_nobody(self) -> None:
+        line, first, second = Timeline(), account("first"), account("second")
+        line.change(10, first, 1000)
+        line.change(5, second, 1000)
+        assert line.usage(11, second) == pytest.approx(500)
+
     def test_without_a_half_life_there_is_no_past(self) -> None:
         line, record = Timeline(half_life=None), account("a")
         line.change(0, record, 1000)
@@ -276,6 +282,14 @@ class TestRestart:
         line.change(4, record, 900)
         changed = line.history.export(4 * HOUR)
         assert [usage.at for usage in changed if usage not in first] == [4 * HOUR * 1000]
+
+    def test_what_others_were_denied_survives_too(self) -> None:
+        line, holder, waiter = Timeline(denied=True), account("holder"), account("waiter")
+        line.change(0, holder, 1000)
+        line.change(0, waiter, asked=1)
+        after = Timeline(denied=True)
+        after.history.restore(line.history.export(1 * HOUR), 1 * HOUR)
+        assert after.usage(1, holder) == pytest.approx(1000)
 
     def test_a_time_in_the_future_is_now(self) -> None:
         record = account("a")
