@@ -38,7 +38,7 @@ class ClusterState:
 
     Events change it one by one (`apply`); plans change it through `transaction`, `place` and `admit`. What
     changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
-    changes to the node table, `relief` those after which something that did not fit may fit.
+    changes after which what was said may no longer be true, `relief` those after which what did not fit may fit.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -75,10 +75,13 @@ class ClusterState:
             case GangRemoved(key):
                 self._gang_removed(key)
             case AccountUpdated(account):
+                self.version += 1
                 self.ledger.declare(account)
             case AccountRemoved(account_key):
+                self.version += 1
                 self.ledger.withdraw(account_key)
             case NamespaceWeighed(namespace, weight):
+                self.version += 1
                 self.ledger.weigh(namespace, weight)
             case ResourceQuotaUpdated(quota):
                 self._resource_quota_updated(quota)
@@ -122,6 +125,7 @@ class ClusterState:
         """Counts a group as admitted from now on, until its own phase says so."""
         record = self.gangs[key]
         record.admitted = True
+        self.version += 1  # what others who wait to be admitted were told is no longer true
         self._touch_gang(key)
 
     def forget_admission(self, key: GangKey) -> None:
@@ -130,6 +134,7 @@ class ClusterState:
         if record is not None and record.admitted:
             record.admitted = False
             self._touch_gang(key)
+            self.version += 1
             self.relief += 1
 
     def tenants(self, row: int) -> Collection[PodRecord]:
@@ -343,7 +348,10 @@ class ClusterState:
         if old is None or old.queue != gang.queue:
             self._recharge(record)
         self._touch_gang(gang.key)
+        if gang.admission:
+            self.version += 1
         if old is not None and old.admission:
+            self.version += 1
             self.relief += 1  # what it was promised may be free for others
 
     def _gang_removed(self, key: GangKey) -> None:
@@ -352,6 +360,7 @@ class ClusterState:
             return
         self._touch_gang(key)
         if record.noun.admission:
+            self.version += 1
             self.relief += 1
         record.noun, record.admitted = None, False
         self._recharge(record)
@@ -366,6 +375,7 @@ class ClusterState:
         quotas = self.resource_quotas.setdefault(quota.namespace, {})
         if quotas.get(quota.name) != quota:
             quotas[quota.name] = quota
+            self.version += 1
             self.relief += 1
 
     def _gang(self, key: GangKey) -> GangRecord:

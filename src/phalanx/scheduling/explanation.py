@@ -9,7 +9,7 @@ from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.allowance import Excess, Held, Turn
 from phalanx.scheduling.quorum import Requirement, counted
-from phalanx.scheduling.shortage import Gap, Shortage
+from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -89,15 +89,16 @@ def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "")
     )
 
 
-def awaiting_admission(gang: GangRecord, noun: Gang) -> Verdict:
+def awaiting_admission(gang: GangRecord, noun: Gang, facts: NotAdmitted) -> Verdict:
     wanted = _amounts(noun.min_resources or ())
+    message = facts.message or f"its minResources ({wanted}) exceed what may be promised now"
     return Verdict(
         AWAITING_ADMISSION,
-        f"gang {gang.key} waits to be admitted: its minResources ({wanted}) exceed what may be promised now",
+        f"gang {gang.key} waits to be admitted: {message}",
         unschedulable=False,
         needed=noun.min_member,
         members=gang.counts().present,
-        change="wait for other groups to finish, lower minResources, or raise overcommit-factor",
+        change=facts.change or "wait for other groups to finish, or lower minResources",
     )
 
 

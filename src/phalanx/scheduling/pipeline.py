@@ -83,6 +83,14 @@ class Pipeline:
                 return True
         return True
 
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        """What the first plugin that rejects the group says about it; None if it says nothing."""
+        for entry in self._speakers["admit"]:
+            plugin = entry.plugin
+            if plugin.admit(session, gang) is Vote.REJECT:
+                return plugin.objection(session, gang) if overrides(plugin, "objection") else None
+        return None
+
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
         """What the votes on a group depend on besides its queue and size."""
         return tuple(

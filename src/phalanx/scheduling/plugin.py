@@ -147,6 +147,11 @@ class Plugin:
         """At most how many groups like this one could be permitted now, one after the other."""
         raise NotImplementedError
 
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        """(what is in the way, the smallest change that would help) where `admit` rejects the group; the first goes
+        on from "gang x waits to be admitted: "."""
+        raise NotImplementedError
+
     def admitted(self, session: Session, gang: GangRecord) -> None:
         """A group was admitted in this session."""
         raise NotImplementedError

@@ -9,6 +9,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.allowance import Excess, Held, Turn
 from phalanx.scheduling.demand import Alone
 from phalanx.scheduling.explanation import (
+    AWAITING_ADMISSION,
+    awaiting_admission,
     behind,
     gap,
     held_account,
@@ -17,8 +19,8 @@ from phalanx.scheduling.explanation import (
     waiting_for_bundle,
 )
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import Gap, Shortage
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.work import Unit, awaits_admission
 
 
 def tell(session: Session, unit: Unit, facts: object) -> None:
@@ -43,6 +45,15 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
         case Held():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
+        case NotAdmitted():
+            for gang in unit.own:
+                told = gang.told[0] if gang.told is not None else None
+                if (
+                    awaits_admission(gang)
+                    and gang.noun is not None
+                    and (not told or told.code == AWAITING_ADMISSION)
+                ):
+                    session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
         case Turn() if unit.pod is not None:
             session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case Turn():

@@ -9,7 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
-from phalanx.scheduling.actions.enqueue import enqueue
+from phalanx.scheduling.actions.enqueue import enqueue, objection
 from phalanx.scheduling.demand import Admission, Alone, Charge, Demand, Quorum, Surplus
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.pipeline import Pipeline
@@ -17,7 +17,7 @@ from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Memory, Session
 from phalanx.scheduling.surplus import surplus_refusal
-from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList
+from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList, awaits_admission
 
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
@@ -177,6 +177,12 @@ class Scheduler:
                 return None if fits else surplus_refusal(session, demand, afresh=True)
             case Quorum():
                 return assess(session, unit, demand)
+            case Admission():
+                session.forget_totals()
+                waiting = next(gang for gang in unit.gangs if awaits_admission(gang))
+                if not self.pipeline.admit(session, waiting):
+                    return Refusal(objection(session, waiting), self.state.version)
+                return None
             case Charge():
                 held = next((held for member in unit.members if (held := session.held(member))), None)
                 return Refusal(held, self.state.version) if held is not None else None

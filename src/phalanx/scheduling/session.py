@@ -92,6 +92,7 @@ class Session:
         self._memory = memory
         self.allowance = Allowance(self)
         self._totals: dict[str, tuple[int, int]] | None = None
+        self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
 
     # what plugins ask
@@ -120,12 +121,22 @@ class Session:
     def totals(self) -> dict[str, tuple[int, int]]:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
         if self._totals is None:
+            self._totals_version = self.state.version
             nodes = self.state.nodes
             allocatable, used = exact_sums(nodes.allocatable), exact_sums(nodes.used)
             self._totals = {
                 name: (allocatable[column], used[column]) for column, name in enumerate(self.state.space.names)
             }
         return self._totals
+
+    @property
+    def totals_version(self) -> int:
+        """As of which version of the cluster `totals` speak."""
+        return self._totals_version
+
+    def forget_totals(self) -> None:
+        """What is asked from now on is as of now."""
+        self._totals = None
 
     def promised(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""

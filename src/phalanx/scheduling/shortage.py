@@ -44,7 +44,10 @@ class Gap(msgspec.Struct, frozen=True):
 
 
 class NotAdmitted(msgspec.Struct, frozen=True):
-    """The plugins do not permit the group's controller to create its pods yet."""
+    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help."""
+
+    message: str = ""
+    change: str = ""
 
 
 def shortage(

@@ -8,7 +8,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.actions.enqueue import admission
+from phalanx.scheduling.actions.enqueue import admission, objection
 from phalanx.scheduling.allowance import Excess
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.demand import Alone, Charge, Quorum
@@ -163,9 +163,13 @@ def _held(session: Session, unit: Unit) -> bool:
             verdict = held_by_problem(gang, noun)
         elif not (noun.admitted or gang.admitted):
             if "enqueue" in session.pipeline.policy.actions:
-                verdict = awaiting_admission(gang, noun)
                 demand = admission(session, unit, gang)
-                session.wait(unit, demand, session.known(demand) or session.refuse(demand, NotAdmitted()))
+                refusal = session.known(demand)
+                if refusal is None:
+                    refusal = session.refuse(demand, objection(session, gang), session.totals_version)
+                assert isinstance(refusal.facts, NotAdmitted)
+                verdict = awaiting_admission(gang, noun, refusal.facts)
+                session.wait(unit, demand, refusal)
             else:
                 session.admit(gang)
         if verdict is None and asks:

@@ -6,7 +6,6 @@ import msgspec
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.demand import Admission, Charge
-from phalanx.scheduling.explanation import awaiting_admission
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
 from phalanx.scheduling.refusals import tell
@@ -50,8 +49,14 @@ def _admit(session: Session, unit: Unit) -> None:
         if refusal is None and session.pipeline.admit(session, gang):
             session.admit(gang)
             continue
-        session.judge_gang(gang, awaiting_admission(gang, noun))
-        session.wait(unit, demand, refusal or session.refuse(demand, NotAdmitted()))
+        refusal = refusal or session.refuse(demand, objection(session, gang), session.totals_version)
+        tell(session, unit, refusal.facts)
+        session.wait(unit, demand, refusal)
+
+
+def objection(session: Session, gang: GangRecord) -> NotAdmitted:
+    """Why the plugins reject the group."""
+    return NotAdmitted(*(session.pipeline.objection(session, gang) or ()))
 
 
 def admission(session: Session, unit: Unit, gang: GangRecord) -> Admission:

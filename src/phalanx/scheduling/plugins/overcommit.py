@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from phalanx.cluster.members import GangRecord
+from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.session import Session
@@ -29,6 +30,23 @@ class Overcommit(Plugin):
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        noun = gang.noun
+        promised, totals = session.promised(), session.totals()
+        for name, amount in noun.min_resources or () if noun is not None else ():
+            allocatable, used = totals.get(name, (0, 0))
+            left = max(0, allocatable * self._per_mille // 1000 - used - promised.get(name, 0))
+            if amount > left:
+                wanted, rest = format_quantity(amount, name), format_quantity(left, name)
+                missing = format_quantity(amount - left, name)
+                return (
+                    f"its minResources ask for {wanted} {name} and {rest} may still be promised "
+                    f"(overcommit-factor {self._per_mille / 1000:g})",
+                    f"wait until groups that hold {missing} {name} finish, lower minResources, "
+                    "or raise overcommit-factor",
+                )
+        return None
 
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()

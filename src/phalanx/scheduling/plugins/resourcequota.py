@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from phalanx.cluster.members import GangRecord
 from phalanx.model.account import ResourceQuota
+from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
@@ -32,6 +33,18 @@ class ResourceQuotaPlugin(Plugin):
 
     def admit(self, session: Session, gang: GangRecord) -> Vote:
         return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+
+    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+        for quota, name, amount, room in _claims(session, gang):
+            if amount > room:
+                resource = name.removeprefix(_REQUESTS)
+                wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
+                return (
+                    f"ResourceQuota {quota.namespace}/{quota.name} leaves {left} {name} and it needs {wanted}",
+                    f"free {format_quantity(amount - room, resource)} {name} in namespace {quota.namespace}, "
+                    f"or raise the quota",
+                )
+        return None
 
     def admission_key(self, gang: GangRecord) -> Hashable:
         return gang.key.namespace, gang.noun.min_member if gang.noun is not None else 0
