@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 QUOTA = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 SIGS_QUOTA = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+QUOTA_TREE = Resource("scheduling.sigs.k8s.io", "v1beta1", "elasticquotatrees", "ElasticQuotaTree")
 QUEUE = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
 GROUP = Resource("scheduling.volcano.sh", "v1beta1", "podgroups", "PodGroup")
 QUEUE_NAME = "scheduling.volcano.sh/queue-name"
@@ -112,3 +114,43 @@ async def test_a_kind_that_comes_later_is_watched(world: World) -> None:
     await world.until(served, "the definition is served")
     await world.make(made(SIGS_QUOTA, "quota", min={"cpu": 1}))
     await world.until_status(SIGS_QUOTA, "quota", used={"cpu": "0"})
+
+
+def queue_of(namespace: str) -> Object:
+    return made(QUEUE, f"{namespace}-queue", capability={"cpu": 2})
+
+
+def elastic_quota_of(namespace: str) -> Object:
+    return made(QUOTA, "quota", min={"cpu": 2}, max={"cpu": 2})
+
+
+def koordinator_quota_of(namespace: str) -> Object:
+    quota = made(SIGS_QUOTA, f"{namespace}-quota", min={"cpu": 1}, max={"cpu": 2})
+    annotations = {"quota.scheduling.koordinator.sh/namespaces": f'["{namespace}"]'}
+    return {**quota, "metadata": {**quota["metadata"], "annotations": annotations}}
+
+
+def quota_tree_of(namespace: str) -> Object:
+    leaf = {"name": "leaf", "max": {"cpu": 2}, "namespaces": [namespace]}
+    tree = made(QUOTA_TREE, f"{namespace}-tree", root={"name": "root", "children": [leaf]})
+    return {**tree, "metadata": {**tree["metadata"], "namespace": "kube-system"}}
+
+
+@pytest.mark.parametrize("limit", [queue_of, elastic_quota_of, koordinator_quota_of, quota_tree_of])
+async def test_the_limit_of_every_family_holds(world: World, limit: Callable[[str], Object]) -> None:
+    await world.node("n1")
+    await world.make(limit(world.namespace))
+    await world.scheduler()
+    queue = {QUEUE_NAME: f"{world.namespace}-queue"} if limit is queue_of else {}
+    await world.pods("a", "b", "c", annotations=queue)
+
+    async def two_are_bound() -> bool:
+        return sum(map(bool, (await world.placement()).values())) == 2
+
+    await world.until(two_are_bound, "two of three pods are bound")
+    await asyncio.sleep(0.5)
+    placement = await world.placement()
+    (waits,) = [name for name, node in placement.items() if not node]
+    await world.until_event("FailedScheduling", waits, "cpu")
+    await world.delete(PODS, *sorted(placement.keys() - {waits})[:1])
+    await world.until_bound(waits)
