@@ -92,7 +92,9 @@ class UsageHistory:
             if not (self._half_life or budget) or not (record.used or record.asked):
                 return
             entry = self._entries[record.key] = _Entry(AccountUsage(record.key, moment))
-        siblings, waits = self._group(record), bool(record.asked)
+        siblings, waits = entry.siblings, bool(record.asked)
+        if siblings is None or record.parent is not entry.parent:
+            siblings, entry.parent = self._group(record), record.parent
         if not entry.seen:
             entry.see(record)
             self._join(entry, siblings, waits, moment)
@@ -185,10 +187,12 @@ class UsageHistory:
         entry.base = AccountUsage(entry.base.key, max(moment, entry.base.at), dict(held), decayed, window, spent)
         entry.denied = entry.siblings.denied(entry.waits) if entry.siblings is not None else 0.0
 
-    def _faded(self, entry: _Entry, moment: int) -> dict[str, float]:
+    def _faded(self, entry: _Entry, moment: int) -> Mapping[str, float]:
         if not self._half_life:
             return {}
         base = entry.base
+        if moment == base.at:
+            return base.decayed
         left = 0.5 ** (max(0, moment - base.at) / self._half_life)
         gained = 1.0 - left + self._surcharge(entry, moment, left)
         names = base.decayed.keys() | base.held.keys()
@@ -250,17 +254,19 @@ class _Siblings:
 class _Entry:
     """One account: its history up to the last change, and what holds since.
 
+    `parent` is what it was last seen below.
     `seen` is False for an account that a former process told of, until its record appears. `denied` is the average
     of its siblings' waiting (see `_Siblings.denied`) at `base.at`.
     """
 
-    __slots__ = ("base", "budget", "denied", "seen", "siblings", "waits")
+    __slots__ = ("base", "budget", "denied", "parent", "seen", "siblings", "waits")
 
     def __init__(self, base: AccountUsage, seen: bool = True) -> None:
         self.base = base
         self.seen = seen
         self.waits = False
         self.siblings: _Siblings | None = None
+        self.parent: AccountRecord | None = None
         self.denied = 0.0
         self.budget: Budget | None = None
 
