@@ -239,4 +239,5 @@ def random_account(draw: random.Random) -> Account:
         state=draw.choice([AccountState.OPEN, AccountState.OPEN, AccountState.CLOSED]),
         namespaces=("ns",) if draw.random() < 0.3 else (),
         weight=draw.randint(1, 3),
+        guarantee=draw.choice([(), (("cpu", 700), ("weird", 1))]),
     )

@@ -69,10 +69,11 @@ class AccountRecord(Sums):
 
     `noun` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
     quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
-    nothing new may be charged here or below.
+    nothing new may be charged here or below. `guarantee` is what is kept for the account while it does not use it,
+    `reserved` what is kept so for all children together.
     """
 
-    __slots__ = ("children", "fault", "key", "noun", "parent", "weight")
+    __slots__ = ("children", "fault", "guarantee", "key", "noun", "parent", "reserved", "weight")
 
     def __init__(self, key: AccountKey, noun: Account | None = None) -> None:
         super().__init__()
@@ -82,6 +83,8 @@ class AccountRecord(Sums):
         self.children: dict[AccountKey, AccountRecord] = {}
         self.weight = noun.weight if noun is not None else 1
         self.fault: Problem | None = None
+        self.guarantee: Amounts = {}
+        self.reserved: Amounts = {}
 
     def __repr__(self) -> str:
         return f"AccountRecord({self.key}, used={self.used}, asked={self.asked})"
@@ -93,10 +96,40 @@ class AccountRecord(Sums):
             return self.noun.label
         key = self.key
         if key.tree in (Tree.NAMESPACE, Tree.USER):
-            return f"{key.tree} {key.name} in queue {key.forest}"
+            return f"{key.tree} {key.name or '(none)'} in queue {key.forest}"
         if key.tree is Tree.ELASTIC_QUOTA and not key.name:
             return "all ElasticQuotas together"
         return str(key)
+
+    def idle_guarantee(self, resource: str) -> int:
+        """What is guaranteed and not used."""
+        return max(0, self.guarantee.get(resource, 0) - self.used.get(resource, 0))
+
+    def guaranteed(self, amounts: Mapping[str, int]) -> None:
+        """From now on so much is kept for the account."""
+        assert self.parent is not None
+        before = {name: self.idle_guarantee(name) for name in (*self.guarantee, *amounts)}
+        self.guarantee = dict(amounts)
+        self._reserve(before)
+
+    def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if not self.guarantee or bucket is Bucket.ASKED:
+            super().add(bucket, amounts, sign)
+            return
+        before = {name: self.idle_guarantee(name) for name in self.guarantee}
+        super().add(bucket, amounts, sign)
+        self._reserve(before)
+
+    def merge(self, other: Sums, asked: bool) -> None:
+        before = {name: self.idle_guarantee(name) for name in self.guarantee}
+        super().merge(other, asked)
+        self._reserve(before)
+
+    def _reserve(self, before: Mapping[str, int]) -> None:
+        """Carries the change of what is kept for this account to its parent."""
+        if before and self.parent is not None:
+            change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
+            _add(self.parent.reserved, change, 1)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
         """The account and its ancestors, the root last."""

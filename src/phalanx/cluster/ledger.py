@@ -129,6 +129,9 @@ class Ledger:
         found = self._payers.get(key)
         if found is None:
             found = self._payers[key] = Payer(key)
+            if key.user and not self._paths.users:
+                self._paths.users = True
+                self._changed()
             self._paths.attach(found)
             # Without pods it goes again when the books are next settled.
             self._dirty[key] = found
@@ -198,6 +201,12 @@ class Ledger:
             elif bucket is not None and not (bucket is Bucket.ASKED and payer.fault is not None):
                 for account in payer.path:
                     expected[account.key].add(bucket, record.footprint.amounts)
+        for account in self.accounts.values():
+            kept = Sums()
+            for child in account.children.values():
+                kept.add(Bucket.ASKED, {name: child.idle_guarantee(name) for name in child.guarantee})
+            if kept.asked != account.reserved:
+                yield f"{account.key} keeps {account.reserved} for its children, and they need {kept.asked}"
         for key, sums in expected.items():
             if sums.as_tuple() != self.accounts[key].as_tuple():
                 yield f"{key} has {self.accounts[key].as_tuple()}, its pods say {sums.as_tuple()}"

@@ -33,6 +33,8 @@ class Paths:
         # How many payers come through the accounts that nobody declares and that go with their last payer.
         self._visitors: dict[AccountKey, int] = {}
         self.keeps_order = False
+        # Whether any pod has a user: then those without one are a user as well, or they would go first.
+        self.users = False
         self._link()
 
     def declare(self, account: Account) -> bool:
@@ -77,6 +79,8 @@ class Paths:
         for record in self.accounts.values():
             if record.parent is not None:
                 record.parent.children[record.key] = record
+                if record.fault is None and record.noun is not None and record.noun.guarantee:
+                    record.guaranteed(dict(record.noun.guarantee))
         self._index(nouns)
         self.keeps_order = any(noun.fifo for noun in nouns)
 
@@ -156,7 +160,7 @@ class Paths:
         payer.namespace = self._visit(AccountKey(Tree.NAMESPACE, key.namespace, key.queue), queue)
         payer.namespace.weight = self._weights.get(key.namespace, 1)
         path.append(payer.namespace)
-        if key.user:
+        if key.user or self.users:
             payer.user = self._visit(AccountKey(Tree.USER, key.user, key.queue), queue)
             path.append(payer.user)
         return path

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,12 +20,40 @@ class Ceiling(msgspec.Struct, frozen=True):
     """What an account may hold at most now, per resource; a resource that is absent is not limited.
 
     `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
-    as an imperative, "" where only others' giving way does.
+    as an imperative, "" where only others' giving way does. With `reserves` what the account's children are
+    guaranteed and do not use counts as used, except towards the child it is kept for.
     """
 
     word: str
     limits: Mapping[str, int]
     change: str = ""
+    reserves: bool = False
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A ceiling of an account, on the path that comes through its child `below`."""
+
+    account: AccountRecord
+    ceiling: Ceiling
+    below: AccountRecord | None
+
+    def room(self, amounts: Mapping[str, int]) -> int:
+        """How many times the amounts fit below the ceiling; only resources that are asked for are compared."""
+        room, limits = UNLIMITED, self.ceiling.limits
+        for name, amount in amounts.items():
+            if name in limits and amount > 0:
+                limit, used, kept = self.state(name)
+                room = min(room, max((limit - used) // amount, kept // amount))
+        return max(0, room)
+
+    def state(self, resource: str) -> tuple[int, int, int]:
+        """(the limit, what is used of it, what is kept below it for whoever comes this way)."""
+        account, limit = self.account, self.ceiling.limits[resource]
+        used = account.used.get(resource, 0)
+        if not self.ceiling.reserves:
+            return limit, used, 0
+        kept = self.below.idle_guarantee(resource) if self.below is not None else 0
+        return limit - account.reserved.get(resource, 0) + kept, used, kept
 
 
 class Excess(msgspec.Struct, frozen=True, cache_hash=True):
@@ -69,54 +97,30 @@ class Allowance:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._ceilings: dict[Payer, list[tuple[AccountRecord, Ceiling]]] = {}
+        self._bars: dict[Payer, list[Bar]] = {}
 
-    def ceilings(self, payer: Payer) -> list[tuple[AccountRecord, Ceiling]]:
+    def bars(self, payer: Payer) -> list[Bar]:
         """Every ceiling on the payer's path, leaf first."""
-        found = self._ceilings.get(payer)
+        found = self._bars.get(payer)
         if found is None:
-            session = self._session
-            session.state.ledger.settle()
-            speakers = session.pipeline.plugins("ceiling")
-            found = self._ceilings[payer] = [
-                (account, ceiling)
-                for account in payer.path
-                for plugin in speakers
-                if (ceiling := plugin.ceiling(session, account)) is not None and ceiling.limits
-            ]
+            self._session.state.ledger.settle()
+            found = self._bars[payer] = list(self._find(payer))
         return found
 
     def room(self, payer: Payer | None, footprint: Footprint) -> int:
-        """How many more pods with this footprint the payer's accounts allow, only asked-for resources compared.
+        """How many more pods with this footprint the payer's accounts allow.
 
         (Upstream compares some resources that the pod does not ask for as well; research/coscheduling.md, 3.1.)
         """
-        ceilings = self.ceilings(payer) if payer is not None else ()
-        if not ceilings:
-            return UNLIMITED
-        self._session.state.ledger.settle()
-        room = UNLIMITED
-        for account, ceiling in ceilings:
-            limits, used = ceiling.limits, account.used
-            for name, amount in footprint.amounts.items():
-                limit = limits.get(name)
-                if limit is not None and amount > 0:
-                    room = min(room, (limit - used.get(name, 0)) // amount)
-        return max(0, room)
+        return self.room_for(payer, footprint.amounts) if payer is not None else UNLIMITED
 
     def room_for(self, payer: Payer, amounts: Mapping[str, int]) -> int:
         """How many times the amounts are allowed on top of what is held."""
-        ceilings = self.ceilings(payer)
-        if not ceilings:
+        bars = self.bars(payer)
+        if not bars:
             return UNLIMITED
         self._session.state.ledger.settle()
-        room = UNLIMITED
-        for account, ceiling in ceilings:
-            for name, amount in amounts.items():
-                limit = ceiling.limits.get(name)
-                if limit is not None and amount > 0:
-                    room = min(room, (limit - account.used.get(name, 0)) // amount)
-        return max(0, room)
+        return min(bar.room(amounts) for bar in bars)
 
     def excess(
         self,
@@ -129,12 +133,25 @@ class Allowance:
     ) -> Excess | None:
         """Which ceiling does not allow `count` more pods; the first on the path. None if all do."""
         self._session.state.ledger.settle()
-        for account, ceiling in self.ceilings(payer) if payer is not None else ():
+        for bar in self.bars(payer) if payer is not None else ():
+            ceiling = bar.ceiling
             for name, amount in footprint.amounts.items():
-                limit, used = ceiling.limits.get(name), account.used.get(name, 0)
-                if limit is not None and amount > 0 and used + amount * count > limit:
-                    wanted = amount * count
+                wanted = amount * count
+                if wanted <= 0 or name not in ceiling.limits:
+                    continue
+                limit, used, kept = bar.state(name)
+                if used + wanted > limit and wanted > kept:
                     return Excess(
-                        account, ceiling.word, name, limit, used, wanted, ceiling.change, placed, need, culprit
+                        bar.account, ceiling.word, name, limit, used, wanted, ceiling.change, placed, need, culprit
                     )
         return None
+
+    def _find(self, payer: Payer) -> Iterator[Bar]:
+        below: AccountRecord | None = None
+        for account in payer.path:
+            way = below if below is not None and below.parent is account else None
+            for plugin in self._session.pipeline.plugins("ceiling"):
+                ceiling = plugin.ceiling(self._session, account)
+                if ceiling is not None and ceiling.limits:
+                    yield Bar(account, ceiling, way)
+            below = account

@@ -46,9 +46,10 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
+    from phalanx.scheduling.plugins.guarantees import Guarantees
     from phalanx.scheduling.plugins.quotas import Quotas
 
-    return (Quotas,)
+    return (Quotas, Guarantees)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

@@ -1,0 +1,72 @@
+"""What a queue is guaranteed is kept for it while it is idle, whoever else asks."""
+
+from __future__ import annotations
+
+import pytest
+
+from .scenario import Scenario
+
+CAPACITY = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: capacity}, {name: nodeorder}]}]
+"""
+PROPORTION = CAPACITY.replace("capacity", "proportion")
+NEITHER = CAPACITY.replace("{name: capacity}, ", "")
+
+
+@pytest.mark.parametrize("policy", [CAPACITY, PROPORTION, NEITHER], ids=["capacity", "proportion", "neither"])
+def test_several_queues_together_leave_what_another_is_guaranteed(policy: str) -> None:
+    cluster = Scenario(policy).node("n", cpu=10)
+    cluster.queue("safe", guarantee={"cpu": 4}).queue("b").queue("c")
+    cluster.pods("b", 5, queue="b", cpu=1).pods("c", 5, queue="c", cpu=1).run()
+    assert len(cluster.placed()) == 6
+    cluster.pods("safe", 5, queue="safe", cpu=1).run()
+    assert len(cluster.placed("safe")) == 4
+
+
+def test_who_waits_for_the_sake_of_a_guarantee_is_told() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b").queue("c")
+    cluster.pods("b", 3, queue="b", cpu=1).pods("c", 4, queue="c", cpu=1).run()
+    (waiting,) = cluster.waiting()
+    verdict = cluster.why_pod(waiting)
+    assert (verdict.code, verdict.unschedulable) == ("QuotaExceeded", False)
+    assert verdict.message == (
+        "queue root uses 6 cpu and its capacity beside what others are guaranteed is 6: 1 more would exceed it"
+    )
+
+
+def test_a_guarantee_that_is_used_is_not_kept_twice() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b")
+    cluster.pods("safe", 3, queue="safe", cpu=1).pods("b", 9, queue="b", cpu=1).run()
+    assert len(cluster.placed("b")) == 6
+    cluster.gone("safe-0").run()
+    assert len(cluster.placed("b")) == 6
+    cluster.queue("safe").run()
+    assert len(cluster.placed("b")) == 8
+
+
+def test_guarantees_hold_on_every_level() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10)
+    cluster.queue("team", capability={"cpu": 6}).queue("other")
+    cluster.queue("prod", parent="team", guarantee={"cpu": 2})
+    cluster.queue("dev", parent="team").queue("test", parent="team")
+    cluster.pods("dev", 4, queue="dev", cpu=1).pods("test", 4, queue="test", cpu=1).run()
+    assert len(cluster.placed()) == 4
+    cluster.pods("prod", 3, queue="prod", cpu=1).run()
+    assert len(cluster.placed("prod")) == 2
+    cluster.pods("other", 9, queue="other", cpu=1).run()
+    assert len(cluster.placed("other")) == 4
+
+
+def test_a_gang_fits_within_its_own_guarantee_whole() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10).queue("safe", guarantee={"cpu": 4}).queue("b")
+    cluster.pods("b", 9, queue="b", cpu=1).run()
+    assert len(cluster.placed("b")) == 6
+    cluster.job("four", 4, queue="safe", cpu=1).run()
+    assert len(cluster.placed("four")) == 4
+
+
+def test_what_a_closed_or_broken_queue_is_guaranteed_is_not_kept() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10).queue("lost", parent="nowhere", guarantee={"cpu": 4}).queue("b")
+    cluster.pods("b", 10, queue="b", cpu=1).run()
+    assert len(cluster.placed("b")) == 10
