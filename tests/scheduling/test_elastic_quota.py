@@ -35,7 +35,7 @@ def test_story_1_a_user_borrows_up_to_its_max() -> None:
     verdict = cluster.why_pod(cluster.waiting("a3")[0])
     assert verdict.code == "QuotaExceeded"
     assert not verdict.unschedulable
-    assert verdict.message == "ElasticQuota a/quota uses 6 nvidia.com/gpu and its max is 6: 1 more would exceed it"
+    assert verdict.message == "ElasticQuota a/quota: 6 nvidia.com/gpu in use, max 6; 1 more would exceed it"
     assert verdict.change == "free 1 nvidia.com/gpu charged to ElasticQuota a/quota, or raise its max to 7"
 
 
@@ -61,7 +61,7 @@ def test_worked_example_1_borrowing_ends_at_the_sum_of_all_min() -> None:
     cluster.within("quota2").pod("nginx-2", cpu=1, priority=1_000_000).run()
     assert cluster.waiting() == ["nginx-2"]
     assert cluster.why_pod("nginx-2").message == (
-        "all ElasticQuotas together uses 1 cpu and its sum of all min is 1: 1 more would exceed it"
+        "all ElasticQuotas together: 1 cpu in use, sum of all min 1; 1 more would exceed it"
     )
     cluster.gone("nginx-1").run()
     assert cluster.placed() == ["nginx-2"]
@@ -89,7 +89,7 @@ def test_a_gang_is_allowed_as_one_or_not_at_all() -> None:
     assert (verdict.needed, verdict.placeable, verdict.members) == (4, 3, 4)
     assert verdict.message == (
         "3 of the 4 members that gang a/four needs are allowed; "
-        "ElasticQuota a/quota uses 3 nvidia.com/gpu and its max is 3: 1 more would exceed it"
+        "ElasticQuota a/quota: 0 nvidia.com/gpu in use, max 3; 4 more would exceed it"
     )
     cluster.job("three", 3, gpu=1).run()
     assert cluster.placed() == ["three-0", "three-1", "three-2"]

@@ -35,9 +35,7 @@ class TestDeserved:
         world.run()
         assert (len(world.placed("a-")), len(world.placed("b-"))) == (3, 9)
         verdict = world.why_pod(world.waiting("a-")[0])
-        assert verdict.message == (
-            "queue a uses 3 nvidia.com/gpu and its deserved share is 3: 1 more would exceed it"
-        )
+        assert verdict.message == ("queue a: 3 nvidia.com/gpu in use, deserved share 3; 1 more would exceed it")
 
     def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)

@@ -30,7 +30,7 @@ class TestQueues:
         assert Desk(scenario).ceiling("quotas", queue("a")) == ("capability", {"cpu": 2000})
         assert len(scenario.placed()) == 2
         verdict = scenario.why_pod(scenario.waiting()[0])
-        assert verdict.message == "queue a uses 2 cpu and its capability is 2: 1 more would exceed it"
+        assert verdict.message == "queue a: 2 cpu in use, capability 2; 1 more would exceed it"
         assert verdict.change == "free 1 cpu charged to queue a, or raise its capability to 3"
 
     def test_a_capability_of_nothing_is_not_the_same_as_none(self) -> None:

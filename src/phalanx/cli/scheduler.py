@@ -34,6 +34,11 @@ from phalanx.cli.logs import log_format_option, log_level_option
     show_default=True,
     help="Writes to the API at the same time.",
 )
+@click.option(
+    "--self-check",
+    is_flag=True,
+    help="Count every queue and quota again from the pods once a second; stop with code 1 if the sums differ.",
+)
 @log_level_option
 @log_format_option
 def scheduler(
@@ -44,6 +49,7 @@ def scheduler(
     lease_namespace: str,
     metrics_address: str,
     concurrency: int,
+    self_check: bool,
     log_level: str,
     log_format: str,
 ) -> None:
@@ -74,6 +80,7 @@ def scheduler(
         leader_elect=leader_elect,
         lease_namespace=lease_namespace,
         metrics_address=metrics_address,
+        self_check=self_check,
     )
 
     async def work(client: KubeClient) -> bool:

@@ -43,6 +43,7 @@ log = logging.getLogger(__name__)
 _GATHER = 0.01
 _STALE_PERIOD = 0.1
 _POLICY_PERIOD = 1.0
+_CHECK_PERIOD = 1.0
 _TIMEOUT_PERIOD = 1.0
 _FLUSH_SECONDS = 2.0
 
@@ -53,6 +54,7 @@ class ServiceError(Exception):
 
 class ServiceOptions(msgspec.Struct, frozen=True):
     """`config` is the path of a policy file, "" for the built-in policy. `pace` says how soon verdicts are told.
+    With `self_check` every account is counted again from the pods once a second while things change.
 
     A lease is valid for `lease_seconds`, trusted by its holder for `renew_seconds`, renewed (and asked for) every
     `retry_seconds`; the defaults are kube-scheduler's.
@@ -69,6 +71,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     retry_seconds: float = 2.0
     metrics_address: str = ""
     drain_seconds: float = 10.0
+    self_check: bool = False
     pace: Pace = Pace()
 
 
@@ -179,6 +182,8 @@ class SchedulerService:
                 return
             background.append(tasks.create_task(self._watch_timeouts()))
             background.append(tasks.create_task(self._accounts.run()))
+            if self.options.self_check:
+                background.append(tasks.create_task(self._check_ledger()))
             await self._schedule()
         finally:
             self.ready.clear()
@@ -208,6 +213,20 @@ class SchedulerService:
                 else:
                     # Nothing is planned on stale knowledge.
                     await asyncio.sleep(_STALE_PERIOD)
+
+    async def _check_ledger(self) -> None:
+        """Ends the service when the books do not agree with the pods."""
+        checked = -1
+        while True:
+            await asyncio.sleep(_CHECK_PERIOD)
+            if checked == self.state.version:
+                continue
+            checked = self.state.version
+            wrong = list(self.state.ledger.discrepancies(self.state.pods.values()))
+            for sentence in wrong:
+                log.critical("self-check: %s", sentence)
+            if wrong:
+                raise ServiceError(f"self-check: {len(wrong)} accounts differ from what their pods say")
 
     async def _woken(self) -> None:
         """Returns when something has changed, or when something that waits for a time must be looked at."""

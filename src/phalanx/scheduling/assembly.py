@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
@@ -126,7 +127,9 @@ def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: i
     if not session.allowance.room(batch.payer, cls.footprint):
         excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
         assert excess is not None
-        return excess
+        # The gang's own members that were tried are part of what it wants, not of what is in use.
+        own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in call.placed)
+        return msgspec.structs.replace(excess, used=excess.used - own, wanted=excess.wanted + own)
     return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)
 
 

@@ -193,7 +193,7 @@ def _over(facts: Excess) -> tuple[str, str]:
     name, label = facts.resource, facts.account.label
     used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
     over = format_quantity(facts.used + facts.wanted - facts.limit, name)
-    message = f"{label} uses {used} {name} and its {facts.word} is {limit}: {wanted} more would exceed it"
+    message = f"{label}: {used} {name} in use, {facts.word} {limit}; {wanted} more would exceed it"
     raised = f", or {facts.change} to {format_quantity(facts.used + facts.wanted, name)}" if facts.change else ""
     return message, f"free {over} {name} charged to {label}{raised}"
 

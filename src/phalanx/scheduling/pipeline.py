@@ -45,7 +45,8 @@ class Pipeline:
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
-        entries = (*policy.plugins, *policy.always)
+        # What objects state comes first: it is what people are told where several things say no.
+        entries = (*policy.always, *policy.plugins)
         self._speakers = {
             point: [entry for entry in entries if point not in entry.silent and overrides(entry.plugin, point)]
             for point in _POINTS

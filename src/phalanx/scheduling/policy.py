@@ -30,7 +30,7 @@ tiers:
 """
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
-_LAST_TIER = 2**31
+_OWN_TIER = -1
 _OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects")
 
 
@@ -83,8 +83,8 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
 
 
 def standing_plugins() -> tuple[ConfiguredPlugin, ...]:
-    """What holds whatever the policy says, after all of its tiers."""
-    return tuple(ConfiguredPlugin(plugin(Arguments(plugin.name, {})), _LAST_TIER) for plugin in standing())
+    """What holds whatever the policy says; a tier of its own before all others."""
+    return tuple(ConfiguredPlugin(plugin(Arguments(plugin.name, {})), _OWN_TIER) for plugin in standing())
 
 
 def _actions(value: object, errors: list[str], inactive: list[str]) -> tuple[str, ...]:
