@@ -30,11 +30,20 @@ _CUSTOM_GROUPS = [
 ]
 
 
+# API groups that nobody develops any more.
+_RETIRED = ("scheduling.sigs.k8s.io", "incubator", "scheduling.sigs.dev")
+
+
 def definitions() -> list[Manifest]:
-    """The custom resource definitions, in order of their names."""
+    """The custom resource definitions, those of groups that are still served by their projects first.
+
+    Several groups have queues, quotas and PodGroups. The embedded API server lists groups as they come, and kubectl
+    takes a bare name such as `queue` for that of the first group.
+    """
     directory = resources.files("phalanx.dialects").joinpath("crds")
-    files = sorted((entry for entry in directory.iterdir() if entry.name.endswith(".yaml")), key=lambda f: f.name)
-    return [yaml.safe_load(entry.read_text(encoding="utf-8")) for entry in files]
+    names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".yaml"))
+    names.sort(key=lambda name: any(group in name for group in _RETIRED))
+    return [yaml.safe_load(directory.joinpath(name).read_text(encoding="utf-8")) for name in names]
 
 
 def access(account: str, namespace: str) -> list[Manifest]:

@@ -131,9 +131,15 @@ class Allowance:
         need: int = 1,
         culprit: int = 0,
     ) -> Excess | None:
-        """Which ceiling does not allow `count` more pods; the first on the path. None if all do."""
+        """Which ceiling does not allow `count` more pods; the first on the path. None if all do.
+
+        What would raise it is only said where no other ceiling stands in the way as well.
+        """
+        if payer is None:
+            return None
         self._session.state.ledger.settle()
-        for bar in self.bars(payer) if payer is not None else ():
+        found: list[Excess] = []
+        for bar in self.bars(payer):
             ceiling = bar.ceiling
             for name, amount in footprint.amounts.items():
                 wanted = amount * count
@@ -141,10 +147,23 @@ class Allowance:
                     continue
                 limit, used, kept = bar.state(name)
                 if used + wanted > limit and wanted > kept:
-                    return Excess(
-                        bar.account, ceiling.word, name, limit, used, wanted, ceiling.change, placed, need, culprit
+                    found.append(
+                        Excess(
+                            bar.account,
+                            ceiling.word,
+                            name,
+                            limit,
+                            used,
+                            wanted,
+                            ceiling.change,
+                            placed,
+                            need,
+                            culprit,
+                        )
                     )
-        return None
+        if not found:
+            return None
+        return found[0] if len(found) == 1 else msgspec.structs.replace(found[0], change="")
 
     def _find(self, payer: Payer) -> Iterator[Bar]:
         below: AccountRecord | None = None

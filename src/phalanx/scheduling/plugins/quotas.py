@@ -25,11 +25,10 @@ class Quotas(Plugin):
     - a queue's capability, on every level;
     - an ElasticQuota's max, and for all ElasticQuotas together the sum of their mins (scheduler-plugins,
       capacity_scheduling.go), where a resource counts that at least one min names;
-    - Koordinator: what a quota may use at this moment (its runtime quota) of the resources that its max names. That
-      holds for quotas without children only: what parents get is handed down in full, so it holds for them of
-      itself, except while a child holds more than its part from earlier, and then the others must not suffer for
-      it (enableCheckParentQuota is off by default). A parent's own max always holds. Pods that may not be preempted
-      get no more than the min;
+    - Koordinator: what a quota may use at this moment (its runtime quota) of the resources that its max names, on
+      every level (in Koordinator only with enableCheckParentQuota): while a child holds more than its part from
+      earlier, its siblings must not take what is kept for others. Pods that may not be preempted get no more than
+      the min;
     - the max of every node of an ElasticQuotaTree (ACK).
 
     What is broken sets no ceiling (nothing new is charged to it anyway) and does not count for others.
@@ -110,7 +109,7 @@ def _runtime_ceilings(session: Session) -> dict[AccountKey, Ceiling]:
     ceilings: dict[AccountKey, Ceiling] = {}
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
-        if amounts and not account.children:
+        if amounts:
             ceilings[account.key] = Ceiling("runtime quota", amounts)
         elif (own := _own(account, "max")) is not None:
             ceilings[account.key] = own
