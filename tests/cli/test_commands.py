@@ -18,12 +18,41 @@ def run(*arguments: str) -> click.testing.Result:
 def test_help_names_every_command_with_a_line_of_its_own() -> None:
     shown = run("--help")
     assert shown.exit_code == 0
-    for command in ("up", "demo", "apiserver", "node-agent", "install", "scheduler", "why", "policy"):
+    for command in (
+        "up",
+        "demo",
+        "apiserver",
+        "node-agent",
+        "install",
+        "scheduler",
+        "why",
+        "queue",
+        "quota",
+        "policy",
+    ):
         assert any(line.split()[:1] == [command] for line in shown.output.splitlines()), command
 
 
 @pytest.mark.parametrize(
-    "command", ["up", "demo", "apiserver", "node-agent", "install", "scheduler", "why", "policy show"]
+    "command",
+    [
+        "up",
+        "demo",
+        "apiserver",
+        "node-agent",
+        "install",
+        "scheduler",
+        "why",
+        "queue",
+        "queue list",
+        "queue tree",
+        "queue describe",
+        "quota",
+        "quota list",
+        "quota tree",
+        "quota describe",
+        "policy show",
+    ],
 )
 def test_every_command_explains_itself(command: str) -> None:
     shown = run(*command.split(), "--help")
@@ -34,7 +63,9 @@ def test_every_command_explains_itself(command: str) -> None:
 def test_demo_list_names_the_scenarios() -> None:
     listed = json.loads(run("demo", "--list", "-o", "json").output)
     names = [entry["name"] for entry in listed]
-    assert names == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
+    assert names[:5] == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
+    assert names[5:9] == [f"elastic-quota-{number}" for number in range(1, 5)]
+    assert names[9:] == ["queues"]
     table = run("demo", "--list").output
     assert [line.split()[0] for line in table.splitlines()] == names
 
@@ -62,7 +93,7 @@ def test_a_missing_kubeconfig_is_one_plain_line(tmp_path: Path) -> None:
 def test_policy_show_prints_the_pipeline_and_what_is_not_active() -> None:
     shown = json.loads(run("policy", "show", "-o", "json").output)
     assert shown["actions"] == ["enqueue", "allocate", "backfill"]
-    assert shown["pipeline"]["gang_order"] == ["priority", "gang"]
+    assert shown["pipeline"]["gang_order"] == ["priority", "gang", "drf"]
     assert any("preempt" in sentence for sentence in shown["inactive"])
 
 

@@ -44,7 +44,7 @@ def _play(chosen: type, policy: str) -> None:
     from pathlib import Path
 
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
-    from phalanx.demo.stage import ScenarioError, Stage, write_nodes
+    from phalanx.demo.stage import ScenarioError, Stage, write_nodes, write_policy
 
     scenario = chosen()
 
@@ -53,7 +53,7 @@ def _play(chosen: type, policy: str) -> None:
             directory=directory,
             nodes_file=directory / "nodes.yaml",
             kubeconfig=directory / "kubeconfig",
-            policy=policy,
+            policy=policy or write_policy(directory, scenario),
         )
         cluster = LocalCluster(options)
         write_nodes(cluster, scenario.nodes)

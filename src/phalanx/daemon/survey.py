@@ -9,8 +9,8 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
 from phalanx.daemon.account_entries import NOBODY, Amounts, Ceiling, Counts, Entry, QueueEntry, QuotaEntry, Tenant
 from phalanx.daemon.lending import Loan, Party, loans
+from phalanx.dialects.holdings import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
-from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import CPU, PODS
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import dominant_resource, dominant_share
@@ -241,12 +241,7 @@ def quota_name(record: AccountRecord) -> str:
 
 def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
     """As exact quantities, by name; a ceiling of nothing is one (`zeros`)."""
-    return {name: _quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
-
-
-def _quantity(amount: int, resource: str) -> str:
-    text = format_quantity(amount, resource)
-    return text if "." not in text else str(amount)
+    return {name: exact_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
 
 
 def _declared(records: Iterable[AccountRecord]) -> frozenset[str]:

@@ -3,10 +3,23 @@
 from __future__ import annotations
 
 from phalanx.demo.deadlock import Deadlock
+from phalanx.demo.elasticquota import ElasticQuota1, ElasticQuota2, ElasticQuota3, ElasticQuota4
 from phalanx.demo.ganggroups import GangGroups
 from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
+from phalanx.demo.queues import Queues
 from phalanx.demo.stage import Scenario
 from phalanx.demo.tensorflow import TensorFlow
 
-SCENARIOS: tuple[type[Scenario], ...] = (TensorFlow, Deadlock, LastPodGroup, GangGroups, JobReady)
+SCENARIOS: tuple[type[Scenario], ...] = (
+    TensorFlow,
+    Deadlock,
+    LastPodGroup,
+    GangGroups,
+    JobReady,
+    ElasticQuota1,
+    ElasticQuota2,
+    ElasticQuota3,
+    ElasticQuota4,
+    Queues,
+)

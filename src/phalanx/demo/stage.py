@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, ClassVar
 
 import msgspec
 import yaml
 
 from phalanx.daemon.inquiry import Answer, Inquiry
-from phalanx.daemon.policy_file import dialect_options
+from phalanx.daemon.policy_file import dialect_options, read_policy
 from phalanx.daemon.snapshot import read_cluster
 from phalanx.demo.localcluster import LocalCluster
+from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.policy import load_policy
 
 PODS = Resource("", "v1", "pods", "Pod")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
@@ -38,6 +40,7 @@ class PodView(msgspec.Struct, frozen=True):
     message: str
     gpus: int
     started: str
+    requests: Mapping[str, str] = {}
 
     @property
     def running(self) -> bool:
@@ -52,11 +55,15 @@ class NodePlan(msgspec.Struct, frozen=True):
 
 
 class Scenario:
-    """A worked case. `nodes` stand at the start; `play` tells the story, or raises ScenarioError."""
+    """A worked case. `nodes` stand at the start; `play` tells the story, or raises ScenarioError.
+
+    `policy` is the policy file that the story needs, "" for the built-in one.
+    """
 
     name: ClassVar[str]
     summary: ClassVar[str]
     nodes: ClassVar[tuple[NodePlan, ...]]
+    policy: ClassVar[str] = ""
 
     async def play(self, stage: Stage) -> None:
         raise NotImplementedError
@@ -112,6 +119,22 @@ class Stage:
         self.say(text)
         return answer
 
+    async def show_command(self, *arguments: str) -> None:
+        """What a phalanx command that asks the cluster prints. Raises ScenarioError."""
+        options = self.cluster.options
+        more = ["--kubeconfig", str(options.kubeconfig), *(["--config", options.policy] if options.policy else [])]
+        child = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "phalanx.cli", *arguments, *more),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await child.communicate()
+        if child.returncode:
+            raise ScenarioError(f"phalanx {' '.join(arguments)} failed: {output.decode()}")
+        self.say(f"$ phalanx {' '.join(arguments)}\n{output.decode().rstrip()}")
+
     # acting
 
     async def enter(self, namespace: str) -> None:
@@ -150,7 +173,7 @@ class Stage:
         return sorted((_view(item) for item in listed["items"]), key=lambda pod: pod.name)
 
     async def why(self, gang: str) -> Answer:
-        policy = load_policy()
+        policy = read_policy(self.cluster.options.policy)
         snapshot = await read_cluster(self.client, self.cluster.options.scheduler_names, dialect_options(policy))
         answer = Inquiry(snapshot, policy, time.time()).gang(GangKey(self.namespace, gang))
         if answer is None:
@@ -175,7 +198,7 @@ class Stage:
         return [pod for pod in await self.pods() if pod.running and pod.name.startswith(prefix)]
 
     async def until_explained(self, count: int, prefix: str = "") -> list[PodView]:
-        """Waits until `count` waiting pods carry a reason in their PodScheduled condition."""
+        """Waits until `count` waiting pods carry a reason in their conditions."""
 
         async def explained() -> bool:
             return sum(_waits(pod) and pod.name.startswith(prefix) for pod in await self.pods()) >= count
@@ -201,6 +224,15 @@ class Stage:
 def write_nodes(cluster: LocalCluster, nodes: Sequence[NodePlan]) -> None:
     entries = [{"name": node.name, "allocatable": dict(node.amounts)} for node in nodes]
     cluster.options.nodes_file.write_text(yaml.safe_dump(entries), "utf-8")
+
+
+def write_policy(directory: Path, scenario: Scenario) -> str:
+    """The file with the scenario's own policy, "" if it has none."""
+    if not scenario.policy:
+        return ""
+    file = directory / "policy.yaml"
+    file.write_text(scenario.policy, "utf-8")
+    return str(file)
 
 
 def pod(
@@ -234,8 +266,14 @@ def pod(
 
 def _view(item: Mapping[str, Any]) -> PodView:
     spec, status = item["spec"], item.get("status") or {}
+    # Where a quota is in the way, autoscalers must not act: that is told in a condition of its own.
     condition: Mapping[str, Any] = next(
-        (entry for entry in status.get("conditions") or () if entry["type"] == "PodScheduled"), {}
+        (
+            entry
+            for entry in status.get("conditions") or ()
+            if entry["type"] in (POD_SCHEDULED, ADMITTED) and entry["status"] == "False"
+        ),
+        {},
     )
     gpus = sum(
         int(container.get("resources", {}).get("requests", {}).get(GPU, 0)) for container in spec["containers"]
@@ -244,15 +282,16 @@ def _view(item: Mapping[str, Any]) -> PodView:
         name=item["metadata"]["name"],
         phase=status.get("phase", "Pending"),
         node=spec.get("nodeName", ""),
-        reason=condition.get("reason", "") if condition.get("status") == "False" else "",
-        message=condition.get("message", "") if condition.get("status") == "False" else "",
+        reason=condition.get("reason", ""),
+        message=condition.get("message", ""),
         gpus=gpus,
         started=status.get("startTime", ""),
+        requests=spec["containers"][0].get("resources", {}).get("requests", {}),
     )
 
 
 def _waits(view: PodView) -> bool:
-    return not view.node and view.reason == "Unschedulable"
+    return not view.node and bool(view.reason)
 
 
 def _short(name: str) -> str:

@@ -1,0 +1,169 @@
+"""Seed 004: elastic quotas; both user stories and both worked examples, up to where somebody must give back."""
+
+from __future__ import annotations
+
+from phalanx.demo.quota_board import NEXT_VERSION, PRIORITY_CLASSES, QuotaBoard, gpu_nodes
+from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, Stage
+
+# Whose ceiling is in the way: borrowing ends at the sum of all min.
+_ALL = "all ElasticQuotas together"
+
+
+class ElasticQuota1(Scenario):
+    name = "elastic-quota-1"
+    summary = "seed 004, story 1: A (min 4, max 6) borrows from B (min 6, max 8) up to its max, on 10 GPUs"
+    nodes = gpu_nodes(10)
+
+    async def play(self, stage: Stage) -> None:
+        board = QuotaBoard(stage, GPU)
+        stage.title("Both users are within their min")
+        await board.quota("user-a", 4, 6)
+        await board.quota("user-b", 6, 8)
+        stage.say("created ElasticQuota user-a (min 4, max 6) and user-b (min 6, max 8); the cluster has 10 GPUs")
+        await board.deploy("user-a", "train", 2)
+        await board.deploy("user-b", "serve", 3)
+        stage.say("user A deploys 2 pods with a GPU each, user B 3")
+        await board.until_used(user_a=2, user_b=3)
+        stage.title("A reaches its min: nothing is borrowed")
+        await board.scale("user-a", "train", 4)
+        stage.say("user A scales to 4")
+        await board.until_used(user_a=4, user_b=3)
+        stage.title("A asks for the 3 GPUs that are free, and gets 2: its max is 6")
+        stage.say("user A deploys a pod with 2 GPUs, and then one with 1")
+        await board.deploy("user-a", "big", 1, amount=2)
+        await board.until_used(user_a=6, user_b=3)
+        await board.deploy("user-a", "more", 1)
+        await board.waits("user-a", "more", "ElasticQuota user-a/user-a", "max 6")
+        await board.nobody_is_harmed(user_a=6, user_b=3)
+        stage.say("A borrows 2 GPUs of B's guarantee, which B does not use at the moment")
+        await stage.show_command("quota", "list")
+        stage.title("B asks for 3 more, within its min: 1 GPU is free")
+        await board.deploy("user-b", "urgent", 1, amount=3)
+        await board.waits("user-b", "urgent", _ALL)
+        await board.nobody_is_harmed(user_a=6, user_b=3)
+        stage.say(
+            f"B is entitled to them: 3 + 3 is its min of 6, and A is 2 above its own\n{NEXT_VERSION}\n"
+            "until then A gives back what it has above its min by itself:"
+        )
+        await board.scale("user-a", "more", 0)
+        await board.scale("user-a", "big", 0)
+        await board.until_used(user_a=4, user_b=6)
+        stage.say("A has 4 and B has 6: each has its min")
+        await board.deploy("user-b", "extra", 1)
+        await board.waits("user-b", "extra", _ALL)
+        stage.say("what A has now is guaranteed: one more of B's does not get in")
+
+
+class ElasticQuota2(Scenario):
+    name = "elastic-quota-2"
+    summary = (
+        "seed 004, story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod would have to go, and whose not"
+    )
+    nodes = gpu_nodes(10)
+
+    async def play(self, stage: Stage) -> None:
+        board = QuotaBoard(stage, GPU)
+        stage.title("All three users are within their min")
+        for user, least, most in (("user-a", 3, 4), ("user-b", 4, 6), ("user-c", 3, 4)):
+            await board.quota(user, least, most)
+        stage.say("created the quotas A (min 3, max 4), B (min 4, max 6), C (min 3, max 4)")
+        for user, count in (("user-a", 2), ("user-b", 2), ("user-c", 3)):
+            await board.deploy(user, "work", count)
+        await board.until_used(user_a=2, user_b=2, user_c=3)
+        stage.title("A reaches its max, B has 3: the cluster is full")
+        stage.say("user A scales to 4, user B to 3")
+        await board.scale("user-a", "work", 4)
+        await board.scale("user-b", "work", 3)
+        await board.until_used(user_a=4, user_b=3, user_c=3)
+        stage.title("B asks for 1 more, within its min")
+        stage.say("user B scales to 4")
+        await board.scale("user-b", "work", 4)
+        await board.waits("user-b", "work", _ALL)
+        await board.nobody_is_harmed(user_a=4, user_b=3, user_c=3)
+        stage.say(
+            "3 + 1 is within B's min of 4, so who is above his min owes it: that is A (4 of 3), not C (3 of 3)\n"
+            f"{NEXT_VERSION}\nuntil then A gives back by itself, down to 2:"
+        )
+        await board.scale("user-a", "work", 2)
+        await board.until_used(user_a=2, user_b=4, user_c=3)
+        stage.title("B has 5 GPUs in two pods and asks for 1 more, above its min")
+        stage.say("user B replaces its pods by PodA with 2 GPUs and PodB with 3")
+        await board.scale("user-b", "work", 0)
+        await board.until_used(user_a=2, user_b=0, user_c=3)
+        await board.deploy("user-b", "pod-a", 1, amount=2)
+        await board.deploy("user-b", "pod-b", 1, amount=3)
+        await board.until_used(user_a=2, user_b=5, user_c=3)
+        stage.say("user B deploys PodC with 1 GPU")
+        await board.deploy("user-b", "pod-c", 1)
+        await board.waits("user-b", "pod-c", _ALL)
+        await board.nobody_is_harmed(user_a=2, user_b=5, user_c=3)
+        stage.say(
+            "5 + 1 is above B's min of 4: nobody owes B anything, only a pod of B itself may go for it (PodA)\n"
+            + NEXT_VERSION
+        )
+
+
+class ElasticQuota3(Scenario):
+    name = "elastic-quota-3"
+    summary = "seed 004: a high priority does not reach into another namespace's quota"
+    nodes = (NodePlan("node-1", {"cpu": "4", "memory": "16Gi"}),)
+
+    async def play(self, stage: Stage) -> None:
+        board = QuotaBoard(stage, "cpu")
+        stage.title("quota1 borrows the one CPU that quota3 does not use")
+        for name, least in (("quota1", 0), ("quota2", 0), ("quota3", 1)):
+            await board.quota(name, least, 2)
+        stage.say("created quota1 and quota2 (min 0, max 2 CPU) and quota3 (min 1, max 2)")
+        await board.deploy("quota1", "nginx", 1)
+        await board.until_used(quota1=1, quota2=0, quota3=0)
+        stage.title("quota2 deploys the same with a high priority")
+        high = {
+            "metadata": {"name": "high-priority"},
+            "value": 1_000_000,
+            "description": "Sample High Priority Class",
+        }
+        await stage.create(PRIORITY_CLASSES, high)
+        await board.deploy("quota2", "nginx", 1, priority_class="high-priority")
+        await board.waits("quota2", "nginx", _ALL)
+        await board.nobody_is_harmed(quota1=1, quota2=0, quota3=0)
+        stage.say("the node has room, but all min together are 1 CPU; a priority counts within a namespace only")
+        stage.title("The CPU comes back, and the next may borrow it")
+        stage.say("quota1's Deployment is scaled to 0")
+        await board.scale("quota1", "nginx", 0)
+        await board.until_used(quota1=0, quota2=1, quota3=0)
+
+
+class ElasticQuota4(Scenario):
+    name = "elastic-quota-4"
+    summary = "seed 004: what was borrowed lies on two nodes, and is wanted back on one"
+    nodes = (
+        NodePlan("node-1", {"cpu": "2", "memory": "16Gi"}),
+        NodePlan("node-2", {"cpu": "2", "memory": "16Gi"}),
+    )
+
+    async def play(self, stage: Stage) -> None:
+        board = QuotaBoard(stage, "cpu")
+        stage.title("quota1 borrows both CPUs of quota2, one on each node")
+        await board.quota("quota1", 0, 2)
+        await board.quota("quota2", 2, 2)
+        stage.say("created quota1 (min 0, max 2 CPU) and quota2 (min 2, max 2); two nodes with 2 CPUs each")
+        await board.deploy("quota1", "nginx", 2)
+        await board.until_used(quota1=2, quota2=0)
+        stage.namespace = "quota1"
+        await stage.show_pods()
+        if len({pod.node for pod in await stage.pods()}) != 2:
+            raise ScenarioError("the two pods of quota1 share a node")
+        stage.title("quota2 wants its 2 CPUs in one pod")
+        await board.deploy("quota2", "nginx", 1, amount=2)
+        await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
+        await board.nobody_is_harmed(quota1=2, quota2=0)
+        stage.say(
+            "taking one pod back is not enough (1 + 2 is above 2, and no node would have 2 CPUs free):\n"
+            f"both must go, from two nodes at once {NEXT_VERSION}\nuntil then quota1 gives back by itself:"
+        )
+        await board.scale("quota1", "nginx", 1)
+        await board.until_used(quota1=1, quota2=0)
+        await board.waits("quota2", "nginx", _ALL, "1 cpu in use")
+        await board.scale("quota1", "nginx", 0)
+        await board.until_used(quota1=0, quota2=2)
+        stage.say("quota2 has its guarantee back")

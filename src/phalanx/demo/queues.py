@@ -1,0 +1,86 @@
+"""Queues that share a cluster by weight, and borrow what another does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.demo.quota_board import gpu_nodes
+from phalanx.demo.stage import GPU, NodePlan, PodView, Scenario, ScenarioError, Stage, pod
+from phalanx.kube.paths import Resource
+
+QUEUES = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+QUEUE_NAME = "scheduling.volcano.sh/queue-name"
+
+
+class Queues(Scenario):
+    name = "queues"
+    summary = "two queues share 12 GPUs 2 : 1 and borrow the part of a third, until that one asks for it"
+    # The GPUs come when everybody has asked: so nobody is first.
+    nodes = (NodePlan("cpu-0", {"cpu": "8", "memory": "32Gi"}),)
+
+    async def play(self, stage: Stage) -> None:
+        await stage.enter("jobs")
+        stage.title("Everybody asks for more than his part")
+        for name, weight in (("production", 2), ("research", 1)):
+            await stage.create(QUEUES, {"metadata": {"name": name}, "spec": {"weight": weight}})
+        stage.say(
+            "created queue production (weight 2) and research (weight 1); default is there (weight 1), and idle"
+        )
+        await stage.create_pods([_job("research", number) for number in range(12)])
+        await stage.create_pods([_job("production", number) for number in range(12)])
+        stage.say("submitted 12 jobs with a GPU each to research, then 12 to production: there is no GPU yet")
+        await stage.add_nodes(*gpu_nodes(12))
+        stage.say("added node gpu-0 with 12 GPUs")
+        await _until(stage, {"production": 8, "research": 4})
+        stage.say("8 and 4 run, 2 : 1 by weight; research came first, and that does not matter")
+        stage.title("The part of the idle queue is borrowed")
+        await stage.show_command("queue", "tree")
+        stage.say("with three queues that ask it would be 6 : 3 : 3, so both borrow from default")
+        stage.title("default asks for its part, and jobs end")
+        await stage.create_pods([_job("default", number) for number in range(4)])
+        await stage.until_explained(1, "default")
+        await stage.stays(
+            1.0, lambda pods: _running(pods) == {"production": 8, "research": 4}, "nobody is evicted for default"
+        )
+        stage.say(
+            "submitted 4 jobs to default: they wait, nobody gives back what he holds by force\n"
+            "(giving back by eviction comes with the next version)"
+        )
+        done = [entry.name for entry in await stage.pods() if entry.running]
+        ended = sorted(name for name in done if name.startswith("production"))[:2]
+        ended += sorted(name for name in done if name.startswith("research"))[:1]
+        await stage.delete_pods(*ended)
+        stage.say("2 jobs of production and 1 of research have ended; others of theirs are waiting")
+        await _until(stage, {"default": 3, "production": 6, "research": 3})
+        await stage.show_command("queue", "list")
+        stage.say("default has the GPUs that became free: 6 : 3 : 3")
+
+
+async def _until(stage: Stage, wanted: Mapping[str, int]) -> None:
+    """Waits until exactly so many pods run per queue, and looks for a while whether it stays so."""
+    seen: dict[str, int] = {}
+
+    async def settled() -> bool:
+        seen.clear()
+        seen.update(_running(await stage.pods()))
+        return seen == wanted
+
+    try:
+        await stage.until(settled, f"{wanted} run", patience=10)
+    except ScenarioError as error:
+        raise ScenarioError(f"{error}; it is {seen}") from None
+    await stage.stays(1.0, lambda pods: _running(pods) == wanted, f"{wanted} go on running")
+
+
+def _running(pods: list[PodView]) -> dict[str, int]:
+    """queue -> pods that run."""
+    counts: dict[str, int] = {}
+    for entry in pods:
+        if entry.running:
+            queue = entry.name.rpartition("-")[0]
+            counts[queue] = counts.get(queue, 0) + 1
+    return counts
+
+
+def _job(queue: str, number: int) -> dict[str, object]:
+    return pod(f"{queue}-{number}", requests={"cpu": "1", GPU: "1"}, annotations={QUEUE_NAME: queue})

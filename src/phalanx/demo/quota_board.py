@@ -1,0 +1,159 @@
+"""Elastic quotas on a stage: namespaces with a quota each, Deployments in them, and everyone's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.demo.stage import GPU, NodePlan, PodView, ScenarioError, Stage
+from phalanx.kube.client import PatchType
+from phalanx.kube.paths import Resource
+from phalanx.model.resources import CPU, parse_amount
+from phalanx.scheduling.explanation import QUOTA_EXCEEDED
+
+QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
+DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
+NEXT_VERSION = "(giving back by eviction comes with the next version)"
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """Of the resource that the scenario is about, in whole units."""
+
+    least: int
+    most: int
+
+
+class QuotaBoard:
+    """Knows the quotas of a scenario by namespace; all are about one resource."""
+
+    def __init__(self, stage: Stage, resource: str) -> None:
+        self.stage = stage
+        self._resource = resource
+        self._quotas: dict[str, Quota] = {}
+
+    async def quota(self, namespace: str, least: int, most: int) -> None:
+        """A namespace with its ElasticQuota."""
+        await self.stage.enter(namespace)
+        amounts = {"min": {self._resource: least}, "max": {self._resource: most}}
+        await self.stage.create(QUOTAS, {"metadata": {"name": namespace}, "spec": amounts})
+        self._quotas[namespace] = Quota(least, most)
+
+    async def deploy(
+        self, namespace: str, name: str, replicas: int, amount: int = 1, priority_class: str = ""
+    ) -> None:
+        """A Deployment whose pods ask for `amount` of the resource each."""
+        self.stage.namespace = namespace
+        await self.stage.create(DEPLOYMENTS, deployment(name, replicas, {self._resource: amount}, priority_class))
+
+    async def scale(self, namespace: str, name: str, replicas: int) -> None:
+        patch = {"spec": {"replicas": replicas}}
+        await self.stage.client.patch(DEPLOYMENTS.path(namespace, name), patch, PatchType.MERGE)
+
+    async def until_used(self, **expected: int) -> None:
+        """Waits until pods on nodes use exactly so much in each namespace (`_` stands for `-`), and the quotas'
+        status says the same; then shows the board. Raises ScenarioError.
+        """
+        wanted = {name.replace("_", "-"): amount for name, amount in expected.items()}
+        seen: dict[str, int] = {}
+        told: dict[str, int] = {}
+
+        async def settled() -> bool:
+            for namespace in wanted:
+                seen[namespace] = sum(self._amount(pod) for pod in await self._on_nodes(namespace))
+                told[namespace] = await self._told(namespace)
+            return seen == wanted and told == wanted
+
+        try:
+            await self.stage.until(settled, f"{_words(wanted)} are used")
+        except ScenarioError as error:
+            raise ScenarioError(f"{error}; pods on nodes use {_words(seen)}, status.used {_words(told)}") from None
+        self.show(told)
+
+    def show(self, used: Mapping[str, int]) -> None:
+        unit = self._resource.rpartition("/")[2]
+        width = max(map(len, self._quotas)) + 3
+        lines = [f"{'QUOTA':{width}}{'MIN':>5}{'MAX':>5}{'USED':>6}   {unit}"]
+        for namespace, quota in self._quotas.items():
+            amount = used[namespace]
+            within = min(amount, quota.least)
+            boxes = "█" * within + "▓" * (amount - within) + "░" * (quota.least - within)
+            lines.append(f"{namespace:{width}}{quota.least:>5}{quota.most:>5}{amount:>6}   {boxes}".rstrip())
+        self.stage.say("\n".join(lines))
+
+    async def waits(self, namespace: str, prefix: str, *said: str) -> None:
+        """One pod waits for a quota's sake; its reason, which names all of this, is shown. Raises ScenarioError."""
+        self.stage.namespace = namespace
+        waiting = await self.stage.until_explained(1, prefix)
+
+        async def explained() -> bool:
+            waiting[:] = await self.stage.until_explained(1, prefix)
+            told = waiting[0]
+            return (
+                len(waiting) == 1 and told.reason == QUOTA_EXCEEDED and all(part in told.message for part in said)
+            )
+
+        try:
+            await self.stage.until(explained, f"one pod {prefix}* waits and says {said}", patience=10)
+        except ScenarioError as error:
+            raise ScenarioError(f"{error}; it says {[(pod.reason, pod.message) for pod in waiting]}") from None
+        self.stage.say(f"pod {namespace}/{waiting[0].name} waits:\n{waiting[0].message}")
+
+    async def nobody_is_harmed(self, **expected: int) -> None:
+        """Watches for a second that what runs stays as it is. Raises ScenarioError."""
+        for name, amount in expected.items():
+            namespace = name.replace("_", "-")
+            self.stage.namespace = namespace
+            await self.stage.stays(
+                1.0 / len(expected),
+                lambda pods, amount=amount: sum(self._amount(pod) for pod in pods if pod.node) == amount,  # type: ignore[misc]
+                f"what runs in {namespace} stays",
+            )
+
+    async def _on_nodes(self, namespace: str) -> list[PodView]:
+        self.stage.namespace = namespace
+        return [pod for pod in await self.stage.pods() if pod.node and pod.running]
+
+    async def _told(self, namespace: str) -> int:
+        quota = await self.stage.client.get(QUOTAS.path(namespace, namespace))
+        used = (quota.get("status") or {}).get("used") or {}
+        return self._whole(used.get(self._resource, "0"))
+
+    def _amount(self, pod: PodView) -> int:
+        return self._whole(pod.requests.get(self._resource, "0"))
+
+    def _whole(self, quantity: object) -> int:
+        scale = 1000 if self._resource == CPU else 1
+        return parse_amount(self._resource, quantity) // scale
+
+
+def deployment(name: str, replicas: int, amounts: Mapping[str, object], priority_class: str = "") -> dict[str, Any]:
+    """The Deployment of the seed's examples, for our scheduler."""
+    resources = {"limits": dict(amounts), "requests": dict(amounts)}
+    spec: dict[str, Any] = {
+        "schedulerName": "phalanx",
+        "containers": [{"name": name, "image": "nginx", "resources": resources}],
+    }
+    if priority_class:
+        spec["priorityClassName"] = priority_class
+    return {
+        "metadata": {"name": name, "labels": {"app": name}},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"name": name, "labels": {"app": name}}, "spec": spec},
+        },
+    }
+
+
+def gpu_nodes(*counts: int) -> tuple[NodePlan, ...]:
+    return tuple(
+        NodePlan(f"gpu-{place}", {"cpu": "32", "memory": "128Gi", GPU: str(count)})
+        for place, count in enumerate(counts)
+    )
+
+
+def _words(amounts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {amount}" for name, amount in amounts.items())

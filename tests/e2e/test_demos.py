@@ -1,0 +1,41 @@
+"""The demos check what they claim: they end with 0 where it is true, with 1 where it is not."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from phalanx.demo.scenarios import SCENARIOS
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
+
+NO_QUEUES = """
+actions: "enqueue, allocate, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]}]
+"""
+
+
+def play(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "phalanx.cli", "demo", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=110, check=False)
+
+
+@pytest.mark.parametrize("name", [scenario.name for scenario in SCENARIOS])
+def test_everything_happens_as_told(name: str) -> None:
+    shown = play(name)
+    assert shown.returncode == 0, shown.stdout + shown.stderr
+    assert shown.stdout.endswith(f"demo {name}: everything happened as told\n")
+
+
+def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NO_QUEUES)
+    shown = play("queues", "--policy", str(policy))
+    assert shown.returncode == 1
+    assert "the demo did not go as told" in shown.stderr
+    # Whoever comes first has all of them.
+    assert re.search(r"it is \{'(production|research)': 12\}", shown.stderr), shown.stderr
