@@ -1,0 +1,158 @@
+"""Queues and quotas as people read them."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.cli.columns import bar, brief, columns
+from phalanx.cli.queue_tables import (
+    describe_queue,
+    describe_quota,
+    queue_table,
+    queue_tree,
+    quota_table,
+    quota_tree,
+)
+from phalanx.daemon.account_entries import Ceiling, Counts, QueueEntry, QueueReport, QuotaEntry, Tenant, Waiting
+
+GPU = "nvidia.com/gpu"
+WAITS = Waiting("gang ns/g", "QuotaExceeded", "Queue a: 6 gpu in use", "free 2 gpu")
+A = QueueEntry(
+    name="a",
+    depth=1,
+    parent="root",
+    state="Open",
+    weight=2,
+    used={"cpu": "6", GPU: "6", "pods": "6"},
+    pending={GPU: "2", "pods": "1"},
+    deserved={"cpu": "8", GPU: "4", "memory": "64Gi"},
+    entitled={GPU: "3"},
+    share=50.0,
+    own_share=25.0,
+    dominant=GPU,
+    gangs=Counts(2, 1),
+    pods=Counts(6, 1),
+    borrowed={GPU: "3"},
+    partners=["b"],
+    ceilings=[Ceiling("deserved share", {GPU: "4"})],
+    first=WAITS,
+    tenants=[Tenant(kind="namespace", name="ns", weight=1, used={GPU: "6"}, share=50.0, first=WAITS)],
+)
+B = QueueEntry(
+    name="b", depth=1, parent="root", state="Open", weight=1, used={}, own_share=75.0, dominant=GPU,
+    lent={GPU: "3"}, partners=["a"], fault="Queue b: weight is 0", warnings=["Odd: looks odd"],
+)  # fmt: skip
+B1 = QueueEntry(name="b1", depth=2, parent="b", state="Closed", weight=1, used={}, dominant=GPU, fault="closed")
+C = QueueEntry(name="c", depth=1, parent="root", state="Open", weight=1, used={}, dominant=GPU)
+ROOT = QueueEntry(name="root", state="Open", weight=1, used={GPU: "6"}, share=50.0, own_share=100.0, dominant=GPU)
+QUOTA = QuotaEntry(
+    name="a/quota", family="ElasticQuota", used={GPU: "6", "cpu": "6"}, min={GPU: "4"}, max={GPU: "6"},
+    share=60.0, own_share=40.0, dominant=GPU, borrowed={GPU: "2"}, partners=["b/quota"], namespaces=["a"],
+)  # fmt: skip
+REPORT = QueueReport({GPU: "12"}, ["proportion"], [ROOT, A, B, B1, C], [QUOTA])
+
+
+def cells(lines: list[str], name: str) -> dict[str, str]:
+    """One row of a table by the words of its header."""
+    header = lines[0]
+    words = [word for word in header.split("   ") if word]
+    starts = [header.index(word) for word in words]
+    row = next(line for line in lines if line.split("   ")[0] == name)
+    ends = [*starts[1:], None]
+    return {word.strip(): row[start:end].strip() for word, start, end in zip(words, starts, ends, strict=True)}
+
+
+def test_a_table_has_one_line_a_queue() -> None:
+    row = cells(queue_table(REPORT, wide=False), "a")
+    assert row == {
+        "NAME": "a",
+        "STATE": "Open",
+        "WEIGHT": "2",
+        "DESERVED": "cpu=8,gpu=4",  # memory is nothing to a queue that neither uses nor names it
+        "USED": "cpu=6,gpu=6",
+        "SHARE": "50.0%",
+        "PENDING": "gpu=2",
+        "GANGS": "2/1",
+        "BORROWED": "gpu=3",
+        "WAITS FOR": "QuotaExceeded",
+    }
+
+
+def test_a_wide_table_says_whom_from_and_the_whole_sentence() -> None:
+    row = cells(queue_table(REPORT, wide=True), "a")
+    assert (row["PARENT"], row["FROM"], row["FIRST"]) == ("root", "b", "gang ns/g")
+    assert row["WAITS FOR"] == "QuotaExceeded: Queue a: 6 gpu in use (free 2 gpu)"
+
+
+def test_a_fault_stands_in_the_row_and_its_words_below() -> None:
+    lines = queue_table(REPORT, wide=False)
+    assert cells(lines, "b")["STATE"] == "Open (fault)"
+    assert cells(lines, "b1")["STATE"] == "Closed"
+    assert lines[-3:] == ["! b: Queue b: weight is 0", "! b: Odd: looks odd", "! b1: closed"]
+
+
+def test_the_tree_has_branches() -> None:
+    names = [line.split("   ")[0].split(" █")[0].rstrip() for line in queue_tree(REPORT)[1:6]]
+    assert names == ["root", "├─ a", "├─ b", "│  └─ b1", "└─ c"]
+
+
+def test_the_tree_tells_loans_and_faults() -> None:
+    lines = queue_tree(REPORT)
+    assert "weight 2; borrows 3 gpu from b; 1 pod pending; waits: QuotaExceeded" in lines[2]
+    assert "lends 3 gpu to a; ! Queue b: weight is 0; ! Odd: looks odd" in lines[3]
+
+
+@pytest.mark.parametrize(
+    ("share", "own", "shown"),
+    [
+        (0, 0, "····"),
+        (50, 50, "██··"),
+        (75, 25, "█▓▓·"),
+        (25, 75, "█░░·"),
+        (0.1, 0, "▓···"),
+        (250, 100, "████"),
+    ],
+)
+def test_a_bar_tells_ones_own_from_what_is_borrowed(share: float, own: float, shown: str) -> None:
+    assert bar(share, own, 4) == shown
+
+
+def test_everything_about_a_queue() -> None:
+    text = "\n".join(describe_queue(A))
+    assert "Share:           50.0% of the cluster's nvidia.com/gpu; entitled to 25.0%" in text
+    assert "Gangs:           2 running, 1 pending" in text
+    assert "Borrows 3 nvidia.com/gpu from b" in text
+    assert "  deserved share: 4 nvidia.com/gpu" in text
+    assert (
+        "First in line: gang ns/g (QuotaExceeded)\n  Queue a: 6 gpu in use\n  What would help: free 2 gpu" in text
+    )
+    amounts = next(line for line in text.splitlines() if line.startswith(GPU))
+    assert amounts.split() == [GPU, "-", "4", "3", "-", "6", "-", "2", "3", "-"]
+
+
+def test_everything_about_a_queue_with_nothing_in_it() -> None:
+    text = "\n".join(describe_queue(C))
+    assert "nothing is declared, used or asked for" in text
+    assert text.endswith("Nothing waits.")
+
+
+def test_quotas_have_a_table_a_tree_and_a_page() -> None:
+    row = cells(quota_table(REPORT, wide=False), "a/quota")
+    assert (row["MIN"], row["MAX"], row["USED"], row["BORROWED"]) == ("gpu=4", "gpu=6", "gpu=6", "gpu=2")
+    assert "RUNTIME" not in row
+    assert "4 gpu / 6 gpu" in quota_tree(REPORT)[1]
+    assert "Borrows 2 nvidia.com/gpu from b/quota" in describe_quota(QUOTA)
+
+
+def test_where_there_are_no_quotas_that_is_said() -> None:
+    empty = QueueReport({}, [], [], [])
+    assert quota_table(empty, wide=False) == quota_tree(empty)
+    assert "no quotas" in quota_table(empty, wide=False)[0]
+
+
+def test_resources_keep_their_domain_where_two_share_a_name() -> None:
+    assert brief({"a.com/gpu": "1", "b.com/gpu": "2", "cpu": "3"}) == "a.com/gpu=1,b.com/gpu=2,cpu=3"
+
+
+def test_columns_are_as_wide_as_needed_and_empty_cells_are_said() -> None:
+    assert columns(["A", "B"], [["long", ""], ["", "x"]]) == ["A        B", "long     <none>", "<none>   x"]

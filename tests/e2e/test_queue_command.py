@@ -1,0 +1,81 @@
+"""`phalanx queue` and `phalanx quota` as child processes against a server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+from typing import Any
+
+import pytest
+
+from tests.e2e.processes import Process
+from tests.e2e.test_accounts import QUEUE, QUEUE_NAME, QUOTA, made
+from tests.e2e.world import PODS, World
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+
+async def ask(world: World, *arguments: str) -> tuple[int, str]:
+    process = await Process.start(*arguments, "--kubeconfig", world.cluster.kubeconfig)
+    return await process.ends(), process.output
+
+
+async def filled(world: World) -> str:
+    """A queue with a pod that runs and one that lacks room; its name. No scheduler is there."""
+    name = f"{world.name}-q"
+    node = (await world.node("n1", cpu="2"))["metadata"]["name"]
+    await world.make(made(QUEUE, name, weight=3))
+    await world.make(made(QUOTA, "quota", min={"cpu": 1}, max={"cpu": 4}))
+    annotations = {QUEUE_NAME: name}
+    await world.pod("runs", cpu="1500m", annotations=annotations, nodeName=node)
+    await world.phase("Running", "runs")
+    await world.pod("waits", cpu="1", annotations=annotations)
+    return name
+
+
+async def test_a_queue_is_told_as_data(world: World) -> None:
+    name = await filled(world)
+    code, output = await ask(world, "queue", "list", "-o", "json")
+    assert code == 0, output
+    queues: dict[str, Any] = {entry["name"]: entry for entry in json.loads(output)["queues"]}
+    assert queues[name]["weight"] == 3
+    assert queues[name]["used"]["cpu"] == "1500m"
+    assert queues[name]["pending"]["cpu"] == "1"
+    assert queues[name]["first"]["name"] == f"pod {world.namespace}/waits"
+
+
+async def test_a_queue_is_described(world: World) -> None:
+    name = await filled(world)
+    code, output = await ask(world, "queue", "describe", name)
+    assert code == 0, output
+    assert f"Name:            {name}" in output
+    assert f"First in line: pod {world.namespace}/waits (" in output
+
+
+async def test_a_quota_is_found_by_its_namespace(world: World) -> None:
+    await filled(world)
+    code, output = await ask(world, "quota", "describe", world.namespace)
+    assert code == 0, output
+    assert "Borrows 500m cpu" in output
+
+
+@pytest.mark.parametrize("command", ["queue", "quota"])
+async def test_what_is_not_there_is_named_and_the_code_is_1(world: World, command: str) -> None:
+    code, output = await ask(world, command, "describe", "nowhere")
+    assert code == 1
+    assert f"no {command} 'nowhere'" in output
+
+
+async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) -> None:
+    name = await filled(world)
+    kubeconfig = world.cluster.kubeconfig
+    process = await Process.start("queue", "list", "-w", "--interval", "0.5", "--kubeconfig", kubeconfig)
+    await process.says("NAME")
+    await world.delete(PODS, "waits")
+    await process.says("NAME", times=2)
+    await asyncio.sleep(1.2)
+    assert process.count("NAME") == 2, process.output
+    rows = [line.split() for line in process.lines if line.startswith(name)]
+    assert [row[-1] for row in rows] != [rows[0][-1]] * 2
+    assert await process.end(signal.SIGINT) == 0
