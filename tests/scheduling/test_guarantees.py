@@ -70,3 +70,37 @@ def test_what_a_closed_or_broken_queue_is_guaranteed_is_not_kept() -> None:
     cluster = Scenario(CAPACITY).node("n", cpu=10).queue("lost", parent="nowhere", guarantee={"cpu": 4}).queue("b")
     cluster.pods("b", 10, queue="b", cpu=1).run()
     assert len(cluster.placed("b")) == 10
+
+
+def test_a_guarantee_deep_in_the_tree_is_kept_on_every_level() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=28)
+    cluster.queue("org", capability={"cpu": 20}, deserved={"cpu": 18})
+    cluster.queue("t1", parent="org", deserved={"cpu": 10}, guarantee={"cpu": 4})
+    cluster.queue("t2", parent="org", deserved={"cpu": 8}, capability={"cpu": 17})
+    cluster.queue("ext", deserved={"cpu": 5}, guarantee={"cpu": 3})
+    cluster.pods("t2", 25, queue="t2", cpu=1).run()
+    assert len(cluster.placed("t2")) == 16
+    cluster.pods("default", 20, cpu=1).run()
+    assert len(cluster.placed("default")) == 5
+    cluster.pods("t1", 20, queue="t1", cpu=1).pods("ext", 20, queue="ext", cpu=1).run()
+    assert (len(cluster.placed("t1")), len(cluster.placed("ext"))) == (4, 3)
+
+
+def test_nobody_below_a_guaranteed_parent_takes_what_its_sibling_is_guaranteed() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10)
+    cluster.queue("org", guarantee={"cpu": 6}).queue("a", parent="org", guarantee={"cpu": 4})
+    cluster.queue("b", parent="org").pods("default", 9, cpu=1).run()
+    assert len(cluster.placed("default")) == 4
+    cluster.pods("b", 9, queue="b", cpu=1).run()
+    assert len(cluster.placed("b")) == 2
+    cluster.pods("a", 9, queue="a", cpu=1).run()
+    assert len(cluster.placed("a")) == 4
+
+
+def test_where_the_cluster_is_full_nodes_have_the_word() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=4).queue("safe", guarantee={"cpu": 2})
+    cluster.pods("safe", 3, queue="safe", cpu=1).pods("default", 2, cpu=1).run()
+    assert len(cluster.placed()) == 4
+    (waiting,) = cluster.waiting()
+    verdict = cluster.why_pod(waiting)
+    assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)

@@ -70,10 +70,11 @@ class AccountRecord(Sums):
     `noun` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
     quotas, the namespaces and users within a queue. `children` are declared accounts only. `fault` says why
     nothing new may be charged here or below. `guarantee` is what is kept for the account while it does not use it,
-    `reserved` what is kept so for all children together.
+    `reserved` what is kept so for all children together, `kept` the resources for which there is any such thing
+    here or below.
     """
 
-    __slots__ = ("children", "fault", "guarantee", "key", "noun", "parent", "reserved", "weight")
+    __slots__ = ("children", "fault", "guarantee", "kept", "key", "noun", "parent", "reserved", "weight")
 
     def __init__(self, key: AccountKey, noun: Account | None = None) -> None:
         super().__init__()
@@ -85,6 +86,7 @@ class AccountRecord(Sums):
         self.fault: Problem | None = None
         self.guarantee: Amounts = {}
         self.reserved: Amounts = {}
+        self.kept: set[str] = set()
 
     def __repr__(self) -> str:
         return f"AccountRecord({self.key}, used={self.used}, asked={self.asked})"
@@ -102,34 +104,43 @@ class AccountRecord(Sums):
         return str(key)
 
     def idle_guarantee(self, resource: str) -> int:
-        """What is guaranteed and not used."""
-        return max(0, self.guarantee.get(resource, 0) - self.used.get(resource, 0))
+        """What is kept for the account and everything below it: what it is guaranteed and does not use, or what is
+        kept for its children if that is more."""
+        unused = self.guarantee.get(resource, 0) - self.used.get(resource, 0)
+        return max(0, unused, self.reserved.get(resource, 0))
 
     def guaranteed(self, amounts: Mapping[str, int]) -> None:
         """From now on so much is kept for the account."""
-        assert self.parent is not None
-        before = {name: self.idle_guarantee(name) for name in (*self.guarantee, *amounts)}
+        for account in self.lineage():
+            account.kept |= amounts.keys()
+        before = self._idle_guarantees()
         self.guarantee = dict(amounts)
-        self._reserve(before)
+        self._tell_parent(before)
 
     def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if not self.guarantee or bucket is Bucket.ASKED:
+        if not self.kept or bucket is Bucket.ASKED:
             super().add(bucket, amounts, sign)
             return
-        before = {name: self.idle_guarantee(name) for name in self.guarantee}
+        before = self._idle_guarantees()
         super().add(bucket, amounts, sign)
-        self._reserve(before)
+        self._tell_parent(before)
 
     def merge(self, other: Sums, asked: bool) -> None:
-        before = {name: self.idle_guarantee(name) for name in self.guarantee}
+        before = self._idle_guarantees()
         super().merge(other, asked)
-        self._reserve(before)
+        self._tell_parent(before)
 
-    def _reserve(self, before: Mapping[str, int]) -> None:
-        """Carries the change of what is kept for this account to its parent."""
-        if before and self.parent is not None:
-            change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
-            _add(self.parent.reserved, change, 1)
+    def _idle_guarantees(self) -> Amounts:
+        return {name: self.idle_guarantee(name) for name in self.kept}
+
+    def _tell_parent(self, before: Mapping[str, int]) -> None:
+        """Carries the change of what is kept for this account up the tree."""
+        parent = self.parent
+        change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
+        if parent is not None and any(change.values()):
+            of_parent = parent._idle_guarantees()
+            _add(parent.reserved, change, 1)
+            parent._tell_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
         """The account and its ancestors, the root last."""

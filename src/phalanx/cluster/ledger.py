@@ -204,7 +204,7 @@ class Ledger:
         for account in self.accounts.values():
             kept = Sums()
             for child in account.children.values():
-                kept.add(Bucket.ASKED, {name: child.idle_guarantee(name) for name in child.guarantee})
+                kept.add(Bucket.ASKED, {name: child.idle_guarantee(name) for name in child.kept})
             if kept.asked != account.reserved:
                 yield f"{account.key} keeps {account.reserved} for its children, and they need {kept.asked}"
         for key, sums in expected.items():

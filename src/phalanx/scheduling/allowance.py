@@ -31,11 +31,11 @@ class Ceiling(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """A ceiling of an account, on the path that comes through its child `below`."""
+    """A ceiling of an account, on the path that comes through the accounts `below` it, the leaf first."""
 
     account: AccountRecord
     ceiling: Ceiling
-    below: AccountRecord | None
+    below: tuple[AccountRecord, ...]
 
     def room(self, amounts: Mapping[str, int]) -> int:
         """How many times the amounts fit below the ceiling; only resources that are asked for are compared."""
@@ -43,8 +43,13 @@ class Bar(msgspec.Struct, frozen=True):
         for name, amount in amounts.items():
             if name in limits and amount > 0:
                 limit, used, kept = self.state(name)
-                room = min(room, max((limit - used) // amount, kept // amount))
+                if not self._left_to_nodes(name, used + amount):
+                    room = min(room, max((limit - used) // amount, kept // amount))
         return max(0, room)
+
+    def refuses(self, resource: str, wanted: int) -> bool:
+        limit, used, kept = self.state(resource)
+        return used + wanted > limit and wanted > kept and not self._left_to_nodes(resource, used + wanted)
 
     def state(self, resource: str) -> tuple[int, int, int]:
         """(the limit, what is used of it, what is kept below it for whoever comes this way)."""
@@ -52,8 +57,16 @@ class Bar(msgspec.Struct, frozen=True):
         used = account.used.get(resource, 0)
         if not self.ceiling.reserves:
             return limit, used, 0
-        kept = self.below.idle_guarantee(resource) if self.below is not None else 0
+        kept = 0
+        for each in self.below:
+            # What is kept for it, less what of that is for its other children.
+            kept += each.idle_guarantee(resource) - each.reserved.get(resource, 0)
         return limit - account.reserved.get(resource, 0) + kept, used, kept
+
+    def _left_to_nodes(self, resource: str, held: int) -> bool:
+        """Whether not even the whole cluster has so much: what nodes say about that helps more."""
+        whole = self.ceiling.reserves and self.account.parent is None
+        return whole and held > self.ceiling.limits[resource]
 
 
 class Excess(msgspec.Struct, frozen=True, cache_hash=True):
@@ -145,8 +158,8 @@ class Allowance:
                 wanted = amount * count
                 if wanted <= 0 or name not in ceiling.limits:
                     continue
-                limit, used, kept = bar.state(name)
-                if used + wanted > limit and wanted > kept:
+                if bar.refuses(name, wanted):
+                    limit, used, _ = bar.state(name)
                     found.append(
                         Excess(
                             bar.account,
@@ -166,11 +179,12 @@ class Allowance:
         return found[0] if len(found) == 1 else msgspec.structs.replace(found[0], change="")
 
     def _find(self, payer: Payer) -> Iterator[Bar]:
-        below: AccountRecord | None = None
+        below: list[AccountRecord] = []
         for account in payer.path:
-            way = below if below is not None and below.parent is account else None
+            if below and below[-1].parent is not account:
+                below = []
             for plugin in self._session.pipeline.plugins("ceiling"):
                 ceiling = plugin.ceiling(self._session, account)
                 if ceiling is not None and ceiling.limits:
-                    yield Bar(account, ceiling, way)
-            below = account
+                    yield Bar(account, ceiling, tuple(below))
+            below.append(account)

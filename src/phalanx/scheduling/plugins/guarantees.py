@@ -30,7 +30,7 @@ class Guarantees(Plugin):
 
 
 def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
-    named = {name for child in account.children.values() for name in child.guarantee}
+    named = account.kept
     if not named:
         return None
     real = real_capabilities(session).of(account)
