@@ -33,7 +33,7 @@ def queue_table(report: QueueReport, wide: bool) -> list[str]:
         ]
         if wide:
             row[3:3] = [str(entry.priority), entry.parent, brief(entry.guarantee), brief(entry.capability)]
-            partners = ",".join(entry.partners) if entry.borrowed else ""
+            partners = _partners(entry, ",") if entry.borrowed else ""
             past = percent(entry.past) if entry.past is not None else ""
             first = entry.first.name if entry.first else ""
             row[-1:] = [partners, brief(entry.lent), past, _counts(entry.pods), first, _sentence(entry.first)]
@@ -71,7 +71,7 @@ def quota_table(report: QueueReport, wide: bool) -> list[str]:
             row[2:2] = [entry.tree, entry.parent, ",".join(entry.namespaces)]
             first = entry.first.name if entry.first else ""
             row[-1:] = [
-                ",".join(entry.partners), percent(entry.share), _counts(entry.gangs), _counts(entry.pods), first,
+                _partners(entry, ","), percent(entry.share), _counts(entry.gangs), _counts(entry.pods), first,
                 _sentence(entry.first),
             ]  # fmt: skip
         rows.append(row)
@@ -180,10 +180,10 @@ def _branches(entries: Sequence[Entry]) -> list[str]:
 def _remarks(entry: Entry) -> list[str]:
     found = []
     if entry.borrowed:
-        whom = f" from {', '.join(entry.partners)}" if entry.partners else " of what nobody claims"
+        whom = f" from {_partners(entry)}" if entry.partners else " of what nobody claims"
         found.append(f"borrows {_of(entry.borrowed, entry)}{whom}")
     if entry.lent:
-        found.append(f"lends {_of(entry.lent, entry)} to {', '.join(entry.partners)}")
+        found.append(f"lends {_of(entry.lent, entry)} to {_partners(entry)}")
     if entry.pods.pending:
         found.append(f"{entry.pods.pending} pod{'s' if entry.pods.pending > 1 else ''} pending")
     if entry.first is not None and not entry.fault:
@@ -248,11 +248,16 @@ def _limits(entry: Entry) -> list[str]:
 def _loan(entry: Entry) -> list[str]:
     lines = []
     if entry.borrowed:
-        whom = ", ".join(entry.partners) if entry.partners else "nobody: it is room that nobody else may claim"
+        whom = _partners(entry) if entry.partners else "nobody: it is room that nobody else may claim"
         lines += ["", f"Borrows {spoken(entry.borrowed)} from {whom}"]
     if entry.lent:
-        lines += ["", f"Lends {spoken(entry.lent)} to {', '.join(entry.partners)}"]
+        lines += ["", f"Lends {spoken(entry.lent)} to {_partners(entry)}"]
     return lines
+
+
+def _partners(entry: Entry, comma: str = ", ") -> str:
+    more = f" and {entry.further_partners} more" if entry.further_partners else ""
+    return comma.join(entry.partners) + more
 
 
 def _first(entry: Entry) -> list[str]:

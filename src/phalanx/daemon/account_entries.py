@@ -41,7 +41,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     resource (of an account that uses nothing, the one that dominates the whole cluster's use), `own_share` its
     part of it by right: what it is entitled to or its min. `used` is charged for pods on nodes, `running` is the
     part of it that runs, `pending` is asked for by pods that wait. `borrowed` is used above its right, `lent` the
-    part of its right that others hold; `partners` are whom from or to. `first` is what waits first.
+    part of its right that others hold; `partners` are whom from or to, the largest first; of many only
+    the first few are named and `further_partners` counts the others. `first` is what waits first.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     borrowed: Amounts = {}
     lent: Amounts = {}
     partners: list[str] = []
+    further_partners: int = 0
     ceilings: list[Ceiling] = []
     first: Waiting | None = None
     fault: str = ""

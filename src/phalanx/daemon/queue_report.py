@@ -32,7 +32,8 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     lenders: dict[AccountKey, Entry] = {**queues, **quotas}
     for key, loan in survey.loans().items():
         entry = lenders[key]
-        entry.borrowed, entry.lent, entry.partners = amounts(loan.borrowed), amounts(loan.lent), loan.partners
+        entry.borrowed, entry.lent = amounts(loan.borrowed), amounts(loan.lent)
+        entry.partners, entry.further_partners = list(loan.partners), loan.further
     warnings = [*(f"not read: {text}" for text in snapshot.missing), *survey.astray(), *_notices(snapshot)]
     # What accounts use changes in the dry run: it comes last.
     verdicts = _Verdicts(scheduler.cycle(now))

@@ -145,8 +145,9 @@ class Survey:
         for record in self._records:
             own = found.get(record.key)
             if own is not None and own.borrowed and not own.partners:
-                lines = (found[each.key].partners for each in record.lineage()[1:] if each.key in found)
-                own.partners = list(next((line for line in lines if line), ()))
+                above = (found[each.key] for each in record.lineage()[1:] if each.key in found)
+                other = next((loan for loan in above if loan.borrowed and loan.partners), own)
+                own.partners, own.further = other.partners, other.further
         return found
 
     def _party(self, record: AccountRecord) -> Party:
