@@ -33,6 +33,8 @@ class Ledger:
         self._payers: dict[PayerKey, Payer] = {}
         self._dirty: dict[PayerKey, Payer] = {}
         self._stale = False
+        # Collected from the first time that somebody asks; None: any account may have changed.
+        self._moved: dict[AccountKey, AccountRecord] | None = None
         self.demand_version = 0
         self.relief = 0
 
@@ -45,6 +47,12 @@ class Ledger:
         """Whether any queue keeps its order (`fifo`)."""
         self.refresh()
         return self._paths.keeps_order
+
+    @property
+    def budgeted(self) -> bool:
+        """Whether any account has a budget."""
+        self.refresh()
+        return self._paths.budgeted
 
     @property
     def payers(self) -> Iterable[Payer]:
@@ -171,10 +179,23 @@ class Ledger:
             return
         for payer in self._dirty.values():
             payer.flush()
+            if self._moved is not None:
+                self._moved.update((account.key, account) for account in payer.path)
             if not payer.pods:
                 del self._payers[payer.key]
                 self._paths.detach(payer)
         self._dirty.clear()
+
+    def take_moved(self) -> dict[AccountKey, AccountRecord] | None:
+        """The accounts whose sums have changed since the last call, those that are gone included; None where any
+        may have."""
+        self.settle()
+        moved, self._moved = self._moved, {}
+        return moved
+
+    def forget_moved(self) -> None:
+        """Nobody is going to ask which accounts have changed; whoever does gets to know that any may have."""
+        self._moved = None
 
     def _changed(self) -> None:
         self._stale = True
@@ -189,6 +210,7 @@ class Ledger:
             for account in payer.path:
                 account.merge(payer, asked=payer.fault is None)
         self._stale = False
+        self._moved = None
 
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
         """Counts everything again from the pods; a sentence for every account whose sums differ."""

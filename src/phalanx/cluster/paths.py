@@ -35,6 +35,7 @@ class Paths:
         self.keeps_order = False
         # Whether any pod has a user: then those without one are a user as well, or they would go first.
         self.users = False
+        self.budgeted = False
         self._link()
 
     def declare(self, account: Account) -> bool:
@@ -83,6 +84,7 @@ class Paths:
                     record.guaranteed(dict(record.noun.guarantee))
         self._index(nouns)
         self.keeps_order = any(noun.fifo for noun in nouns)
+        self.budgeted = any(noun.budget is not None for noun in nouns)
 
     def _hang(self, record: AccountRecord) -> None:
         """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""

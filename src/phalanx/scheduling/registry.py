@@ -16,6 +16,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
     from phalanx.scheduling.plugins.capacity import Capacity
     from phalanx.scheduling.plugins.conformance import Conformance
     from phalanx.scheduling.plugins.drf import Drf
+    from phalanx.scheduling.plugins.fairshare import Fairshare
     from phalanx.scheduling.plugins.gang import GangPlugin
     from phalanx.scheduling.plugins.nodeorder import NodeOrder
     from phalanx.scheduling.plugins.overcommit import Overcommit
@@ -31,6 +32,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Capacity,
         Conformance,
         Drf,
+        Fairshare,
         GangPlugin,
         NodeOrder,
         Overcommit,
@@ -46,10 +48,11 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
+    from phalanx.scheduling.plugins.budgets import Budgets
     from phalanx.scheduling.plugins.guarantees import Guarantees
     from phalanx.scheduling.plugins.quotas import Quotas
 
-    return (Quotas, Guarantees)
+    return (Budgets, Quotas, Guarantees)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

@@ -12,7 +12,9 @@ from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue, objection
 from phalanx.scheduling.demand import Admission, Alone, Charge, Demand, Quorum, Surplus
 from phalanx.scheduling.explanation import not_considered
+from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.pipeline import Pipeline
+from phalanx.scheduling.plugins.fairshare import fairshare_of
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Memory, Session
@@ -40,6 +42,7 @@ class Scheduler:
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self.state = state
         self.work = WorkList(state)
+        self.history = UsageHistory()
         self._cycles = 0
         self.use(policy)
 
@@ -65,6 +68,23 @@ class Scheduler:
         """Wakes what waits for a time that has come; `idle` knows no time."""
         self.work.ring(now)
 
+    def observe(self, now: float) -> None:
+        """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
+        account with a budget. To be called whenever pods may have come or gone.
+        """
+        rule, ledger = fairshare_of(self.policy), self.state.ledger
+        half_life = rule.half_life if rule is not None else None
+        changed = self.history.configure(half_life, rule is not None and rule.denied, now)
+        if half_life is None and not ledger.budgeted and not changed:
+            ledger.forget_moved()
+            self.history.clear()
+            return
+        moved = ledger.take_moved()
+        if moved is None or changed:
+            self.history.observe_all(ledger.accounts, now)
+        else:
+            self.history.observe(moved.values(), now)
+
     def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
         """One cycle at `now` (seconds since the epoch). `should_stop` is asked between transactions.
 
@@ -72,6 +92,7 @@ class Scheduler:
         that has a new pending member.
         """
         self._cycles += 1
+        self.observe(now)
         session = self.look(now, should_stop)
         plan = session.plan
         self.work.ring(now)
@@ -88,6 +109,7 @@ class Scheduler:
                 _ACTIONS[action](session)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
         self._settle(session)
+        self.observe(now)
         # 5. Keep what was said true, and say what is new.
         if plan.complete:
             self._recheck(session)
@@ -97,7 +119,9 @@ class Scheduler:
     def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
         plan = Plan(self._cycles, [], [], [], [])
-        return Session(self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory)
+        return Session(
+            self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory, self.history
+        )
 
     def waiting(self, session: Session) -> list[Unit]:
         """Everything that asks for something, each with its rank, for those who ask; nothing moves."""

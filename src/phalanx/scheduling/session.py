@@ -19,6 +19,7 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Behind, Charge, Demand
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
+from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
@@ -70,6 +71,7 @@ class Session:
         now: float,
         should_stop: Callable[[], bool],
         memory: Memory,
+        history: UsageHistory | None = None,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
@@ -90,6 +92,7 @@ class Session:
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         self._priorities: dict[GangKey, int] = {}
         self._memory = memory
+        self.history = history if history is not None else UsageHistory()
         self.allowance = Allowance(self)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version

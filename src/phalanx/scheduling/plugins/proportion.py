@@ -11,7 +11,9 @@ from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.allowance import UNLIMITED, Ceiling
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.history import WEIGHT_SCALE
 from phalanx.scheduling.plugin import Plugin, Vote
+from phalanx.scheduling.plugins.fairshare import surplus_weights
 from phalanx.scheduling.queuetree import (
     Amounts,
     admission_objection,
@@ -117,13 +119,14 @@ def _shares(session: Session, needs: Mapping[AccountKey, Amounts]) -> dict[Accou
         if not children:
             continue
         shared = _offered(parent, shares[parent.key], needs)
+        weights = surplus_weights(session, children)
         claims = [
-            Claim(child.key.name, child.weight, needs[child.key], guarantee(child), capability(child))
+            Claim(child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child))
             for child in children
         ]
         own = _own(parent, charged)
         if own:
-            claims.append(Claim(_OWN, 1, own))
+            claims.append(Claim(_OWN, WEIGHT_SCALE, own))
         found = deserved(shared, claims)
         for child in children:
             shares[child.key] = found[child.key.name]

@@ -1,0 +1,208 @@
+"""`fairshare`: namespaces and users of a queue take turns, now and over time."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.history import WEIGHT_SCALE
+from phalanx.scheduling.plugins.fairshare import surplus_weights
+from phalanx.scheduling.policy import load_policy
+
+from .tenancy import HOUR, Tenancy, policy
+
+
+class TestNow:
+    def test_who_has_more_jobs_gets_no_more(self) -> None:
+        """The case of the article: ten pods of user A and a thousand of user B."""
+        world = Tenancy(20, policy()).submit("b", 1000).submit("a", 10).work()
+        assert world.held() == {"a": 10, "b": 10}
+
+    def test_turns_alternate_from_the_first_pod_on(self) -> None:
+        world = Tenancy(6, policy()).submit("a", 9).submit("b", 9).submit("c", 9).work()
+        assert [name[0] for name in world.order] == list("abcabc")
+
+    def test_who_holds_less_goes_first(self) -> None:
+        world = Tenancy(8, policy()).submit("a", 6).work().submit("a", 9).submit("b", 9).work()
+        assert world.held() == {"a": 6, "b": 2}
+
+    def test_weights_divide(self) -> None:
+        world = Tenancy(40, policy()).weigh("a", 3).submit("a", 99).submit("b", 99).work()
+        assert world.held() == {"a": 30, "b": 10}
+
+    def test_users_of_one_namespace_take_turns_too(self) -> None:
+        world = Tenancy(12, policy())
+        world.submit("ns", 99, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
+        assert world.held() == {"ann": 3, "bob": 3, "eve": 6}
+
+    def test_levels_can_be_switched_off(self) -> None:
+        world = Tenancy(12, policy(namespaces="false"))
+        world.submit("ns", 99, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
+        assert world.held() == {"ann": 4, "bob": 4, "eve": 4}
+        world = Tenancy(12, policy(users="false"))
+        world.submit("ns", 6, user="ann").submit("ns", 99, user="bob").submit("other", 99, user="eve").work()
+        assert world.held() == {"ann": 6, "eve": 6}
+
+    def test_what_one_does_not_want_the_others_get(self) -> None:
+        world = Tenancy(10, policy()).submit("a", 2).submit("b", 99).work()
+        assert world.held() == {"a": 2, "b": 8}
+
+    def test_queues_are_apart(self) -> None:
+        """Turns are taken within a queue: a namespace's share in another does not count."""
+        world = Tenancy(10, policy()).queue("one").queue("two").submit("a", 6, queue="one").work()
+        world.submit("a", 9, queue="two").submit("b", 9, queue="two").work()
+        assert world.held() == {"a": 8, "b": 2}
+
+
+class TestOverTime:
+    def test_who_had_much_waits_for_who_had_nothing(self) -> None:
+        """After four hours at half-life 1 h "early" stands at 0.9375; what comes free goes to "late"."""
+        world = Tenancy(10, policy(half_life="1h")).submit("early", 10).work().wait(4)
+        world.submit("early", 99).submit("late", 99).finish("early", 6).work()
+        assert world.held() == {"early": 4, "late": 6}
+
+    def test_without_a_half_life_the_past_does_not_count(self) -> None:
+        world = Tenancy(10, policy()).submit("early", 10).work().wait(4)
+        world.submit("early", 99).submit("late", 99).finish("early", 6).work()
+        assert world.held() == {"early": 5, "late": 5}
+
+    def test_one_that_had_half_for_long_is_equal_to_one_that_takes_half_now(self) -> None:
+        """(U + held) / 2: 10 and 0 against 0 and 10."""
+        world = Tenancy(20, policy(half_life="1h")).submit("early", 10).work().wait(24)
+        world.finish("early", 10).submit("early", 99).submit("late", 99).work()
+        assert world.held() == {"early": 5, "late": 15}
+
+    def test_after_long_idleness_the_past_is_forgiven(self) -> None:
+        world = Tenancy(10, policy(half_life="1h")).submit("early", 10).work().wait(4)
+        world.finish("early", 10).work().wait(48)
+        world.submit("early", 99).submit("late", 99).work()
+        assert world.held() == {"early": 5, "late": 5}
+
+    def test_use_while_others_waited_weighs_double(self) -> None:
+        def after(denied: str) -> dict[str, int]:
+            world = Tenancy(20, policy(half_life="1h", denied=denied))
+            world.submit("quiet", 10).work().wait(2)
+            # For the next two hours "loud" holds everything, and "third" waits.
+            world.finish("quiet", 10).submit("loud", 20).work().submit("third", 1).work().wait(2)
+            world.finish("loud", 20)
+            return world.submit("quiet", 99).submit("loud", 99).work().held()
+
+        # (15 + 3) / 2 against (1.875 + 16) / 2; charged double, 30 outweighs all that "quiet" can take.
+        assert after("false") == {"loud": 3, "quiet": 16, "third": 1}
+        assert after("true") == {"quiet": 19, "third": 1}
+
+    def test_queues_are_ordered_by_their_past(self) -> None:
+        world = Tenancy(10, policy(half_life="1h")).queue("one").queue("two")
+        world.submit("a", 10, queue="one").work().wait(4).finish("a", 6)
+        world.submit("a", 99, queue="one").submit("b", 99, queue="two").work()
+        assert world.held() == {"a": 4, "b": 6}
+
+    def test_the_same_history_gives_the_same_order(self) -> None:
+        def play() -> list[str]:
+            world = Tenancy(7, policy(half_life="30m", denied="true"))
+            chance = random.Random(5)
+            for _ in range(60):
+                world.submit(chance.choice("abc"), 2, chance.uniform(60, 7200)).work()
+                world.next_end()
+            return world.order
+
+        assert play() == play()
+
+
+def shares(
+    world: Tenancy, lengths: dict[str, tuple[float, float]], hours: float, seed: int = 1
+) -> dict[str, float]:
+    """The time-averaged CPUs of namespaces that always have more one-CPU jobs than fit, of random length."""
+    chance = random.Random(seed)
+    world.long = True
+    until, area = world.now + hours * HOUR, dict.fromkeys(lengths, 0.0)
+    for name, (least, most) in lengths.items():
+        for _ in range(100):
+            world.submit(name, 1, chance.uniform(least, most))
+    world.work()
+    while world.now < until:
+        held, since = world.held(), world.now
+        ended = world.next_end()
+        for name in area:
+            area[name] += held.get(name, 0) * (min(world.now, until) - since)
+        for name in ended:
+            world.submit(name, 1, chance.uniform(*lengths[name]))
+        world.work()
+    return {name: total / (hours * HOUR) for name, total in area.items()}
+
+
+class TestAverages:
+    @pytest.mark.slow
+    @pytest.mark.parametrize("arguments", [{}, {"half_life": "1h"}, {"half_life": "1h", "denied": "true"}])
+    def test_three_equal_tenants_get_a_third_each(self, arguments: dict[str, object]) -> None:
+        """75 CPUs, endless jobs; those of one tenant are short, of another long, of the third mixed."""
+        lengths = {"a": (60.0, 600.0), "b": (60.0, 3600.0), "c": (1800.0, 3600.0)}
+        found = shares(Tenancy(75, policy(**arguments)), lengths, hours=8)
+        for name in lengths:
+            assert found[name] == pytest.approx(25, rel=0.02), found
+
+    @pytest.mark.slow
+    def test_a_head_start_is_made_up_for(self) -> None:
+        """ "early" had everything for four hours; over the next ones "late" gets more, until they are equal."""
+        world = Tenancy(30, policy(half_life="1h"))
+        shares(world, {"early": (300.0, 900.0)}, hours=4)
+        lengths = {"early": (300.0, 900.0), "late": (300.0, 900.0)}
+        first = shares(world, lengths, hours=2, seed=2)
+        assert first["late"] > 1.3 * first["early"]
+        shares(world, lengths, hours=6, seed=3)
+        last = shares(world, lengths, hours=4, seed=4)
+        assert last["late"] == pytest.approx(last["early"], rel=0.04)
+
+
+class TestShiftedWeights:
+    def weights(self, arguments: dict[str, object]) -> dict[str, int]:
+        world = Tenancy(10, policy(**arguments)).queue("one", weight=1).queue("two", weight=1)
+        world.submit("a", 8, queue="one").submit("b", 2, queue="two").work().wait(4)
+        queues = [world.state.ledger.accounts[AccountKey(Tree.QUEUE, name)] for name in ("one", "two")]
+        return {
+            key.name: weight for key, weight in surplus_weights(world.scheduler.look(world.now), queues).items()
+        }
+
+    def test_they_favour_who_used_less(self) -> None:
+        """w + k (w - u) with shares of the past 0.8 and 0.2: 0.5 + 0.5 * (0.5 - 0.8) = 0.35, and 0.65."""
+        found = self.weights({"half_life": "1h", "shift": 0.5})
+        assert found["one"] / found["two"] == pytest.approx(0.35 / 0.65, rel=1e-3)
+
+    @pytest.mark.parametrize("arguments", [{}, {"shift": 3}, {"half_life": "1h"}])
+    def test_without_a_shift_or_a_past_they_stay(self, arguments: dict[str, object]) -> None:
+        assert self.weights(arguments) == {"one": WEIGHT_SCALE, "two": WEIGHT_SCALE}
+
+    @pytest.mark.parametrize(("shift", "held"), [(0, {"a": 6, "b": 6}), (0.5, {"a": 3, "b": 9})])
+    def test_proportion_shares_by_them(self, shift: float, held: dict[str, int]) -> None:
+        """Queue one had everything: u = (1, 0) nearly, w' = (1/2 - 1/4, 1/2 + 1/4)."""
+        text = policy(half_life="1h", shift=shift).replace(
+            "{name: predicates}", "{name: proportion}, {name: predicates}"
+        )
+        world = Tenancy(12, text).queue("one").queue("two").submit("a", 12, queue="one").work().wait(12)
+        world.finish("a", 12).submit("a", 99, queue="one").submit("b", 99, queue="two").work()
+        assert world.held() == held
+
+
+class TestArguments:
+    def test_what_has_no_effect_is_told(self) -> None:
+        told = load_policy(policy(denied="true", shift=1)).inactive
+        assert [line for line in told if "fairshare" in line] == [
+            "plugin fairshare: fairshare.denied has no effect without fairshare.half-life",
+            "plugin fairshare: fairshare.shift has no effect without fairshare.half-life",
+        ]
+
+    @pytest.mark.parametrize(
+        ("arguments", "told"),
+        [
+            ({"half_life": "soon"}, "argument fairshare.half-life: 'soon' is not a duration above 0"),
+            ({"shift": -1}, "argument fairshare.shift: -1 is not a number of at least 0"),
+            ({"denied": "perhaps"}, "argument fairshare.denied: 'perhaps' is not true or false"),
+            ({"halflife": "1h"}, "unknown argument 'fairshare.halflife'; did you mean 'fairshare.half-life'?"),
+        ],
+    )
+    def test_what_cannot_be_used_is_refused_by_name(self, arguments: dict[str, object], told: str) -> None:
+        with pytest.raises(PolicyError, match=told.replace("?", r"\?")):
+            load_policy(policy(**arguments))

@@ -1,0 +1,48 @@
+"""The scheduler follows what accounts hold, where a policy or a budget asks for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.policy import load_policy
+
+from .tenancy import HOUR, Tenancy, policy
+
+
+class TestFollowing:
+    """The scheduler adds up what accounts hold only where somebody asks for it."""
+
+    def test_nobody_is_followed_without_a_past_or_a_budget(self) -> None:
+        world = Tenancy(10, policy()).submit("a", 5).work().wait(1)
+        assert world.scheduler.history.export(world.now) == []
+
+    def test_a_budget_that_comes_later_counts_from_then_on(self) -> None:
+        world = Tenancy(10, policy()).queue("team").submit("a", 5, queue="team").work().wait(3)
+        world.budget("team", cpu_hours=100).work().wait(2)
+        (usage,) = world.scheduler.history.export(world.now)
+        assert usage.spent == {}
+        record = world.state.ledger.accounts[usage.key]
+        assert world.scheduler.history.spent(record, world.now) == {"cpu": 5000 * 2 * HOUR * 1000}
+
+    def test_a_half_life_that_comes_later_finds_who_holds_what(self) -> None:
+        world = Tenancy(10, policy()).submit("a", 5).work().wait(3)
+        world.scheduler.use(load_policy(policy(half_life="1h")))
+        world.work().wait(1)
+        (usage,) = (each for each in world.scheduler.history.export(world.now) if each.key.tree is Tree.NAMESPACE)
+        record = world.state.ledger.accounts[usage.key]
+        assert world.scheduler.history.decayed(record, world.now)["cpu"] == pytest.approx(2500)
+
+    def test_accounts_that_are_gone_hold_nothing(self) -> None:
+        world = Tenancy(10, policy(half_life="1h")).submit("a", 5).work().wait(1).finish("a", 5).work()
+        key = AccountKey(Tree.NAMESPACE, "a", "default")
+        assert key not in world.state.ledger.accounts
+        found = {usage.key: usage for usage in world.scheduler.history.export(world.now)}
+        assert found[key].held == {}
+        assert found[key].decayed["cpu"] == pytest.approx(2500)
+
+    def test_an_account_declared_anew_goes_on_where_it_was(self) -> None:
+        world = Tenancy(10, policy(half_life="1h")).queue("team").submit("a", 5, queue="team").work().wait(1)
+        world.queue("team", weight=3).work().wait(1)
+        record = world.state.ledger.accounts[AccountKey(Tree.QUEUE, "team")]
+        assert world.scheduler.history.decayed(record, world.now)["cpu"] == pytest.approx(3750)
