@@ -24,6 +24,7 @@ from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.telemetry import Telemetry
+from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.intake import Intake
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
@@ -135,6 +136,7 @@ class SchedulerService:
             gang_touched=self._gang_touched,
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
+        self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(client, self._pool, self.state, narrator, time.time)
 
     @property
@@ -180,6 +182,9 @@ class SchedulerService:
             background.append(tasks.create_task(self.observer.run()))
             if not await self._unless_stopped(self.observer.synced()):
                 return
+            if not await self._unless_stopped(self._usage.load()):
+                return
+            background.append(tasks.create_task(self._usage.run()))
             background.append(tasks.create_task(self._watch_timeouts()))
             background.append(tasks.create_task(self._accounts.run()))
             if self.options.self_check:
@@ -204,6 +209,7 @@ class SchedulerService:
             await self._woken()
             self._wake.clear()
             await asyncio.sleep(_GATHER)
+            self.scheduler.observe(time.time())
             self.scheduler.ring(time.time())
             self.executor.tell(self._intake.drain_notices())
             while not self._stopping.is_set() and not self.scheduler.idle:
@@ -284,6 +290,8 @@ class SchedulerService:
 
     async def _drain(self) -> None:
         """Bindings that were posted get their answers and events are flushed; then the pool is closed."""
+        if self._leadership.holds():
+            self._usage.save()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
         if self._leadership.holds():
