@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.demo.deadlock import Deadlock
 from phalanx.demo.elasticquota import ElasticQuota1, ElasticQuota2, ElasticQuota3, ElasticQuota4
+from phalanx.demo.fairturns import FairShare
 from phalanx.demo.ganggroups import GangGroups
 from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
@@ -22,4 +23,5 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     ElasticQuota3,
     ElasticQuota4,
     Queues,
+    FairShare,
 )
