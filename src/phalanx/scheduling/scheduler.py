@@ -42,7 +42,9 @@ class Scheduler:
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self.state = state
         self.work = WorkList(state)
-        self.history = UsageHistory()
+        # With the rules in force from the beginning: what a former process tells goes on fading by them.
+        rule = fairshare_of(policy)
+        self.history = UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ()))
         self._cycles = 0
         self.use(policy)
 
