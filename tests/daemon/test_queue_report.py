@@ -15,6 +15,7 @@ from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
+from phalanx.scheduling.history import AccountUsage
 from phalanx.scheduling.policy import DEFAULT_POLICY, load_policy
 
 CAPACITY = """
@@ -24,6 +25,12 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: ca
 BARE = """
 actions: "enqueue, allocate, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}]}]
+"""
+REMEMBERING = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: predicates}]
+- plugins: [{name: fairshare, arguments: {fairshare.half-life: 1h}}]
 """
 ONE = PodClass(requests=requests_of({"cpu": 1000}))
 
@@ -196,6 +203,21 @@ class TestLoans:
         assert (a.borrowed, a.partners) == ({"cpu": "2"}, ["b/quota"])
         assert (b.lent, b.partners) == ({"cpu": "2"}, ["a/quota"])
         assert quota(answer, "(all)").min == {"cpu": "10"}
+
+
+class TestThePast:
+    def test_a_share_over_time_fades(self) -> None:
+        world = World(10).queue("a").queue("b").pods(1, "b", namespace="x", running=True)
+        world.snapshot.usages = [
+            AccountUsage(AccountKey(Tree.QUEUE, "a"), 10**12 - 3600_000, {}, {"cpu": 8000.0}),
+            AccountUsage(AccountKey(Tree.NAMESPACE, "x", "b"), 10**12, {}, {"cpu": 3000.0}),
+        ]
+        answer = world.report(REMEMBERING)
+        assert (queue(answer, "a").past, queue(answer, "b").past) == (40.0, 0.0)
+        assert [tenant.past for tenant in queue(answer, "b").tenants] == [30.0]
+
+    def test_where_the_policy_does_not_look_back_there_is_none(self) -> None:
+        assert queue(World(10).queue("a").report(), "a").past is None
 
 
 class TestFirstInLine:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import asyncio
 import json
 import signal
+import time
 from typing import Any
 
 import pytest
 
+from phalanx.daemon.usage_record import DATA_KEY, encode
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.history import AccountUsage
 from tests.e2e.processes import Process
 from tests.e2e.test_accounts import QUEUE, QUEUE_NAME, QUOTA, made
 from tests.e2e.world import PODS, World
+
+# A window that began in 1970 and ends after us.
+BUDGET = '{"window": "1000000h", "hours": {"cpu": "1m"}}'
+WINDOW = 0
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -79,3 +87,24 @@ async def test_a_watch_tells_what_changes_and_ends_well_on_ctrl_c(world: World) 
     rows = [line.split() for line in process.lines if line.startswith(name)]
     assert [row[-1] for row in rows] != [rows[0][-1]] * 2
     assert await process.end(signal.SIGINT) == 0
+
+
+async def test_what_was_spent_in_the_past_holds_in_the_dry_run_too(world: World) -> None:
+    name = f"{world.name}-spent"
+    await world.node("n1")
+    budget = {"metadata": {"name": name, "annotations": {"phalanx.dev/budget": BUDGET}}}
+    await world.make({**made(QUEUE, name, weight=1), **budget})
+    await world.pod("late", annotations={QUEUE_NAME: name})
+    used = AccountUsage(AccountKey(Tree.QUEUE, name), int(time.time() * 1000), window=WINDOW, spent={"cpu": 2**40})
+    await world.make(
+        {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": "phalanx-usage-0"},
+            "data": {DATA_KEY: encode([used])},
+        }
+    )
+    for command in (["queue", "describe", name], ["why", "pod/late", "-n", world.namespace]):
+        code, output = await ask(world, *command, "--lease-namespace", world.namespace)
+        assert code == 0, output
+        assert "BudgetSpent" in output

@@ -17,6 +17,13 @@ kubeconfig_option = click.option(
     help="The kubeconfig to use. By default $KUBECONFIG, ~/.kube/config, or the pod's service account.",
 )
 namespace_option = click.option("-n", "--namespace", help="By default that of the kubeconfig's context.")
+lease_namespace_option = click.option(
+    "--lease-namespace",
+    default="kube-system",
+    show_default=True,
+    metavar="NAMESPACE",
+    help="Where the scheduler keeps its lease, and what accounts used in the past.",
+)
 output_option = click.option(
     "-o",
     "--output",

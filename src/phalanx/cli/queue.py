@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option
+from phalanx.cli.connection import kubeconfig_option, lease_namespace_option
 
 if TYPE_CHECKING:
     from phalanx.daemon.account_entries import Entry, QueueReport
@@ -34,6 +34,7 @@ def _asking(*, wide: bool = True) -> Callable[[F], F]:
             help="The scheduler whose pods are charged to queues; may be repeated.",
         ),
         click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses."),
+        lease_namespace_option,
         click.option(
             "-o",
             "--output",
@@ -189,6 +190,7 @@ def _ask(
     kubeconfig: str | None,
     scheduler_names: tuple[str, ...],
     config: str,
+    lease_namespace: str,
     output: str,
     watch: bool,
     interval: float,
@@ -206,7 +208,7 @@ def _ask(
 
     async def work(client: Any) -> None:
         async def look() -> None:
-            report = await _read(client, policy, scheduler_names)
+            report = await _read(client, policy, scheduler_names, lease_namespace)
             display.show(render(report, output), report.warnings)
 
         await look()
@@ -220,14 +222,17 @@ def _ask(
             raise
 
 
-async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str]) -> QueueReport:
+async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lease_namespace: str) -> QueueReport:
     import time
 
     from phalanx.daemon.policy_file import dialect_options
     from phalanx.daemon.queue_report import report
     from phalanx.daemon.snapshot import read_cluster
+    from phalanx.daemon.stored_usage import read_usage
 
-    return report(await read_cluster(client, scheduler_names, dialect_options(policy)), policy, time.time())
+    snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
+    await read_usage(client, snapshot, policy, lease_namespace)
+    return report(snapshot, policy, time.time())
 
 
 async def _look_again(look: Callable[[], Any], display: Any, interval: float) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, namespace_option, output_option
+from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, namespace_option, output_option
 
 if TYPE_CHECKING:
     from phalanx.daemon.inquiry import Answer
@@ -29,6 +29,7 @@ _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", 
     help="The scheduler whose pods to judge; may be repeated.",
 )
 @click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses.")
+@lease_namespace_option
 @output_option
 def why(
     target: tuple[str, ...],
@@ -36,6 +37,7 @@ def why(
     kubeconfig: str | None,
     scheduler_names: tuple[str, ...],
     config: str,
+    lease_namespace: str,
     output: str,
 ) -> None:
     """Say why a pod or a group waits, and the smallest change that would help.
@@ -65,9 +67,11 @@ def why(
         from phalanx.daemon.inquiry import Inquiry
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.daemon.snapshot import read_cluster
+        from phalanx.daemon.stored_usage import read_usage
         from phalanx.model.gang import GangKey
 
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
+        await read_usage(client, snapshot, policy, lease_namespace)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)
         inquiry = Inquiry(snapshot, policy, time.time())

@@ -55,7 +55,9 @@ class Inquiry:
             for key, record in self._state.gangs.items()
             if record.noun is not None
         }
-        plan = Scheduler(self._state, policy).cycle(now)
+        scheduler = Scheduler(self._state, policy)
+        scheduler.history.restore(snapshot.usages, now)
+        plan = scheduler.cycle(now)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._plan: Plan = plan

@@ -23,6 +23,8 @@ _KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
 def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     """One dry run at `now` (seconds since the epoch); the snapshot is used up by it."""
     scheduler = Scheduler(snapshot.state, policy)
+    scheduler.history.restore(snapshot.usages, now)
+    scheduler.observe(now)
     survey = Survey(scheduler.look(now))
     queues = {record.key: survey.queue(record) for record in survey.queues()}
     quotas = {record.key: survey.quota(record) for record in survey.quotas()}

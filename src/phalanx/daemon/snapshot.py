@@ -34,19 +34,21 @@ from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent
+from phalanx.scheduling.history import AccountUsage
 
 T = TypeVar("T")
 
 
 class Snapshot(msgspec.Struct):
     """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
-    to the last binding of a pod.
+    to the last binding of a pod. `usages` is what accounts used in the past, where that matters (`stored_usage`).
     """
 
     state: ClusterState
     intake: Intake
     missing: list[str] = []
     refused: dict[str, str] = {}
+    usages: list[AccountUsage] = []
 
 
 async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: DialectOptions) -> Snapshot:

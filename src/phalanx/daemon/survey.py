@@ -12,6 +12,7 @@ from phalanx.daemon.lending import Loan, Party, loans
 from phalanx.dialects.holdings import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.resources import CPU, PODS
+from phalanx.scheduling.plugins.fairshare import fairshare_of
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import dominant_resource, dominant_share
 from phalanx.scheduling.work import awaits_admission
@@ -187,7 +188,13 @@ class Survey:
         return round(100 * float(dominant_share(held.items(), self.totals)), 2)
 
     def _past(self, record: AccountRecord) -> float | None:
-        return None
+        """The fading average of the share, in percent; None where the policy does not look back."""
+        session, rule = self._session, fairshare_of(self._session.pipeline.policy)
+        if rule is None or rule.half_life is None:
+            return None
+        average = session.history.decayed(record, session.now)
+        parts = (amount / self.totals[name] for name, amount in average.items() if name in self.totals)
+        return round(100 * max(parts, default=0.0), 2)
 
     def _pending(self, record: AccountRecord) -> dict[str, int]:
         return _sum((record.asked, self._refused.get(record.key, _NOTHING)))
