@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from phalanx.model.events import NamespaceWeighed
+
 from .scenario import Scenario
 
 
@@ -75,3 +77,21 @@ class TestSameInputSamePlan:
             return [f"{bind.name}@{bind.node}" for plan in world.plans for bind in plan.binds]
 
         assert plans() == plans()
+
+
+class TestNamespacesInOneQueue:
+    def test_who_has_less_goes_first_and_between_equals_the_older(self) -> None:
+        cluster = Scenario().node("n", cpu=4)
+        cluster.within("zebra").pods("old", 6, cpu=1, created=1).within("aardvark").pods("new", 2, cpu=1, created=2)
+        cluster.run()
+        assert cluster.order == ["old-0", "new-0", "old-1", "new-1"]
+
+    def test_priority_comes_before_fairness(self) -> None:
+        cluster = Scenario().node("n", cpu=4)
+        cluster.within("a").pods("high", 3, cpu=1, priority=5).within("b").pods("low", 3, cpu=1).run()
+        assert cluster.order == ["high-0", "high-1", "high-2", "low-0"]
+
+    def test_weights_divide_what_namespaces_have(self) -> None:
+        cluster = Scenario().node("n", cpu=8).observe("weight", NamespaceWeighed("heavy", 3))
+        cluster.within("light").pods("l", 8, cpu=1).within("heavy").pods("h", 8, cpu=1).run()
+        assert (len(cluster.placed("h")), len(cluster.placed("l"))) == (6, 2)

@@ -35,9 +35,19 @@ class TestWhatIsAccepted:
     def test_the_built_in_policy(self) -> None:
         policy = load_policy()
         assert policy.actions == ("enqueue", "allocate", "backfill")
-        expected = ["priority", "gang", "conformance", "overcommit", "drf", "predicates", "proportion", "nodeorder"]
+        expected = [
+            "priority",
+            "gang",
+            "conformance",
+            "overcommit",
+            "fairshare",
+            "drf",
+            "predicates",
+            "proportion",
+            "nodeorder",
+        ]
         assert names(policy) == expected
-        assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1, 1, 1]
+        assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1, 1, 1, 1]
         assert set(policy.inactive) == {
             f"action {kind} is accepted but not yet active in this version" for kind in ("preempt", "reclaim")
         }

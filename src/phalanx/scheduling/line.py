@@ -14,13 +14,17 @@ from phalanx.scheduling.surplus import Turn
 from phalanx.scheduling.work import Rank, Unit
 
 Place = tuple[Rank, int, object]
-Step = tuple[Hashable, Callable[[], Rank]]
+Head = tuple[int, str, str]
+"""(created, namespace, name) of who is next in a lane: what decides between siblings that are equal in all else."""
+Step = tuple[Hashable, Callable[[Head], Rank]]
 """One level of the way to a lane: what tells siblings apart, and the place of one among them now.
 
 An account may have units of its own and accounts below that have some (a queue that takes none but has children, a
 namespace of which some pods name their user): what is its own, `_OWN`, comes before what is `_BELOW`.
 """
 _OWN, _BELOW = 0, 1
+
+_NOBODY: Head = (0, "", "")
 
 
 class Lane:
@@ -42,13 +46,20 @@ class Lane:
     def add_turn(self, rank: Rank, number: int, turn: Turn) -> None:
         heapq.heappush(self._turns, (rank, number, turn))
 
+    def head(self) -> Head:
+        """Whoever is next; the lane must not be empty."""
+        if self._next < len(self._units):
+            self._sort()
+            created, namespace, name = self._units[self._next].rank[-3:]
+            return created, namespace, name  # type: ignore[return-value]
+        gang = self._turns[0][2].gang
+        return gang.noun.created if gang.noun is not None else 0, gang.key.namespace, gang.key.name
+
     def take(self, alone: bool) -> list[Unit] | Turn:
         """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn."""
         if self._next == len(self._units):
             return heapq.heappop(self._turns)[2]
-        if not self._sorted:
-            self._units[self._next :] = sorted(self._units[self._next :], key=_rank)
-            self._sorted = True
+        self._sort()
         start = self._next
         kind = _kind(self._units[start])
         self._next += 1
@@ -57,6 +68,11 @@ class Lane:
         ):
             self._next += 1
         return self._units[start : self._next]
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._units[self._next :] = sorted(self._units[self._next :], key=_rank)
+            self._sorted = True
 
 
 class Branch:
@@ -67,7 +83,7 @@ class Branch:
     """
 
     def __init__(self) -> None:
-        self.children: dict[Hashable, tuple[Callable[[], Rank], Branch | Lane]] = {}
+        self.children: dict[Hashable, tuple[Callable[[Head], Rank], Branch | Lane]] = {}
         self._heap: list[tuple[Rank, int, Hashable]] = []
 
     def child(self, step: Step, numbers: Iterable[int], lane: bool) -> Branch | Lane:
@@ -75,8 +91,13 @@ class Branch:
         found = self.children.get(key)
         if found is None:
             found = self.children[key] = (place, Lane() if lane else Branch())
-            heapq.heappush(self._heap, (place(), next(iter(numbers)), key))
+            # Nobody is in it yet: it goes on top, where its place is looked up before anybody is taken from it.
+            heapq.heappush(self._heap, ((), next(iter(numbers)), key))
         return found[1]
+
+    def head(self) -> Head:
+        first = self.first()
+        return first.head() if first is not None else _NOBODY
 
     def first(self) -> Branch | Lane | None:
         while self._heap:
@@ -85,7 +106,7 @@ class Branch:
             if not (len(child) if isinstance(child, Lane) else child.first() is not None):
                 heapq.heappop(self._heap)
                 del self.children[key]
-            elif len(self._heap) == 1 or (now := place()) == known:
+            elif len(self._heap) == 1 or (now := place(child.head())) == known:
                 return child
             else:
                 heapq.heapreplace(self._heap, (now, number, key))
@@ -167,30 +188,32 @@ class Line:
         return self._session.payer(min(unit.gangs, key=lambda gang: (self._session.rank(gang), gang.key)))
 
     def _steps(self, payer: Payer, band: Rank, stage: int) -> list[Step]:
-        steps: list[Step] = [(band[0], lambda: (band[0],))]
+        steps: list[Step] = [(band[0], lambda _: (band[0],))]
         if self._queues and payer.queue is not None:
             lineage = [each for each in payer.queue.lineage() if each.key.name != ROOT_QUEUE]
             steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
-        steps.append((("band", band, stage), lambda: (_OWN, *band[1:], stage)))
+        steps.append((("band", band, stage), lambda _: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
             for account in plugin.tenants(self._session, payer):
                 steps.append(self._by_account(account, self._tenant_place))
-        steps.append(("units", lambda: (_OWN,)))
+        steps.append(("units", lambda _: (_OWN,)))
         return steps
 
-    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord], Rank]) -> Step:
-        return account.key, lambda: (_BELOW, *place(account))
+    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord, Head], Rank]) -> Step:
+        return account.key, lambda head: (_BELOW, *place(account, head))
 
-    def _queue_place(self, account: AccountRecord) -> Rank:
+    def _queue_place(self, account: AccountRecord, head: Head) -> Rank:
+        """As in Volcano, the older queue goes first where the plugins know no difference."""
         session = self._session
         session.state.ledger.settle()
         created = account.noun.created if account.noun is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key)
 
-    def _tenant_place(self, account: AccountRecord) -> Rank:
+    def _tenant_place(self, account: AccountRecord, head: Head) -> Rank:
+        """The tenant whose next unit is older goes first where the plugins know no difference."""
         self._session.state.ledger.settle()
         plugins = self._session.pipeline.plugins("tenant_order")
-        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], account.key)
+        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], *head, account.key)
 
 
 def _rank(unit: Unit) -> Rank:

@@ -23,6 +23,7 @@ tiers:
   - name: conformance
 - plugins:
   - name: overcommit
+  - name: fairshare
   - name: drf
   - name: predicates
   - name: proportion
