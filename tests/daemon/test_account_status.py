@@ -297,6 +297,27 @@ async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -
     assert [about for about, _ in oversold(world)] == ["ElasticQuotaTree/tree"]
 
 
+# Queues without a place
+
+
+async def test_a_queue_whose_parent_is_missing_is_told_once_and_those_below_it_are_not(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("orphan", uid="u-o", parent="nowhere"))
+    world.put(VOLCANO_QUEUE, queue("child", uid="u-c", parent="orphan"))
+    await world.look()
+    world.pod("p")
+    await world.look()
+    told = [(about, reason) for about, reason, _ in world.recorded.events if reason == "ParentNotFound"]
+    assert told == [("Queue/orphan", "ParentNotFound")]
+
+
+async def test_each_queue_of_a_circle_is_told(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("one", uid="u-1", parent="two"))
+    world.put(VOLCANO_QUEUE, queue("two", uid="u-2", parent="one"))
+    await world.look()
+    told = sorted(about for about, reason, _ in world.recorded.events if reason == "ParentCycle")
+    assert told == ["Queue/one", "Queue/two"]
+
+
 # Volcano's own queues
 
 

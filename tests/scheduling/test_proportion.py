@@ -22,7 +22,7 @@ def cluster(gpus: int = 10, text: str = PROPORTION) -> Scenario:
 
 
 def deserved(scenario: Scenario, *names: str) -> list[int | None]:
-    """GPUs; None where nothing but the nodes limits the queue."""
+    """GPUs; None where the queue may have all that it asks for, or nothing but the nodes limits it."""
     desk = Desk(scenario)
     return [(desk.limits("proportion", queue(name)) or {}).get("gpu") for name in names]
 
@@ -40,7 +40,7 @@ class TestDeserved:
     def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)
         world.pods("a", 10, queue="a", gpu=1).pods("b", 2, queue="b", gpu=1)
-        assert deserved(world, "a", "b") == [8, 2]
+        assert deserved(world, "a", "b") == [8, None]  # b deserves all that it asks for
 
     def test_a_queue_alone_has_the_cluster_and_is_told_of_nodes(self) -> None:
         world = cluster(2).queue("a").queue("idle", weight=100).pods("a", 3, queue="a", gpu=1).run()
@@ -88,7 +88,7 @@ class TestDeserved:
         world = cluster(10).queue("shut").queue("a").pods("shut", 3, queue="shut", gpu=1, node="n")
         world.queue("shut", state=AccountState.CLOSING, weight=9).pods("a", 10, queue="a", gpu=1)
         world.pods("more", 5, queue="shut", gpu=1)
-        assert deserved(world, "shut", "a") == [3, 7]
+        assert deserved(world, "shut", "a") == [None, 7]
 
     def test_nodes_that_hold_more_than_they_offer_do_not_count_against_a_queue(self) -> None:
         world = cluster(0).node("m", gpu=4).queue("a").queue("b").pods("old", 2, queue="a", gpu=1, node="n")

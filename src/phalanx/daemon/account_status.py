@@ -9,6 +9,7 @@ from typing import Any
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.misplaced import Misplaced
 from phalanx.daemon.oversold import Oversold
 from phalanx.daemon.queue_census import QueueCensus
 from phalanx.dialects.account_book import AccountObject
@@ -81,6 +82,7 @@ class AccountStatuses:
         self._retry = retry or RetryPolicy()
         self._census = QueueCensus(state, intake)
         self._oversold = Oversold(state, recorder)
+        self._misplaced = Misplaced(state, recorder)
         self._entries: dict[AccountKey, _Entry] = {}
         self._news = asyncio.Event()
 
@@ -108,6 +110,7 @@ class AccountStatuses:
         """Compares every account that has an object with what the object says."""
         self._state.ledger.settle()
         self._oversold.look()
+        self._misplaced.look()
         keys = self._intake.account_keys()
         for key in [key for key in self._entries if key not in keys]:
             del self._entries[key]

@@ -20,13 +20,15 @@ class Ceiling(msgspec.Struct, frozen=True):
     """What an account may hold at most now, per resource; a resource that is absent is not limited.
 
     `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
-    as an imperative, "" where only others' giving way does. With `reserves` what the account's children are
+    as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
+    imperative. With `reserves` what the account's children are
     guaranteed and do not use counts as used, except towards the child it is kept for.
     """
 
     word: str
     limits: Mapping[str, int]
     change: str = ""
+    hint: str = ""
     reserves: bool = False
 
 
@@ -83,6 +85,7 @@ class Excess(msgspec.Struct, frozen=True, cache_hash=True):
     used: int
     wanted: int
     change: str = ""
+    hint: str = ""
     placed: int = 0
     need: int = 1
     culprit: int = 0
@@ -165,10 +168,11 @@ class Allowance:
                             bar.account,
                             ceiling.word,
                             name,
-                            limit,
+                            max(0, limit),
                             used,
                             wanted,
                             ceiling.change,
+                            ceiling.hint,
                             placed,
                             need,
                             culprit,
@@ -176,7 +180,9 @@ class Allowance:
                     )
         if not found:
             return None
-        return found[0] if len(found) == 1 else msgspec.structs.replace(found[0], change="")
+        # What somebody has stated explains more than what was computed from it.
+        first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
+        return first if len(found) == 1 else msgspec.structs.replace(first, change="")
 
     def _find(self, payer: Payer) -> Iterator[Bar]:
         below: list[AccountRecord] = []

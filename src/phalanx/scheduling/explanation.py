@@ -192,10 +192,17 @@ def _over(facts: Excess) -> tuple[str, str]:
     """(sentence, smallest change)."""
     name, label = facts.resource, facts.account.label
     used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
-    over = format_quantity(facts.used + facts.wanted - facts.limit, name)
     message = f"{label}: {used} {name} in use, {facts.word} {limit}; {wanted} more would exceed it"
-    raised = f", or {facts.change} to {format_quantity(facts.used + facts.wanted, name)}" if facts.change else ""
-    return message, f"free {over} {name} charged to {label}{raised}"
+    over, ways = facts.used + facts.wanted - facts.limit, []
+    if over <= facts.used:
+        ways.append(f"free {format_quantity(over, name)} {name} charged to {label}")
+    if facts.change:
+        ways.append(f"{facts.change} to {format_quantity(facts.used + facts.wanted, name)}")
+    if facts.hint:
+        ways.append(facts.hint)
+    if not ways and facts.limit > 0:
+        ways.append(f"ask for at most {limit} {name}")
+    return message, ", or ".join(ways)
 
 
 def _code(facts: Shortage) -> str:

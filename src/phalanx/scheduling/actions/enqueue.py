@@ -48,6 +48,8 @@ def _admit(session: Session, unit: Unit) -> None:
         refusal = session.known(demand)
         if refusal is None and session.pipeline.admit(session, gang):
             session.admit(gang)
+            if gang.told is not None and gang.told[0] is not None:
+                session.judge_gang(gang, None)
             continue
         refusal = refusal or session.refuse(demand, objection(session, gang), session.totals_version)
         tell(session, unit, refusal.facts)

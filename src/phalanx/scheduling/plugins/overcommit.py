@@ -36,15 +36,18 @@ class Overcommit(Plugin):
         promised, totals = session.promised(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
             allocatable, used = totals.get(name, (0, 0))
-            left = max(0, allocatable * self._per_mille // 1000 - used - promised.get(name, 0))
+            most = allocatable * self._per_mille // 1000
+            left = max(0, most - used - promised.get(name, 0))
             if amount > left:
                 wanted, rest = format_quantity(amount, name), format_quantity(left, name)
                 missing = format_quantity(amount - left, name)
+                waiting = (
+                    f"wait until groups that hold {missing} {name} finish, " if amount <= most else "add nodes, "
+                )
                 return (
                     f"its minResources ask for {wanted} {name} and {rest} may still be promised "
                     f"(overcommit-factor {self._per_mille / 1000:g})",
-                    f"wait until groups that hold {missing} {name} finish, lower minResources, "
-                    "or raise overcommit-factor",
+                    f"{waiting}lower minResources, or raise overcommit-factor",
                 )
         return None
 

@@ -85,9 +85,11 @@ class Proportion(Plugin):
         amounts, real = self._deserved(session).get(account.key), reals.of(account)
         if amounts is None:
             return Ceiling("real capability", reals.binding(real))
-        # Where nothing is asked for yet, only what can be had at all limits the first that asks.
-        asked = account.used.keys() | account.asked.keys()
-        limits = {name: amounts[name] if name in asked else real[name] for name in amounts}
+        # Where nothing is asked for yet, only what can be had at all limits the first that asks; whoever deserves
+        # all that it requests needs no limit.
+        wanted = requested(account)
+        limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
+        limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
         return Ceiling("deserved share", reals.binding(limits))
 
     def _deserved(self, session: Session) -> dict[AccountKey, Amounts]:
