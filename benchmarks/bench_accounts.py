@@ -1,4 +1,4 @@
-"""What accounts cost: a tree of ten thousand beside none, and a thousand queues that take turns. One core, no IO."""
+"""What accounts cost: a tree of ten thousand beside none, and a thousand queues that take turns. One core."""
 
 from __future__ import annotations
 
