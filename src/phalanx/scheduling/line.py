@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import count
 
 from phalanx.cluster.accounts import AccountRecord, Payer
@@ -13,18 +13,10 @@ from phalanx.scheduling.session import Session
 from phalanx.scheduling.surplus import Turn
 from phalanx.scheduling.work import Rank, Unit
 
-Place = tuple[Rank, int, object]
 Head = tuple[int, str, str]
-"""(created, namespace, name) of who is next in a lane: what decides between siblings that are equal in all else."""
-Step = tuple[Hashable, Callable[[Head], Rank]]
-"""One level of the way to a lane: what tells siblings apart, and the place of one among them now.
-
-An account may have units of its own and accounts below that have some (a queue that takes none but has children, a
-namespace of which some pods name their user): what is its own, `_OWN`, comes before what is `_BELOW`.
-"""
-_OWN, _BELOW = 0, 1
-
+"""(created, namespace, name) of who is next: what decides between siblings that are equal in all else."""
 _NOBODY: Head = (0, "", "")
+_OWN, _BELOW = 0, 1
 
 
 class Lane:
@@ -79,20 +71,24 @@ class Branch:
     """Siblings of one level, the first in order on top of a heap whose places may be out of date.
 
     Places only grow while a cycle allocates (who gets more goes further back), so it is enough to look again at
-    the one on top.
+    the one on top. `len` counts the units and turns in all lanes below.
     """
 
     def __init__(self) -> None:
-        self.children: dict[Hashable, tuple[Callable[[Head], Rank], Branch | Lane]] = {}
+        self.children: dict[Hashable, tuple[Place, Branch | Lane]] = {}
+        self.size = 0
         self._heap: list[tuple[Rank, int, Hashable]] = []
 
-    def child(self, step: Step, numbers: Iterable[int], lane: bool) -> Branch | Lane:
+    def __len__(self) -> int:
+        return self.size
+
+    def child(self, step: Step, numbers: Iterator[int], lane: bool) -> Branch | Lane:
         key, place = step
         found = self.children.get(key)
         if found is None:
             found = self.children[key] = (place, Lane() if lane else Branch())
             # Nobody is in it yet: it goes on top, where its place is looked up before anybody is taken from it.
-            heapq.heappush(self._heap, ((), next(iter(numbers)), key))
+            heapq.heappush(self._heap, ((), next(numbers), key))
         return found[1]
 
     def head(self) -> Head:
@@ -103,14 +99,23 @@ class Branch:
         while self._heap:
             known, number, key = self._heap[0]
             place, child = self.children[key]
-            if not (len(child) if isinstance(child, Lane) else child.first() is not None):
+            if not len(child):
                 heapq.heappop(self._heap)
                 del self.children[key]
-            elif len(self._heap) == 1 or (now := place(child.head())) == known:
+            elif len(self._heap) == 1 or (now := place(child)) == known:
                 return child
             else:
                 heapq.heapreplace(self._heap, (now, number, key))
         return None
+
+
+Place = Callable[[Branch | Lane], Rank]
+Step = tuple[Hashable, Place]
+"""One level of the way to a lane: what tells siblings apart, and the place of one among them now.
+
+An account may have units of its own and accounts below that have some (a queue that takes none but has children, a
+namespace of which some pods name their user): what is its own, `_OWN`, comes before what is `_BELOW`.
+"""
 
 
 class Line:
@@ -126,7 +131,9 @@ class Line:
         self._numbers = count()
         self._queues = session.pipeline.plugins("queue_order")
         self._tenants = session.pipeline.plugins("tenants")
-        self._lanes: dict[tuple[Hashable, ...], Lane] = {}
+        self._way: list[Branch] = []
+        # A lane and the branches that lead to it, from the root down.
+        self._lanes: dict[tuple[Hashable, ...], tuple[Lane, list[Branch]]] = {}
         # The one lane that has anybody left, once that is known: then nobody needs to be compared.
         self._sole: Lane | None = None
         for unit in units:
@@ -143,41 +150,48 @@ class Line:
     def next(self) -> list[Unit] | Turn | None:
         """Who is next: a unit, a run of pods of one kind, or a gang's surplus; None if nobody is left."""
         if self._sole is not None and len(self._sole):
-            return self._sole.take(alone=True)
+            return self._taken(self._sole, self._way, alone=True)
         node: Branch | Lane | None = self._root
-        alone = True
+        way: list[Branch] = []
         while isinstance(node, Branch):
-            following = node.first()
-            alone = alone and len(node.children) == 1
-            node = following
+            way.append(node)
+            node = node.first()
         if node is None:
             return None
-        self._sole = node if alone else None
-        return node.take(alone)
+        alone = len(node) == len(self._root)
+        self._sole, self._way = (node, way) if alone else (None, [])
+        return self._taken(node, way, alone)
 
     @property
     def single(self) -> bool:
         """Whether nobody else is waiting."""
-        if self._sole is not None and len(self._sole):
-            return False
-        node: Branch | Lane | None = self._root
-        while isinstance(node, Branch):
-            node = node.first()
-        return node is None
+        return not len(self._root)
+
+    def _taken(self, lane: Lane, way: list[Branch], alone: bool) -> list[Unit] | Turn:
+        before = len(lane)
+        turn = lane.take(alone)
+        for branch in way:
+            branch.size -= before - len(lane)
+        return turn
 
     def _lane(self, unit: Unit, band: Rank, stage: int) -> Lane:
+        """The lane for one more unit or turn, which the caller adds."""
         payer = self._payer(unit)
         key = (payer, band, stage)
-        lane = self._lanes.get(key)
-        if lane is None or not len(lane):
+        known = self._lanes.get(key)
+        if known is None or not len(known[0]):
+            way: list[Branch] = []
             node: Branch | Lane = self._root
             steps = self._steps(payer, band, stage)
             for number, step in enumerate(steps, start=1):
                 assert isinstance(node, Branch)
+                way.append(node)
                 node = node.child(step, self._numbers, lane=number == len(steps))
             assert isinstance(node, Lane)
-            lane = self._lanes[key] = node
-        return lane
+            known = self._lanes[key] = (node, way)
+        for branch in known[1]:
+            branch.size += 1
+        return known[0]
 
     def _payer(self, unit: Unit) -> Payer:
         """Who pays for the first gang of a bundle, or for the pod."""
@@ -199,21 +213,21 @@ class Line:
         steps.append(("units", lambda _: (_OWN,)))
         return steps
 
-    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord, Head], Rank]) -> Step:
-        return account.key, lambda head: (_BELOW, *place(account, head))
+    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord, Branch | Lane], Rank]) -> Step:
+        return account.key, lambda below: (_BELOW, *place(account, below))
 
-    def _queue_place(self, account: AccountRecord, head: Head) -> Rank:
+    def _queue_place(self, account: AccountRecord, below: Branch | Lane) -> Rank:
         """As in Volcano, the older queue goes first where the plugins know no difference."""
         session = self._session
         session.state.ledger.settle()
         created = account.noun.created if account.noun is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key)
 
-    def _tenant_place(self, account: AccountRecord, head: Head) -> Rank:
+    def _tenant_place(self, account: AccountRecord, below: Branch | Lane) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
         self._session.state.ledger.settle()
         plugins = self._session.pipeline.plugins("tenant_order")
-        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], *head, account.key)
+        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], *below.head(), account.key)
 
 
 def _rank(unit: Unit) -> Rank:

@@ -47,10 +47,7 @@ class Pipeline:
         self.policy = policy
         # What objects state comes first: it is what people are told where several things say no.
         entries = (*policy.always, *policy.plugins)
-        self._speakers = {
-            point: [entry for entry in entries if point not in entry.silent and overrides(entry.plugin, point)]
-            for point in _POINTS
-        }
+        self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in _POINTS}
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
@@ -111,6 +108,11 @@ class Pipeline:
     def describe(self) -> list[tuple[str, list[str]]]:
         """(extension point, names of the plugins that speak there), for people."""
         return [(point, [plugin.name for plugin in self.plugins(point)]) for point in _POINTS]
+
+
+def _speaks(entry: ConfiguredPlugin, point: str) -> bool:
+    plugin = entry.plugin
+    return point not in entry.silent and point not in plugin.quiet and overrides(plugin, point)
 
 
 def _tier(entry: ConfiguredPlugin) -> int:

@@ -44,6 +44,8 @@ class Plugin:
     """The argument keys that the plugin accepts; a key that ends in `*` stands for a prefix."""
     without_effect: ClassVar[tuple[str, ...]] = ()
     """Those of them that it accepts but does not act on; whoever uses one is told so."""
+    quiet: frozenset[str] = frozenset()
+    """Extension points at which it has no opinion with the arguments that it got."""
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
 

@@ -48,6 +48,7 @@ class Fairshare(Plugin):
         self.denied = arguments.boolean("fairshare.denied", False)
         self.shift = min(arguments.number("fairshare.shift", 0.0, least=0), _HIGHEST_SHIFT)
         if self.half_life is None:
+            self.quiet = frozenset({"queue_order"})
             idle = [key for key, on in (("fairshare.denied", self.denied), ("fairshare.shift", self.shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
@@ -59,7 +60,7 @@ class Fairshare(Plugin):
         return self._turn(session, account)
 
     def queue_order(self, session: Session, account: AccountRecord) -> Turn:
-        return self._turn(session, account) if self.half_life is not None else (False, 0.0)
+        return self._turn(session, account)
 
     def _turn(self, session: Session, account: AccountRecord) -> Turn:
         """(whether it weighs nothing, share by weight); between equals the line goes by name."""
