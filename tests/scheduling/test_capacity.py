@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 import pytest
 
 from phalanx.model.gang import Problem
@@ -80,8 +78,8 @@ class TestQueueOrder:
         world = cluster(10).queue("a", deserved={"gpu": 4}).queue("b", deserved={"gpu": 6})
         world.pods("a", 2, queue="a", gpu=1, node="n").pods("b", 2, queue="b", gpu=1, node="n")
         assert (key(world, "a"), key(world, "b")) == (
-            (0, Fraction(1, 2), False),
-            (0, Fraction(1, 3), False),
+            (0, 1 / 2, False),
+            (0, 1 / 3, False),
         )
         assert Desk(world).order("capacity", "a", "b") == ["b", "a"]
 
@@ -99,12 +97,12 @@ class TestQueueOrder:
     def test_deserved_counts_between_guarantee_and_real_capability(self) -> None:
         world = cluster(10).queue("a", deserved={"gpu": 20}, guarantee={"gpu": 5}).queue("b", guarantee={"gpu": 2})
         world.pods("a", 4, queue="a", gpu=1, node="n").pods("b", 1, queue="b", gpu=1, node="n")
-        assert key(world, "a") == (0, Fraction(4, 8), False)
-        assert key(world, "b") == (0, Fraction(1, 2), False)
+        assert key(world, "a") == (0, 4 / 8, False)
+        assert key(world, "b") == (0, 1 / 2, False)
 
     def test_resources_about_which_nothing_is_said_do_not_count(self) -> None:
         world = cluster(10).queue("a", deserved={"gpu": 8}).pods("a", 2, queue="a", gpu=1, cpu=30, node="n")
-        assert key(world, "a") == (0, Fraction(1, 4), False)
+        assert key(world, "a") == (0, 1 / 4, False)
 
     def test_one_with_nothing_of_a_resource_deserved_that_it_uses_is_full(self) -> None:
         world = cluster(10).queue("a", deserved={"gpu": 0}).pods("a", 1, queue="a", gpu=1, node="n")

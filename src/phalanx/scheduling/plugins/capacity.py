@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from fractions import Fraction
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
@@ -21,7 +20,7 @@ from phalanx.scheduling.queuetree import (
     takes_part,
 )
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.sharing.dominance import EVERYTHING, dominant_share
+from phalanx.scheduling.sharing.dominance import order_by_share
 
 _RECLAIM_LEVEL = "ancestorReclaimLevel"
 _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
@@ -43,11 +42,11 @@ class Capacity(Plugin):
         for key in _DEVICES:
             arguments.boolean(key, False)
 
-    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction, bool]:
+    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, float, bool]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
         session.state.ledger.settle()
         deserved = self._deserved(session, account)
-        share = dominant_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else EVERYTHING
+        share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
     def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.paths import ROOT
@@ -12,7 +10,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.queuetree import Amounts, takes_part
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.sharing.dominance import NOTHING, dominant_share
+from phalanx.scheduling.sharing.dominance import order_by_share
 from phalanx.scheduling.sharing.hdrf import Hierarchy, Level, Node, turn
 
 
@@ -29,15 +27,16 @@ class Drf(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._hierarchical = arguments.hierarchical
+        self.quiet = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> Fraction:
+    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.holdings:
-            return NOTHING
+            return 0.0
         held: dict[str, int] = {}
         for footprint, count in gang.holdings.items():
             for name, amount in footprint.amounts.items():
                 held[name] = held.get(name, 0) + amount * count
-        return dominant_share(held.items(), session.memo("offered", lambda: _offered(session)))
+        return order_by_share(held.items(), session.memo("offered", lambda: _offered(session)))
 
     def queue_order(self, session: Session, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:

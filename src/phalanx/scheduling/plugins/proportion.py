@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from fractions import Fraction
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
@@ -26,7 +25,7 @@ from phalanx.scheduling.queuetree import (
     takes_part,
 )
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.sharing.dominance import dominant_share
+from phalanx.scheduling.sharing.dominance import order_by_share
 from phalanx.scheduling.sharing.waterfilling import Claim, deserved
 
 _OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
@@ -46,11 +45,11 @@ class Proportion(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, Fraction]:
+    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, float]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
         session.state.ledger.settle()
         deserved = self._deserved(session).get(account.key, _NONE)
-        share = dominant_share(account.used.items(), deserved, unfounded=True)
+        share = order_by_share(account.used.items(), deserved, unfounded=True)
         return (-account.noun.priority if account.noun is not None else 0, share)
 
     def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:

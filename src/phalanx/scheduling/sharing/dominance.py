@@ -17,6 +17,23 @@ def dominant_share(
     A resource of which the total is nothing is left out; with `unfounded` having something of it counts as having
     all of it (Volcano's api/helpers Share).
     """
+    best, whole = _largest(held, total, unfounded)
+    return Fraction(best, whole * weight) if best else NOTHING
+
+
+def order_by_share(
+    held: Iterable[tuple[str, int]], total: Mapping[str, int], weight: int = 1, *, unfounded: bool = False
+) -> float:
+    """`dominant_share` as a key to order by, which compares much faster.
+
+    A quotient of two whole numbers is rounded correctly, so equal shares are equal keys.
+    """
+    best, whole = _largest(held, total, unfounded)
+    return best / (whole * weight)
+
+
+def _largest(held: Iterable[tuple[str, int]], total: Mapping[str, int], unfounded: bool) -> tuple[int, int]:
+    """(held, total) of the dominant resource; (0, 1) if nothing is held of what there is."""
     best, whole = 0, 1
     for resource, amount in held:
         if amount <= 0:
@@ -28,9 +45,7 @@ def dominant_share(
             amount = offered = 1
         if amount * whole > best * offered:
             best, whole = amount, offered
-    if not best:
-        return NOTHING
-    return Fraction(best, whole * weight)
+    return best, whole
 
 
 def dominant_resource(held: Iterable[tuple[str, int]], total: Mapping[str, int]) -> str:
