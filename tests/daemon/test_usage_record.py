@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -65,7 +66,14 @@ class ConfigMaps:
 class Process:
     """One life of the scheduler, as far as usage goes."""
 
-    def __init__(self, api: ConfigMaps, now: float = 0, per_object: int = 500, period: float = 60) -> None:
+    def __init__(
+        self,
+        api: ConfigMaps,
+        now: float = 0,
+        per_object: int = 500,
+        period: float = 60,
+        checkpoint: float = math.inf,
+    ) -> None:
         self.api = api
         self.now = now
         self.history = UsageHistory(float(HOUR))
@@ -79,6 +87,7 @@ class Process:
             lambda: self.now,
             period=period,
             per_object=per_object,
+            checkpoint=checkpoint,
             retry=RetryPolicy(attempts=2, base=0.0001),
         )
 
@@ -89,11 +98,11 @@ class Process:
         self.history.advance(record, self.now)
         return record
 
-    async def save(self, at: float | None = None) -> list[str]:
+    async def save(self, at: float | None = None, last: bool = False) -> list[str]:
         """What is written at that moment."""
         self.now = self.now if at is None else at
         before = len(self.api.writes)
-        self.record.save()
+        self.record.save(last)
         await self.pool.drained()
         return self.api.writes[before:]
 
@@ -143,6 +152,27 @@ class TestWriting:
         assert len(await process.save()) == 3
         process.hold("c", 7)
         assert await process.save(60) == ["PATCH phalanx-usage-1"]
+
+    async def test_what_is_held_is_brought_up_to_date_now_and_then(self, api: ConfigMaps) -> None:
+        process = Process(api, checkpoint=300)
+        process.hold("busy", 100)
+        assert await process.save() == ["POST phalanx-usage-0"]
+        assert await process.save(299) == []
+        assert await process.save(300) == ["PATCH phalanx-usage-0"]
+        assert await process.save(599) == []
+        process.hold("busy", 0)
+        assert await process.save() == ["PATCH phalanx-usage-0"]
+        assert await process.save(9000) == []
+
+    async def test_a_restart_forgets_nothing_of_what_was_held_until_then(self, api: ConfigMaps) -> None:
+        first = Process(api)
+        first.hold("busy", 100)
+        await first.save(60)
+        assert await first.save(HOUR, last=True) == ["PATCH phalanx-usage-0"]
+        second = Process(api, now=HOUR + 5)
+        await second.record.load()
+        busy = second.hold("busy", 0)
+        assert second.history.decayed(busy, HOUR + 5)["memory"] == pytest.approx(50, rel=0.01)
 
     async def test_accounts_stay_where_they_are_and_free_places_are_used_again(self, api: ConfigMaps) -> None:
         process = Process(api, per_object=2)

@@ -137,7 +137,7 @@ class TestQueueOrder:
         world.pods("held-a", 1, queue="a", gpu=1, node="n").pods("held-b", 2, queue="b", gpu=1, node="n")
         desk = Desk(world)
         shares = [desk.plugin("proportion").queue_order(desk.session, desk.account(queue(name))) for name in "ab"]
-        assert shares == [(0, 1 / 3), (0, Fraction(2, 9))]
+        assert shares == [(0, 1 / 3), (0, 2 / 9)]
         assert desk.order("proportion", "a", "b") == ["b", "a"]
 
     def test_a_higher_priority_goes_first_whatever_it_has(self) -> None:

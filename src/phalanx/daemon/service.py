@@ -291,7 +291,7 @@ class SchedulerService:
     async def _drain(self) -> None:
         """Bindings that were posted get their answers and events are flushed; then the pool is closed."""
         if self._leadership.holds():
-            self._usage.save()
+            self._usage.save(last=True)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
         if self._leadership.holds():

@@ -28,7 +28,9 @@ VERSION = 1
 ACCOUNTS_PER_OBJECT = 500
 # The rights name each object, so there is a last one.
 MOST_OBJECTS = 20
-PERIOD = 60.0
+PERIOD = 15.0
+# After so long what is still held is written down anew: a crash then costs no more of it than that.
+CHECKPOINT = 300.0
 
 _LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
 
@@ -51,7 +53,8 @@ class UsageRecord:
     """Reads the history once, before anything is planned, and writes what has changed, at most once a period.
 
     Accounts are spread over objects `phalanx-usage-<n>` and stay where they are. What is stored says what was held
-    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written.
+    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written but
+    a checkpoint of what is held, every few minutes.
     """
 
     def __init__(
@@ -63,6 +66,7 @@ class UsageRecord:
         now: Callable[[], float],
         *,
         period: float = PERIOD,
+        checkpoint: float = CHECKPOINT,
         per_object: int = ACCOUNTS_PER_OBJECT,
         retry: RetryPolicy | None = None,
     ) -> None:
@@ -72,6 +76,7 @@ class UsageRecord:
         self._history = history
         self._now = now
         self._period = period
+        self._checkpoint = checkpoint
         self._per_object = per_object
         self._retry = retry or RetryPolicy()
         self._stored: list[dict[AccountKey, AccountUsage]] = []
@@ -101,9 +106,9 @@ class UsageRecord:
             await asyncio.sleep(self._period)
             self.save()
 
-    def save(self) -> None:
-        """Asks for what has changed to be written; call it once more before the write pool is finished."""
-        usages = self._history.export(self._now())
+    def save(self, last: bool = False) -> None:
+        """Asks for what has changed to be written; call it a `last` time before the write pool is finished."""
+        usages = self._history.export(self._now(), 0.0 if last else self._checkpoint)
         self._settle(usages)
         wanted: list[dict[AccountKey, AccountUsage]] = [{} for _ in self._stored]
         for usage in usages:

@@ -139,10 +139,11 @@ class UsageHistory:
 
     # what survives
 
-    def export(self, now: float) -> list[AccountUsage]:
+    def export(self, now: float, stale: float | None = None) -> list[AccountUsage]:
         """The history of every account, by key. It stays the same until the account changes: time alone is no news.
 
-        Accounts of which nothing is left are forgotten.
+        Accounts of which nothing is left are forgotten. Of what is held, everything that was last written down
+        `stale` seconds ago or earlier is brought up to date: should the process end, that much is proved.
         """
         moment = self._moment(now)
         for key in [key for key, entry in self._entries.items() if self._over(entry, moment)]:
@@ -150,7 +151,8 @@ class UsageHistory:
         used = {entry.siblings for entry in self._entries.values()}
         self._siblings = {group: siblings for group, siblings in self._siblings.items() if siblings in used}
         for entry in self._entries.values():
-            if self._surcharged(entry, moment):
+            old = stale is not None and entry.seen and moment - entry.base.at >= stale * 1000
+            if (old and entry.base.held) or self._surcharged(entry, moment):
                 self._write_down(entry, moment, entry.base.held)
         return [self._entries[key].base for key in sorted(self._entries)]
 
