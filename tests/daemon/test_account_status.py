@@ -297,6 +297,17 @@ async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -
     assert [about for about, _ in oversold(world)] == ["ElasticQuotaTree/tree"]
 
 
+async def test_guarantees_that_exceed_the_cluster_are_told_to_a_queue_that_asks_too_much(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("modest", uid="u-m", guarantee={"resource": {"cpu": 2}}))
+    await world.look()
+    world.put(VOLCANO_QUEUE, queue("typo", uid="u-t", created=EPOCH + 1, guarantee={"resource": {"cpu": 1000}}))
+    await world.look()
+    told = [(about, note) for about, reason, note in world.recorded.events if reason == "GuaranteesExceedCapacity"]
+    ((about, note),) = told
+    assert about == "Queue/typo"
+    assert "cpu 1002 of 8" in note
+
+
 # Queues without a place
 
 

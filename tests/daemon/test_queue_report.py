@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.account_entries import Counts, QueueEntry, QueueReport, QuotaEntry
+from phalanx.daemon.account_entries import BudgetUse, Counts, QueueEntry, QueueReport, QuotaEntry
 from phalanx.daemon.queue_report import report
 from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
-from phalanx.model.account import Account, AccountKey, AccountState, Limits, Tree, limits_of
+from phalanx.model.account import Account, AccountKey, AccountState, Budget, Limits, Tree, limits_of
 from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
 from phalanx.model.node import Node
@@ -218,6 +218,19 @@ class TestThePast:
 
     def test_where_the_policy_does_not_look_back_there_is_none(self) -> None:
         assert queue(World(10).queue("a").report(), "a").past is None
+
+
+class TestBudgets:
+    def test_what_is_spent_of_a_budget_is_told(self) -> None:
+        budget = Budget(cpu(5), 3600)
+        world = World(10).queue("a", budget=budget).pods(1, "a")
+        spent = {"cpu": 2 * 1000 * 3600_000}
+        world.snapshot.usages = [AccountUsage(AccountKey(Tree.QUEUE, "a"), 10**12, {}, {}, 999997200000, spent)]
+        told = queue(world.report(), "a").budget
+        assert told == BudgetUse("1h", "2001-09-09T02:00:00Z", {"cpu": "5"}, {"cpu": "2"})
+
+    def test_without_a_budget_nothing_is_told(self) -> None:
+        assert queue(World(10).queue("a").report(), "a").budget is None
 
 
 class TestFirstInLine:

@@ -101,6 +101,7 @@ def describe_queue(entry: QueueEntry) -> list[str]:
         ("Reclaimable", "yes" if entry.reclaimable else "no"),
         *_shares(entry, "entitled to"),
         ("Share over time", percent(entry.past) if entry.past is not None else "not kept by this policy"),
+        *_budget(entry),
         *_problems(entry),
     ]
     amounts = {
@@ -139,6 +140,7 @@ def describe_quota(entry: QuotaEntry) -> list[str]:
         ("Namespaces", ", ".join(entry.namespaces)),
         ("Lends", "yes, what it does not use" if entry.lends else "no: its min stays reserved"),
         *_shares(entry, "its min is"),
+        *_budget(entry),
         *_problems(entry),
     ]
     amounts = {"MIN": entry.min, "MAX": entry.max, **({"RUNTIME": entry.runtime} if entry.runtime else {})}
@@ -266,6 +268,14 @@ def _first(entry: Entry) -> list[str]:
         return ["", "Nothing waits."]
     change = [f"  What would help: {first.change}"] if first.change else []
     return ["", f"First in line: {first.name} ({first.reason})", f"  {first.message}", *change]
+
+
+def _budget(entry: Entry) -> list[tuple[str, str]]:
+    budget = entry.budget
+    if budget is None:
+        return []
+    spent = ", ".join(f"{budget.spent[name]} of {cap} {name} hours" for name, cap in budget.hours.items())
+    return [("Budget", f"{spent} spent in the {budget.window} that end at {budget.ends}")]
 
 
 def _problems(entry: Entry) -> list[tuple[str, str]]:

@@ -34,6 +34,15 @@ class Ceiling(msgspec.Struct):
     limits: Amounts
 
 
+class BudgetUse(msgspec.Struct):
+    """What an account may use up per window, and has: resource-hours as quantities (cpu in core-hours)."""
+
+    window: str
+    ends: str
+    hours: Amounts
+    spent: Amounts
+
+
 class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     """What every account has. Fields that are empty are left out of JSON and YAML.
 
@@ -61,6 +70,7 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     partners: list[str] = []
     further_partners: int = 0
     ceilings: list[Ceiling] = []
+    budget: BudgetUse | None = None
     first: Waiting | None = None
     fault: str = ""
     warnings: list[str] = []

@@ -5,17 +5,19 @@ from __future__ import annotations
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder, ObjectReference
-from phalanx.model.account import Account, Tree
+from phalanx.model.account import Account, Limits, Tree
 from phalanx.model.quantity import format_quantity
 
 CODE = "SumMinExceedsCapacity"
+GUARANTEES = "GuaranteesExceedCapacity"
 
 
 class Oversold:
-    """Tells, once per change, that the minima of all ElasticQuotas together (or the root of a quota tree) exceed
-    what the nodes offer: then not everybody can have his minimum at once.
+    """Tells, once per change, that the minima of all ElasticQuotas together (or the root of a quota tree), or the
+    guarantees of all queues together, exceed what the nodes offer: then not everybody can have his at once.
 
-    The youngest of the quotas is told, which is mostly the one that went too far; nothing is scaled.
+    The youngest of those that name such a resource is told, which is mostly the one that went too far; nothing is
+    scaled.
     """
 
     def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
@@ -33,23 +35,28 @@ class Oversold:
         nouns = [record.noun for record in self._state.ledger.accounts.values() if record.noun is not None]
         quotas = [noun for noun in nouns if noun.key.tree is Tree.ELASTIC_QUOTA]
         roots = [noun for noun in nouns if noun.key.tree is Tree.ACK and noun.parent is None]
-        if not quotas and not roots:
+        guaranteed = {noun.key for noun in nouns if noun.key.tree is Tree.QUEUE and noun.guarantee}
+        # A guarantee below another one is part of that.
+        queues = [noun for noun in nouns if noun.key in guaranteed and noun.parent not in guaranteed]
+        if not quotas and not roots and not queues:
             self._told.clear()
             return
         offered = dict(zip(self._state.space.names, exact_sums(self._state.nodes.allocatable), strict=False))
-        self._compare(Tree.ELASTIC_QUOTA, quotas, offered, "all ElasticQuotas together")
-        self._compare(Tree.ACK, roots, offered, "the root of the ElasticQuotaTree")
+        self._compare(Tree.ELASTIC_QUOTA, quotas, offered, "the min of all ElasticQuotas together exceeds")
+        self._compare(Tree.ACK, roots, offered, "the min of the root of the ElasticQuotaTree exceeds")
+        self._compare(Tree.QUEUE, queues, offered, "the guarantees of all queues together exceed")
 
-    def _compare(self, tree: Tree, nouns: list[Account], offered: dict[str, int], whose: str) -> None:
+    def _compare(self, tree: Tree, nouns: list[Account], offered: dict[str, int], sentence: str) -> None:
         minima: dict[str, int] = {}
         for noun in nouns:
-            for name, amount in noun.deserved or ():
+            for name, amount in _promised(noun):
                 minima[name] = minima.get(name, 0) + amount
         above = sorted(name for name, amount in minima.items() if amount > offered.get(name, 0))
         if not above:
             self._told.pop(tree, None)
             return
-        youngest = max(nouns, key=lambda noun: (noun.created, noun.label))
+        concerned = [noun for noun in nouns if any(name in above and amount for name, amount in _promised(noun))]
+        youngest = max(concerned, key=lambda noun: (noun.created, noun.label))
         told = (youngest.uid, frozenset(above))
         source = youngest.source
         if self._told.get(tree) == told or source is None:
@@ -62,5 +69,13 @@ class Oversold:
         about = ObjectReference(
             source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
         )
-        note = f"the min of {whose} exceeds what all nodes offer: {amounts}; lower some, or add nodes"
-        self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note)
+        note = f"{sentence} what all nodes offer: {amounts}; lower some, or add nodes"
+        reason = GUARANTEES if tree is Tree.QUEUE else CODE
+        self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
+
+
+def _promised(noun: Account) -> Limits:
+    """What is to be there for the account whenever it wants it."""
+    if noun.key.tree is Tree.QUEUE:
+        return noun.guarantee
+    return noun.deserved or ()

@@ -7,11 +7,24 @@ from collections.abc import Iterable, Iterator, Mapping
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
-from phalanx.daemon.account_entries import NOBODY, Amounts, Ceiling, Counts, Entry, QueueEntry, QuotaEntry, Tenant
+from phalanx.daemon.account_entries import (
+    NOBODY,
+    Amounts,
+    BudgetUse,
+    Ceiling,
+    Counts,
+    Entry,
+    QueueEntry,
+    QuotaEntry,
+    Tenant,
+)
 from phalanx.daemon.lending import Loan, Party, loans
 from phalanx.dialects.holdings import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS
+from phalanx.scheduling.history import MILLISECONDS_PER_HOUR
+from phalanx.scheduling.plugins.budgets import window_end
 from phalanx.scheduling.plugins.fairshare import fairshare_of
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import dominant_resource, dominant_share
@@ -109,8 +122,23 @@ class Survey:
             past=self._past(record),
         )
 
+    def _budget(self, record: AccountRecord) -> BudgetUse | None:
+        budget = record.noun.budget if record.noun is not None else None
+        if budget is None:
+            return None
+        session = self._session
+        spent = session.history.spent(record, session.now)
+        hours = {name: spent.get(name, 0) // MILLISECONDS_PER_HOUR for name, _ in budget.hours}
+        return BudgetUse(
+            format_duration(budget.window),
+            format_moment(window_end(session.now, budget)),
+            amounts(dict(budget.hours), zeros=True),
+            amounts(hours, zeros=True),
+        )
+
     def _fill(self, entry: Entry, record: AccountRecord, right: Mapping[str, int]) -> None:
         pending, used = self._pending(record), record.used
+        entry.budget = self._budget(record)
         self._rights[record.key] = right
         entry.depth = len(record.lineage()) - 1
         entry.parent = quota_name(record.parent) if record.parent is not None else ""

@@ -53,8 +53,8 @@ class UsageRecord:
     """Reads the history once, before anything is planned, and writes what has changed, at most once a period.
 
     Accounts are spread over objects `phalanx-usage-<n>` and stay where they are. What is stored says what was held
-    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written but
-    a checkpoint of what is held, every few minutes.
+    since when, so fading, and windows that end, need no writing: where nothing changes hands, nothing is written
+    but a checkpoint of what is held, every few minutes.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ class Budgets(Plugin):
 
     def held(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, payer):
-            end = format_moment(_end(session, budget))
+            end = format_moment(window_end(session.now, budget))
             # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
             used = 0 if not cap else cap * (10 * spent // (cap * MILLISECONDS_PER_HOUR)) // 10
             return Verdict(
@@ -42,7 +42,7 @@ class Budgets(Plugin):
 
     def until(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When the last of the windows ends whose budget is spent."""
-        ends = [_end(session, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
+        ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
         return float(max(ends)) if ends else None
 
 
@@ -58,6 +58,6 @@ def _overdrawn(session: Session, payer: Payer) -> Iterator[tuple[AccountRecord, 
                     yield account, budget, resource, cap, spent
 
 
-def _end(session: Session, budget: Budget) -> int:
+def window_end(now: float, budget: Budget) -> int:
     """The end of the window that `now` is in, in seconds since the epoch."""
-    return (int(session.now) // budget.window + 1) * budget.window
+    return (int(now) // budget.window + 1) * budget.window
