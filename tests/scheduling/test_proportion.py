@@ -33,8 +33,17 @@ class TestDeserved:
         assert deserved(world, "a", "b") == [3, 9]
         world.run()
         assert (len(world.placed("a-")), len(world.placed("b-"))) == (3, 9)
+        # The cluster is full: more nodes would help, and autoscalers must see it.
         verdict = world.why_pod(world.waiting("a-")[0])
-        assert verdict.message == ("queue a: 3 nvidia.com/gpu in use, deserved share 3; 1 more would exceed it")
+        assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
+
+    def test_where_there_is_room_that_others_deserve_the_share_is_the_reason(self) -> None:
+        world = cluster(12).queue("a").queue("b").pods("a", 12, queue="a", gpu=1)
+        world.job("b", 4, queue="b", gpu=4).run()  # no node has four: what b deserves stays free
+        assert len(world.placed("a-")) == 6
+        verdict = world.why_pod(world.waiting("a-")[0])
+        assert verdict.message == "queue a: 6 nvidia.com/gpu in use, deserved share 6; 1 more would exceed it"
+        assert not verdict.unschedulable
 
     def test_what_a_queue_does_not_ask_for_goes_to_the_others(self) -> None:
         world = cluster(10).queue("a", weight=1).queue("b", weight=1)

@@ -21,7 +21,8 @@ class Ceiling(msgspec.Struct, frozen=True):
 
     `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
     as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
-    imperative. With `reserves` what the account's children are
+    imperative. `computed` ceilings follow from what the cluster has and others ask for: more nodes raise them, so
+    where nodes lack room as well, that is the reason to give. With `reserves` what the account's children are
     guaranteed and do not use counts as used, except towards the child it is kept for.
     """
 
@@ -29,6 +30,7 @@ class Ceiling(msgspec.Struct, frozen=True):
     limits: Mapping[str, int]
     change: str = ""
     hint: str = ""
+    computed: bool = False
     reserves: bool = False
 
 
@@ -86,6 +88,7 @@ class Excess(msgspec.Struct, frozen=True, cache_hash=True):
     wanted: int
     change: str = ""
     hint: str = ""
+    computed: bool = False
     placed: int = 0
     need: int = 1
     culprit: int = 0
@@ -173,6 +176,7 @@ class Allowance:
                             wanted,
                             ceiling.change,
                             ceiling.hint,
+                            ceiling.computed,
                             placed,
                             need,
                             culprit,

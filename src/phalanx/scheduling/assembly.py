@@ -127,6 +127,8 @@ def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: i
     if not session.allowance.room(batch.payer, cls.footprint):
         excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
         assert excess is not None
+        if excess.computed and not session.placer.fits(cls):
+            return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)
         # The gang's own members that were tried are part of what it wants, not of what is in use.
         own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in call.placed)
         return msgspec.structs.replace(excess, used=excess.used - own, wanted=excess.wanted + own)

@@ -200,6 +200,8 @@ def _over(facts: Excess) -> tuple[str, str]:
         ways.append(f"{facts.change} to {format_quantity(facts.used + facts.wanted, name)}")
     if facts.hint:
         ways.append(facts.hint)
+    if not ways and facts.computed:
+        ways.append("wait for others to give way, or add nodes")
     if not ways and facts.limit > 0:
         ways.append(f"ask for at most {limit} {name}")
     return message, ", or ".join(ways)

@@ -244,7 +244,7 @@ class Session:
     def lack(self, kind: Alone, afresh: bool = False) -> tuple[Shortage | Excess, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
-        if excess is not None:
+        if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
             return excess, self.state.version
         found = self.shortage(kind.cls, afresh)
         assert isinstance(found.facts, Shortage)

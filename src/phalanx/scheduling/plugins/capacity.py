@@ -82,7 +82,8 @@ def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
     # The capability itself is a ceiling whatever the policy; only what is tighter is news.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
-    return Ceiling("real capability", {name: limits[name] for name in limits if limits[name] != declared.get(name)})
+    limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
+    return Ceiling("real capability", limits, computed=True)
 
 
 def _deserved(session: Session, account: AccountRecord) -> Amounts:

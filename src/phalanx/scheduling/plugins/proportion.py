@@ -83,13 +83,13 @@ class Proportion(Plugin):
         reals = real_capabilities(session)
         amounts, real = self._deserved(session).get(account.key), reals.of(account)
         if amounts is None:
-            return Ceiling("real capability", reals.binding(real))
+            return Ceiling("real capability", reals.binding(real), computed=True)
         # Where nothing is asked for yet, only what can be had at all limits the first that asks; whoever deserves
         # all that it requests needs no limit.
         wanted = requested(account)
         limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
-        return Ceiling("deserved share", reals.binding(limits))
+        return Ceiling("deserved share", reals.binding(limits), computed=True)
 
     def _deserved(self, session: Session) -> dict[AccountKey, Amounts]:
         return session.memo("deserved shares", lambda: deserved_shares(session))

@@ -110,7 +110,7 @@ def _runtime_ceilings(session: Session) -> dict[AccountKey, Ceiling]:
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
         if amounts:
-            ceilings[account.key] = Ceiling("runtime quota", amounts)
+            ceilings[account.key] = Ceiling("runtime quota", amounts, computed=True)
         elif (own := _own(account, "max")) is not None:
             ceilings[account.key] = own
     return ceilings
