@@ -198,6 +198,11 @@ class Payer(Sums):
         for account in self.path:
             account.add(Bucket.HELD, footprint.amounts, count)
 
+    def keep(self, footprint: Footprint, count: int) -> None:
+        """What was charged at once stays: the pods that are counted next are those."""
+        self.add(Bucket.HELD, footprint.amounts, count)
+        self.move(footprint, Bucket.HELD, -count)
+
     def flush(self) -> None:
         """Carries what was noted up the path."""
         asks = self.fault is None

@@ -17,8 +17,8 @@ class Transaction:
 
     Everything that is placed is visible to the next placement of the same transaction. `rollback` leaves the
     arrays bit for bit as they were; `commit` hands out what was placed, in order. Exactly one of the two ends a
-    transaction. Accounts are charged for its duration only: what is kept is charged as each pod is counted as
-    placed. A transaction that is committed at once need not charge them at all (`charging`).
+    transaction. What a commit has charged is not charged again when its pods are counted as placed, which must
+    follow. A transaction that is committed at once need not charge them at all (`charging`).
     """
 
     def __init__(self, nodes: NodeTable, charging: bool = True) -> None:
@@ -42,16 +42,22 @@ class Transaction:
         self._apply(cls, rows, 1)
         self._journal.append((cls, rows))
         self._placed.extend(zip(pods, rows, strict=True))
-        for payer, count in Counter(record.payer for record in pods).items() if self._charging else ():
+        if self._charging:
+            self._charge(cls.footprint, pods)
+
+    def _charge(self, footprint: Footprint, pods: list[PodRecord]) -> None:
+        payers = {pods[0].payer: 1} if len(pods) == 1 else Counter(record.payer for record in pods)
+        for payer, count in payers.items():
             if payer is not None:
-                key = (payer, cls.footprint)
+                key = (payer, footprint)
                 self._charges[key] = self._charges.get(key, 0) + count
-                payer.charge(cls.footprint, count)
+                payer.charge(footprint, count)
 
     def rollback(self) -> None:
         assert self._open
         self._open = False
-        self._discharge()
+        for (payer, footprint), count in self._charges.items():
+            payer.charge(footprint, -count)
         for cls, rows in reversed(self._journal):
             self._apply(cls, rows, -1)
 
@@ -59,12 +65,9 @@ class Transaction:
         """(pod, row) in the order of placement."""
         assert self._open
         self._open = False
-        self._discharge()
-        return self._placed
-
-    def _discharge(self) -> None:
         for (payer, footprint), count in self._charges.items():
-            payer.charge(footprint, -count)
+            payer.keep(footprint, count)
+        return self._placed
 
     def _apply(self, cls: ClassRecord, rows: list[int], sign: int) -> None:
         footprint = cls.footprint

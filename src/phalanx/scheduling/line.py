@@ -221,7 +221,7 @@ class Line:
         session = self._session
         session.state.ledger.settle()
         created = account.noun.created if account.noun is not None else 0
-        return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key)
+        return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
 
     def _tenant_place(self, account: AccountRecord, below: Branch | Lane) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
