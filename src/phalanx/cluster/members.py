@@ -69,7 +69,8 @@ class GangRecord:
     often a member became pending: what was said about the gang before the last arrival has not reached everyone.
     `told` is what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have
     decided and the group's phase does not show yet. `holdings` counts, by footprint, the members that hold what
-    they ask for.
+    they ask for. `known` is for whoever computes something from the noun and the members: it is forgotten when one
+    of them changes.
     """
 
     __slots__ = (
@@ -82,6 +83,7 @@ class GangRecord:
         "finished",
         "holdings",
         "key",
+        "known",
         "marks",
         "members",
         "noun",
@@ -98,6 +100,7 @@ class GangRecord:
         self.finished: PlanMark | None = None
         self.holdings: dict[Footprint, int] = {}
         self.failures = 0
+        self.known: object = None
         self.arrivals = 0
         self.told: tuple[Verdict | None, int] | None = None
         self.admitted = False
@@ -148,6 +151,7 @@ class GangRecord:
             del self.holdings[footprint]
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
+        self.known = None
         self._counts[state] += step
         role = self._roles.get(record.pod.role)
         if role is None:

@@ -112,6 +112,7 @@ class ClusterState:
         self._set_state(record, MemberState.PENDING, None)
         if record.gang is not None:
             record.gang.failures += 1
+            record.gang.known = None
 
     def place(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
         """Counts a pod as placed on a row whose arrays a transaction has already charged."""

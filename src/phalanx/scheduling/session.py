@@ -118,8 +118,14 @@ class Session:
         return found
 
     def requirement(self, gang: GangRecord) -> Requirement:
-        assert gang.noun is not None
-        return requirement(gang, gang.noun)
+        noun = gang.noun
+        assert noun is not None
+        match gang.known:
+            case (known, Requirement() as need) if known is noun:
+                return need
+        need = requirement(gang, noun)
+        gang.known = (noun, need)
+        return need
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
