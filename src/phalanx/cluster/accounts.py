@@ -99,6 +99,8 @@ class AccountRecord(Sums):
         key = self.key
         if key.tree in (Tree.NAMESPACE, Tree.USER):
             return f"{key.tree} {key.name or '(none)'} in queue {key.forest}"
+        if key.tree is Tree.FIRM and self.parent is not None:
+            return f"{self.parent.label} for pods that may not be preempted"
         if key.tree is Tree.ELASTIC_QUOTA and not key.name:
             return "all ElasticQuotas together"
         return str(key)

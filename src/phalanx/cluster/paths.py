@@ -152,7 +152,7 @@ class Paths:
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
             payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
-            return []
+            return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
         payer.queue = queue
         if queue.children or queue.key == ROOT or (queue.noun is not None and queue.noun.parental):
             payer.fault = Problem(

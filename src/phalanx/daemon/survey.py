@@ -260,7 +260,7 @@ class Survey:
         """Demand for queues that do not exist, a sentence each."""
         found: dict[str, int] = {}
         for payer in self._session.ledger.payers:
-            if payer.fault is not None and not payer.path:
+            if payer.fault is not None and payer.key.queue and payer.queue is None:
                 found[payer.fault.message] = found.get(payer.fault.message, 0) + payer.asked.get(PODS, 0)
         return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
 

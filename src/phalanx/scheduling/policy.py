@@ -132,6 +132,10 @@ def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[Confi
             silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
                 configured.append(ConfiguredPlugin(plugin, tier, silent))
+        if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
+            inactive.append(
+                "capacity and proportion are both named (Volcano allows one): what either forbids is forbidden"
+            )
         if {"hierarchical drf", "proportion"} <= names:
             errors.append(f"{where}: drf with enableHierarchy and proportion exclude each other, as in Volcano")
     return tuple(configured)

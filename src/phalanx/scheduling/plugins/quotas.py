@@ -83,9 +83,7 @@ def _firm(account: AccountRecord) -> Ceiling | None:
     quota = account.parent
     if quota is None or quota.noun is None or not quota.noun.deserved:
         return None
-    return Ceiling(
-        "min for pods that may not be preempted", dict(quota.noun.deserved), "raise the min of its quota"
-    )
+    return Ceiling("min", dict(quota.noun.deserved), "raise the min of its quota")
 
 
 # Koordinator
