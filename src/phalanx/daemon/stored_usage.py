@@ -6,7 +6,7 @@ from phalanx.daemon.snapshot import Snapshot
 from phalanx.daemon.usage_record import CONFIG_MAPS, DATA_KEY, MOST_OBJECTS, NAME, decode
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
-from phalanx.scheduling.plugins.fairshare import fairshare_of
+from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.policy import Policy
 
 
@@ -14,7 +14,7 @@ async def read_usage(client: KubeClient, snapshot: Snapshot, policy: Policy, nam
     """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
     the scheduler's lease. What may not be read is named in `snapshot.missing`.
     """
-    rule = fairshare_of(policy)
+    rule = policy.configured(Fairshare)
     snapshot.state.ledger.settle()
     if not snapshot.state.ledger.budgeted and (rule is None or rule.half_life is None):
         return

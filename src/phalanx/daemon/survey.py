@@ -25,7 +25,7 @@ from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS
 from phalanx.scheduling.history import MILLISECONDS_PER_HOUR
 from phalanx.scheduling.plugins.budgets import window_end
-from phalanx.scheduling.plugins.fairshare import fairshare_of
+from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import dominant_resource, dominant_share
 from phalanx.scheduling.work import awaits_admission
@@ -217,7 +217,7 @@ class Survey:
 
     def _past(self, record: AccountRecord) -> float | None:
         """The fading average of the share, in percent; None where the policy does not look back."""
-        session, rule = self._session, fairshare_of(self._session.pipeline.policy)
+        session, rule = self._session, self._session.pipeline.policy.configured(Fairshare)
         if rule is None or rule.half_life is None:
             return None
         average = session.history.decayed(record, session.now)

@@ -13,7 +13,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
-from phalanx.scheduling.allowance import Excess
+from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, Quorum, gang_demand
 from phalanx.scheduling.quorum import Requirement
 from phalanx.scheduling.search import Kind, Need, Part, Search

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -16,12 +16,21 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
+from phalanx.scheduling.allowance import Allowance
+from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement
 
-if TYPE_CHECKING:
-    from phalanx.scheduling.session import Session
-
 UNBOUNDED = 2**62
+
+
+class Rooms(Protocol):
+    """What a bound is computed from."""
+
+    placer: Placer
+    allowance: Allowance
+
+    def gaps(self, wanted: Requests) -> Requests:
+        """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
 class Alone(msgspec.Struct, frozen=True):
@@ -30,9 +39,9 @@ class Alone(msgspec.Struct, frozen=True):
     cls: ClassRecord
     payer: Payer | None = None
 
-    def bound(self, session: Session) -> int:
-        allowed = session.allowance.room(self.payer, self.cls.footprint)
-        return min(allowed, session.placer.room(self.cls)) if allowed else 0
+    def bound(self, rooms: Rooms) -> int:
+        allowed = rooms.allowance.room(self.payer, self.cls.footprint)
+        return min(allowed, rooms.placer.room(self.cls)) if allowed else 0
 
 
 class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
@@ -40,8 +49,8 @@ class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
 
     kinds: tuple[Alone, ...]
 
-    def bound(self, session: Session) -> int:
-        return sum(kind.bound(session) for kind in self.kinds)
+    def bound(self, rooms: Rooms) -> int:
+        return sum(kind.bound(rooms) for kind in self.kinds)
 
 
 class Charge(msgspec.Struct, frozen=True):
@@ -97,11 +106,11 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
                 left -= taken
         return {name: amount for name, amount in least.items() if amount > 0}
 
-    def allowed(self, session: Session) -> int:
+    def allowed(self, rooms: Rooms) -> int:
         """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
         payers = {portion.payer for portion in self.portions}
         payer = next(iter(payers)) if len(payers) == 1 else None
-        return session.allowance.room_for(payer, self.least()) if payer is not None else UNBOUNDED
+        return rooms.allowance.room_for(payer, self.least()) if payer is not None else UNBOUNDED
 
     def forced(self, cls: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
@@ -123,18 +132,18 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
         """Each class once, in the order of the portions."""
         return tuple(dict.fromkeys(portion.cls for gang in self.gangs for portion in gang.portions))
 
-    def bound(self, session: Session) -> int:
-        if any(gang.reserve and session.gaps(gang.reserve) for gang in self.gangs):
+    def bound(self, rooms: Rooms) -> int:
+        if any(gang.reserve and rooms.gaps(gang.reserve) for gang in self.gangs):
             return 0
-        allowed = min((gang.allowed(session) for gang in self.gangs), default=UNBOUNDED)
+        allowed = min((gang.allowed(rooms) for gang in self.gangs), default=UNBOUNDED)
         if not allowed:
             return 0
         total = sum(gang.total for gang in self.gangs)
         if not total:
             return UNBOUNDED
-        rooms = {cls: session.placer.room(cls) for cls in self.classes}
-        bound = min(allowed, sum(rooms.values()) // total)
-        for cls, room in rooms.items():
+        by_class = {cls: rooms.placer.room(cls) for cls in self.classes}
+        bound = min(allowed, sum(by_class.values()) // total)
+        for cls, room in by_class.items():
             forced = sum(gang.forced(cls) for gang in self.gangs)
             if forced:
                 bound = min(bound, room // forced)

@@ -7,7 +7,7 @@ from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.allowance import Excess, Held, Turn
+from phalanx.scheduling.ceilings import Excess, Held, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
 

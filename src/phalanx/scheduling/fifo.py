@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
-from phalanx.scheduling.allowance import Turn
+from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Behind, Charge
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session

@@ -12,7 +12,7 @@ from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugin import Plugin, Vote, overrides
 from phalanx.scheduling.policy import ConfiguredPlugin, Policy
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 _POINTS = (
     "queue_order",
@@ -71,7 +71,7 @@ class Pipeline:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         return [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
 
-    def admit(self, session: Session, gang: GangRecord) -> bool:
+    def admit(self, session: View, gang: GangRecord) -> bool:
         """Tier by tier: a rejection decides, else a permission, else the next tier; by default yes."""
         for _, tier in groupby(self._speakers["admit"], key=_tier):
             votes = [entry.plugin.admit(session, gang) for entry in tier]
@@ -81,7 +81,7 @@ class Pipeline:
                 return True
         return True
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         """What the first plugin that rejects the group says about it; None if it says nothing."""
         for entry in self._speakers["admit"]:
             plugin = entry.plugin
@@ -96,7 +96,7 @@ class Pipeline:
             for plugin in self.plugins("admit")
         )
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         """At most how many groups that are like this one to the plugins could be permitted now."""
         rooms = [
             plugin.admission_room(session, gang)

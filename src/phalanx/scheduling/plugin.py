@@ -13,12 +13,12 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.allowance import Ceiling
+from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.load import Load
 
 if TYPE_CHECKING:
     from phalanx.scheduling.arguments import Arguments
-    from phalanx.scheduling.session import Session
+    from phalanx.scheduling.view import View
 
 SortKey = Any
 """Anything that compares with its own kind; smaller goes first."""
@@ -59,45 +59,45 @@ class Plugin:
     order_drifts: ClassVar[bool] = False
     """Whether `gang_order` of a gang may change although nothing about the gang itself has changed."""
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> SortKey:
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> SortKey:
         """Which gang (or pod on its own) comes first."""
         raise NotImplementedError
 
-    def queue_order(self, session: Session, account: AccountRecord) -> SortKey:
+    def queue_order(self, session: View, account: AccountRecord) -> SortKey:
         """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
         raise NotImplementedError
 
-    def tenants(self, session: Session, payer: Payer) -> tuple[AccountRecord, ...]:
+    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
         """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
         raise NotImplementedError
 
-    def tenant_order(self, session: Session, account: AccountRecord) -> SortKey:
+    def tenant_order(self, session: View, account: AccountRecord) -> SortKey:
         """Which of them comes first, as `queue_order`."""
         raise NotImplementedError
 
-    def pod_order(self, session: Session, pod: PodRecord) -> SortKey:
+    def pod_order(self, session: View, pod: PodRecord) -> SortKey:
         """Which member of a gang comes first."""
         raise NotImplementedError
 
     # accounts
 
-    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         """What the account may hold at most in this cycle; all ceilings of all accounts that pay must hold."""
         raise NotImplementedError
 
-    def deserved(self, session: Session, account: AccountRecord) -> Mapping[str, int] | None:
+    def deserved(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
         """What a queue deserves now, for those who ask; None if the plugin does not say."""
         raise NotImplementedError
 
-    def entitled(self, session: Session, account: AccountRecord) -> Mapping[str, int] | None:
+    def entitled(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
         """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
         raise NotImplementedError
 
-    def held(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
         raise NotImplementedError
 
-    def until(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
         raise NotImplementedError
 
@@ -133,7 +133,7 @@ class Plugin:
 
     # admission
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         """Whether the controller of a group may create its pods now."""
         raise NotImplementedError
 
@@ -145,16 +145,16 @@ class Plugin:
         """
         raise NotImplementedError
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         """At most how many groups like this one could be permitted now, one after the other."""
         raise NotImplementedError
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         """(what is in the way, the smallest change that would help) where `admit` rejects the group; the first goes
         on from "gang x waits to be admitted: "."""
         raise NotImplementedError
 
-    def admitted(self, session: Session, gang: GangRecord) -> None:
+    def admitted(self, session: View, gang: GangRecord) -> None:
         """A group was admitted in this session."""
         raise NotImplementedError
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 import yaml
@@ -29,6 +30,8 @@ tiers:
   - name: proportion
   - name: nodeorder
 """
+
+T = TypeVar("T")
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
@@ -58,6 +61,11 @@ class Policy(msgspec.Struct, frozen=True):
     partial_gang: str = "keep"
     cycle_budget: float = 0.1
     dialects: Mapping[str, object] = {}
+
+    def configured(self, kind: type[T]) -> T | None:
+        """The plugin of a class that a tier names."""
+        found = (entry.plugin for entry in self.plugins)
+        return next((plugin for plugin in found if isinstance(plugin, kind)), None)
 
 
 def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:

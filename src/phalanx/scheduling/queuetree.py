@@ -13,11 +13,11 @@ from phalanx.cluster.paths import ROOT
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.quantity import format_quantity
-from phalanx.scheduling.allowance import UNLIMITED
+from phalanx.scheduling.ceilings import UNLIMITED
 from phalanx.scheduling.sharing.waterfilling import real_capability
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.session import Session
+    from phalanx.scheduling.view import View
 
 Amounts = Mapping[str, int]
 QUEUE_CLOSED = "QueueClosed"
@@ -60,7 +60,7 @@ def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
     return sums
 
 
-def offered(session: Session) -> dict[str, int]:
+def offered(session: View) -> dict[str, int]:
     """resource -> what there is to share: what nodes offer, or hold where that is more."""
     nodes = session.state.nodes
     sums = exact_sums(np.maximum(nodes.allocatable, nodes.used))
@@ -117,7 +117,7 @@ class Claims:
         self._own: dict[str, dict[str, int]] = {}
         self._sums: dict[AccountKey, dict[str, int]] = {}
 
-    def of(self, session: Session, queue: AccountRecord) -> Amounts:
+    def of(self, session: View, queue: AccountRecord) -> Amounts:
         self._version, changed = session.state.promises.claims_since(self._version)
         for name, amounts in changed.items():
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
@@ -129,15 +129,15 @@ class Claims:
         return self._sums.get(queue.key, _NOTHING)
 
 
-def real_capabilities(session: Session) -> RealCapabilities:
+def real_capabilities(session: View) -> RealCapabilities:
     return session.memo("real capabilities", lambda: _real_capabilities(session))
 
 
-def _real_capabilities(session: Session) -> RealCapabilities:
+def _real_capabilities(session: View) -> RealCapabilities:
     return RealCapabilities(offered(session), capability(session.ledger.accounts[ROOT]))
 
 
-def admission_room(session: Session, gang: GangRecord) -> int:
+def admission_room(session: View, gang: GangRecord) -> int:
     """At most how many groups like this one its queue and the queues above may admit now.
 
     A queue may while minResources + held + promised - elastic <= real capability, per resource that minResources
@@ -154,7 +154,7 @@ def admission_room(session: Session, gang: GangRecord) -> int:
     return room
 
 
-def admission_objection(session: Session, gang: GangRecord) -> tuple[str, str] | None:
+def admission_objection(session: View, gang: GangRecord) -> tuple[str, str] | None:
     """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
     queue, closed = _entrance(session, gang)
     if closed is not None:
@@ -171,7 +171,7 @@ def admission_objection(session: Session, gang: GangRecord) -> tuple[str, str] |
     return None
 
 
-def _entrance(session: Session, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
+def _entrance(session: View, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
     noun = gang.noun
     if noun is None:
@@ -186,7 +186,7 @@ def _entrance(session: Session, gang: GangRecord) -> tuple[AccountRecord | None,
 
 
 def _bounds(
-    session: Session, gang: GangRecord, queue: AccountRecord | None
+    session: View, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
     """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
     noun = gang.noun

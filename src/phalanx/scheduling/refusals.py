@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from phalanx.cluster.members import GangRecord
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.allowance import Excess, Held, Turn
+from phalanx.scheduling.ceilings import Excess, Held, Turn
 from phalanx.scheduling.demand import Alone
 from phalanx.scheduling.explanation import (
     AWAITING_ADMISSION,

@@ -14,7 +14,7 @@ from phalanx.scheduling.demand import Admission, Alone, Charge, Demand, Quorum, 
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.pipeline import Pipeline
-from phalanx.scheduling.plugins.fairshare import fairshare_of
+from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Memory, Session
@@ -43,7 +43,7 @@ class Scheduler:
         self.state = state
         self.work = WorkList(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
-        rule = fairshare_of(policy)
+        rule = policy.configured(Fairshare)
         self.history = UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ()))
         self._cycles = 0
         self.use(policy)
@@ -74,7 +74,7 @@ class Scheduler:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
         account with a budget. To be called whenever pods may have come or gone.
         """
-        rule, ledger = fairshare_of(self.policy), self.state.ledger
+        rule, ledger = self.policy.configured(Fairshare), self.state.ledger
         half_life = rule.half_life if rule is not None else None
         changed = self.history.configure(half_life, rule is not None and rule.denied, now)
         if half_life is None and not ledger.budgeted and not changed:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
@@ -16,7 +16,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
-from phalanx.scheduling.allowance import Allowance, Excess, Held
+from phalanx.scheduling.allowance import Allowance
+from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Behind, Charge, Demand
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.history import UsageHistory
@@ -93,7 +94,7 @@ class Session:
         self._priorities: dict[GangKey, int] = {}
         self._memory = memory
         self.history = history if history is not None else UsageHistory()
-        self.allowance = Allowance(self)
+        self.allowance = Allowance(state.ledger, self._ceilings)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
@@ -164,6 +165,16 @@ class Session:
         Kept over cycles. Placing a pod changes neither: it holds then what it asked for before.
         """
         return self._memory.recall(key, self.state.ledger.demand_version, compute)
+
+    def configured(self, kind: type[T]) -> T | None:
+        """The policy's plugin of a class, as the policy configures it."""
+        return self.pipeline.policy.configured(kind)
+
+    def _ceilings(self, account: AccountRecord) -> Iterator[Ceiling]:
+        for plugin in self.pipeline.plugins("ceiling"):
+            ceiling = plugin.ceiling(self, account)
+            if ceiling is not None:
+                yield ceiling
 
     def payer(self, unit: GangRecord | PodRecord) -> Payer:
         """Who pays for a pod, or for a gang's next members."""

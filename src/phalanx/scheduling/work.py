@@ -10,7 +10,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.allowance import Turn
+from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Demand
 
 BundleKey = tuple[GangKey, ...]

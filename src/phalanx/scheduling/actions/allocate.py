@@ -9,8 +9,8 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.enqueue import admission, objection
-from phalanx.scheduling.allowance import Excess
 from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Charge, Quorum
 from phalanx.scheduling.explanation import (
     awaiting_admission,

@@ -15,7 +15,7 @@ from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.history import MILLISECONDS_PER_HOUR
 from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 BUDGET_SPENT = "BudgetSpent"
 
@@ -25,7 +25,7 @@ class Budgets(Plugin):
 
     name = "budgets"
 
-    def held(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, payer):
             end = format_moment(window_end(session.now, budget))
             # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
@@ -40,13 +40,13 @@ class Budgets(Plugin):
             )
         return None
 
-    def until(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When the last of the windows ends whose budget is spent."""
         ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
         return float(max(ends)) if ends else None
 
 
-def _overdrawn(session: Session, payer: Payer) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
+def _overdrawn(session: View, payer: Payer) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
     """(account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
     for account in payer.path if session.state.ledger.budgeted else ():
         budget = account.noun.budget if account.noun is not None else None

@@ -7,8 +7,8 @@ from collections.abc import Hashable
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.model.account import Tree
-from phalanx.scheduling.allowance import Ceiling
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.queuetree import (
     Amounts,
@@ -19,8 +19,8 @@ from phalanx.scheduling.queuetree import (
     real_capabilities,
     takes_part,
 )
-from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import order_by_share
+from phalanx.scheduling.view import View
 
 _RECLAIM_LEVEL = "ancestorReclaimLevel"
 _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
@@ -42,41 +42,41 @@ class Capacity(Plugin):
         for key in _DEVICES:
             arguments.boolean(key, False)
 
-    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, float, bool]:
+    def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float, bool]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
         session.state.ledger.settle()
         deserved = self._deserved(session, account)
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
-    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
 
-    def deserved(self, session: Session, account: AccountRecord) -> Amounts | None:
+    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
 
-    def entitled(self, session: Session, account: AccountRecord) -> Amounts | None:
+    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
         return self.deserved(session, account)
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
 
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         return admission_room(session, gang)
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         return admission_objection(session, gang)
 
-    def _deserved(self, session: Session, account: AccountRecord) -> Amounts:
+    def _deserved(self, session: View, account: AccountRecord) -> Amounts:
         return session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))
 
 
-def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
+def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
     if not takes_part(account):
         return None
     # The capability itself is a ceiling whatever the policy; only what is tighter is news.
@@ -86,7 +86,7 @@ def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
     return Ceiling("real capability", limits, computed=True)
 
 
-def _deserved(session: Session, account: AccountRecord) -> Amounts:
+def _deserved(session: View, account: AccountRecord) -> Amounts:
     noun = account.noun
     if noun is None:
         return {}

@@ -9,9 +9,9 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.queuetree import Amounts, takes_part
-from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import order_by_share
 from phalanx.scheduling.sharing.hdrf import Hierarchy, Level, Node, turn
+from phalanx.scheduling.view import View
 
 
 class Drf(Plugin):
@@ -29,7 +29,7 @@ class Drf(Plugin):
         self._hierarchical = arguments.hierarchical
         self.quiet = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> float:
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.holdings:
             return 0.0
         held: dict[str, int] = {}
@@ -38,7 +38,7 @@ class Drf(Plugin):
                 held[name] = held.get(name, 0) + amount * count
         return order_by_share(held.items(), session.memo("offered", lambda: _offered(session)))
 
-    def queue_order(self, session: Session, account: AccountRecord) -> tuple[Level, ...]:
+    def queue_order(self, session: View, account: AccountRecord) -> tuple[Level, ...]:
         if not self._hierarchical or account.key.tree is not Tree.QUEUE:
             return ()
         session.state.ledger.settle()
@@ -53,7 +53,7 @@ class QueueHierarchy:
     counts less once another child begins to hold something.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: View) -> None:
         accounts = session.ledger.accounts
         self._root = accounts[ROOT]
         self._idle = {name: offered - used for name, (offered, used) in session.totals().items() if offered > 0}
@@ -112,7 +112,7 @@ class QueueHierarchy:
         )
 
 
-def _offered(session: Session) -> dict[str, int]:
+def _offered(session: View) -> dict[str, int]:
     return {name: offered for name, (offered, _) in session.totals().items()}
 
 

@@ -9,8 +9,7 @@ from phalanx.model.account import AccountKey
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.history import shifted_weights
 from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.policy import Policy
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 Turn = tuple[bool, float]
 
@@ -52,17 +51,17 @@ class Fairshare(Plugin):
             idle = [key for key, on in (("fairshare.denied", self.denied), ("fairshare.shift", self.shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
-    def tenants(self, session: Session, payer: Payer) -> tuple[AccountRecord, ...]:
+    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
         levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
         return tuple(account for wanted, account in levels if wanted and account is not None)
 
-    def tenant_order(self, session: Session, account: AccountRecord) -> Turn:
+    def tenant_order(self, session: View, account: AccountRecord) -> Turn:
         return self._turn(session, account)
 
-    def queue_order(self, session: Session, account: AccountRecord) -> Turn:
+    def queue_order(self, session: View, account: AccountRecord) -> Turn:
         return self._turn(session, account)
 
-    def _turn(self, session: Session, account: AccountRecord) -> Turn:
+    def _turn(self, session: View, account: AccountRecord) -> Turn:
         """(whether it weighs nothing, share by weight); between equals the line goes by name."""
         weight, amounts = max(1, account.weight), account.used
         if self.half_life is None:
@@ -73,11 +72,11 @@ class Fairshare(Plugin):
         return account.weight <= 0, _dominant_share(both, _totals(session), 2 * weight)
 
 
-def surplus_weights(session: Session, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
+def surplus_weights(session: View, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
     """By what siblings share what is left, in units of 1 / WEIGHT_SCALE: their weights, unless the policy shifts
     them."""
     records = {record.key: record for record in siblings}
-    rule, usages, shift = fairshare_of(session.pipeline.policy), dict[AccountKey, float](), 0.0
+    rule, usages, shift = session.configured(Fairshare), dict[AccountKey, float](), 0.0
     if rule is not None and rule.shift and rule.half_life is not None:
         totals, shift = _totals(session), rule.shift
         usages = {
@@ -85,12 +84,6 @@ def surplus_weights(session: Session, siblings: Iterable[AccountRecord]) -> dict
             for key, record in records.items()
         }
     return shifted_weights({key: record.weight for key, record in records.items()}, usages, shift)
-
-
-def fairshare_of(policy: Policy) -> Fairshare | None:
-    """The plugin as the policy configures it."""
-    found = (entry.plugin for entry in policy.plugins)
-    return next((plugin for plugin in found if isinstance(plugin, Fairshare)), None)
 
 
 def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], divisor: int) -> float:
@@ -106,6 +99,6 @@ def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], div
     return best
 
 
-def _totals(session: Session) -> dict[str, int]:
+def _totals(session: View) -> dict[str, int]:
     """resource -> what all nodes together offer."""
     return session.memo("fairshare: totals", lambda: {name: both[0] for name, both in session.totals().items()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 
 class GangPlugin(Plugin):
@@ -12,7 +12,7 @@ class GangPlugin(Plugin):
 
     name = "gang"
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> int:
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
         if isinstance(gang, PodRecord):
             return 0
         need = session.requirement(gang)

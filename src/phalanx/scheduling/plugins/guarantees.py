@@ -7,11 +7,11 @@ from fractions import Fraction
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Tree
-from phalanx.scheduling.allowance import Ceiling
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.queuetree import real_capabilities
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 
 class Guarantees(Plugin):
@@ -26,13 +26,13 @@ class Guarantees(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.key.tree is not Tree.QUEUE or not account.children:
             return None
         return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))
 
 
-def _ceiling(session: Session, account: AccountRecord) -> Ceiling | None:
+def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
     named = account.kept
     if not named:
         return None

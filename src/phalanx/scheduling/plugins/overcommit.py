@@ -8,7 +8,7 @@ from phalanx.cluster.members import GangRecord
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 _DEFAULT_FACTOR = 1.2
 _UNLIMITED = 2**62
@@ -28,10 +28,10 @@ class Overcommit(Plugin):
             factor = _DEFAULT_FACTOR
         self._per_mille = round(min(factor, _HIGHEST_FACTOR) * 1000)
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         noun = gang.noun
         promised, totals = session.promised(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
@@ -54,7 +54,7 @@ class Overcommit(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         noun = gang.noun
         if noun is None or not noun.min_resources:
             return _UNLIMITED

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 
 class Priority(Plugin):
     name = "priority"
     separates_bands = True
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> int:
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
         return -session.priority(gang)
 
-    def pod_order(self, session: Session, pod: PodRecord) -> int:
+    def pod_order(self, session: View, pod: PodRecord) -> int:
         return -pod.pod.priority

@@ -8,8 +8,8 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.allowance import UNLIMITED, Ceiling
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.ceilings import UNLIMITED, Ceiling
 from phalanx.scheduling.history import WEIGHT_SCALE
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.plugins.fairshare import surplus_weights
@@ -24,9 +24,9 @@ from phalanx.scheduling.queuetree import (
     requested,
     takes_part,
 )
-from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.dominance import order_by_share
 from phalanx.scheduling.sharing.waterfilling import Claim, deserved
+from phalanx.scheduling.view import View
 
 _OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
 _NONE: Amounts = {}
@@ -45,39 +45,39 @@ class Proportion(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def queue_order(self, session: Session, account: AccountRecord) -> tuple[int, float]:
+    def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
         """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
         session.state.ledger.settle()
         deserved = self._deserved(session).get(account.key, _NONE)
         share = order_by_share(account.used.items(), deserved, unfounded=True)
         return (-account.noun.priority if account.noun is not None else 0, share)
 
-    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
 
-    def deserved(self, session: Session, account: AccountRecord) -> Amounts | None:
+    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
 
-    def entitled(self, session: Session, account: AccountRecord) -> Amounts | None:
+    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
         if account.key.tree is not Tree.QUEUE:
             return None
         return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
 
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         return admission_room(session, gang)
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         return admission_objection(session, gang)
 
-    def _ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def _ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if not takes_part(account):
             return None
         reals = real_capabilities(session)
@@ -91,16 +91,16 @@ class Proportion(Plugin):
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
         return Ceiling("deserved share", reals.binding(limits), computed=True)
 
-    def _deserved(self, session: Session) -> dict[AccountKey, Amounts]:
+    def _deserved(self, session: View) -> dict[AccountKey, Amounts]:
         return session.memo("deserved shares", lambda: deserved_shares(session))
 
 
-def deserved_shares(session: Session) -> dict[AccountKey, Amounts]:
+def deserved_shares(session: View) -> dict[AccountKey, Amounts]:
     """What every queue that requests something deserves, per resource that the cluster has."""
     return _shares(session, _needs(session))
 
 
-def entitled_shares(session: Session) -> dict[AccountKey, Amounts]:
+def entitled_shares(session: View) -> dict[AccountKey, Amounts]:
     """What every queue that takes part would deserve if all of them asked for everything."""
     queues = [session.ledger.accounts[ROOT]]
     for queue in queues:
@@ -109,7 +109,7 @@ def entitled_shares(session: Session) -> dict[AccountKey, Amounts]:
     return _shares(session, {queue.key: everything for queue in queues})
 
 
-def _shares(session: Session, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
+def _shares(session: View, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
     """What every queue deserves that could use so much."""
     root = session.ledger.accounts[ROOT]
     shares: dict[AccountKey, Amounts] = {ROOT: real_capabilities(session).total}
@@ -143,7 +143,7 @@ def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, A
     return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
 
 
-def _needs(session: Session) -> dict[AccountKey, dict[str, int]]:
+def _needs(session: View) -> dict[AccountKey, dict[str, int]]:
     """What each queue that takes part and requests something could use, itself and through its children."""
     order = [session.ledger.accounts[ROOT]]
     for queue in order:
@@ -168,7 +168,7 @@ def _needs(session: Session) -> dict[AccountKey, dict[str, int]]:
     return needs
 
 
-def _charged(session: Session) -> set[AccountKey]:
+def _charged(session: View) -> set[AccountKey]:
     """The queues that pods are charged to directly; mostly those without children."""
     return {payer.queue.key for payer in session.ledger.payers if payer.queue is not None}
 

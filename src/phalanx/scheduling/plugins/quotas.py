@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.paths import KOORDINATOR_DEFAULT
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.allowance import Ceiling
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.queuetree import offered, requested
-from phalanx.scheduling.session import Session
 from phalanx.scheduling.sharing.runtime_quota import QuotaNode, runtime_tree
+from phalanx.scheduling.view import View
 
 # Koordinator's built-in quotas that stand beside the tree: what they use is not there to be shared.
 _BESIDE = (KOORDINATOR_DEFAULT, "koordinator-system-quota")
@@ -39,7 +39,7 @@ class Quotas(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: Session, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.fault is not None:
             return None
         tree = account.key.tree
@@ -89,7 +89,7 @@ def _firm(account: AccountRecord) -> Ceiling | None:
 # Koordinator
 
 
-def _runtime_ceilings(session: Session) -> dict[AccountKey, Ceiling]:
+def _runtime_ceilings(session: View) -> dict[AccountKey, Ceiling]:
     accounts = [account for account in session.ledger.accounts.values() if account.key.tree is Tree.KOORDINATOR]
     nodes = _nodes(accounts)
     levels: dict[str, list[QuotaNode]] = {}
@@ -114,7 +114,7 @@ def _runtime_ceilings(session: Session) -> dict[AccountKey, Ceiling]:
     return ceilings
 
 
-def _shared(session: Session, accounts: Iterable[AccountRecord]) -> dict[str, int]:
+def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
     """What the trees may share: all that nodes offer, less what runs beside the trees."""
     total = offered(session)
     for account in accounts:

@@ -10,7 +10,7 @@ from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 
 _UNLIMITED = 2**62
 _POD_COUNTS = (PODS, "count/pods")
@@ -31,10 +31,10 @@ class ResourceQuotaPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
 
-    def objection(self, session: Session, gang: GangRecord) -> tuple[str, str] | None:
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         for quota, name, amount, room in _claims(session, gang):
             if amount > room:
                 resource = name.removeprefix(_REQUESTS)
@@ -49,12 +49,12 @@ class ResourceQuotaPlugin(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return gang.key.namespace, gang.noun.min_member if gang.noun is not None else 0
 
-    def admission_room(self, session: Session, gang: GangRecord) -> int:
+    def admission_room(self, session: View, gang: GangRecord) -> int:
         rooms = (room // amount for _, _, amount, room in _claims(session, gang))
         return max(0, min(rooms, default=_UNLIMITED))
 
 
-def _claims(session: Session, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
+def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
     """(quota, the name in it, what the group would take, what is left), by name."""
     noun, namespace = gang.noun, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)

@@ -8,7 +8,7 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin, Vote
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.view import View
 from phalanx.scheduling.work import awaits_admission
 
 _NEVER = 2**62
@@ -28,16 +28,16 @@ class Sla(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._waiting_time = arguments.duration("sla-waiting-time")
 
-    def gang_order(self, session: Session, gang: GangRecord | PodRecord) -> int:
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
         return self._deadline(gang)
 
-    def admit(self, session: Session, gang: GangRecord) -> Vote:
+    def admit(self, session: View, gang: GangRecord) -> Vote:
         return Vote.PERMIT if self._deadline(gang) <= session.now else Vote.ABSTAIN
 
     def admission_key(self, gang: GangRecord) -> Hashable:
         return self._deadline(gang)
 
-    def until(self, session: Session, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """The deadline of a group that waits to be admitted: then its vote changes by itself."""
         if isinstance(unit, PodRecord) or not awaits_admission(unit):
             return None

@@ -1,0 +1,105 @@
+"""What an account may hold at most, and the facts of a refusal for its sake."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.cluster.accounts import AccountRecord
+
+UNLIMITED = 2**62
+
+
+class Ceiling(msgspec.Struct, frozen=True):
+    """What an account may hold at most now, per resource; a resource that is absent is not limited.
+
+    `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
+    as an imperative to which the amount is added, "" where only others' giving way does; `hint` is another whole
+    imperative. `computed` ceilings follow from what the cluster has and others ask for: more nodes raise them, so
+    where nodes lack room as well, that is the reason to give. With `reserves` what the account's children are
+    guaranteed and do not use counts as used, except towards the child it is kept for.
+    """
+
+    word: str
+    limits: Mapping[str, int]
+    change: str = ""
+    hint: str = ""
+    computed: bool = False
+    reserves: bool = False
+
+
+class Bar(msgspec.Struct, frozen=True):
+    """A ceiling of an account, on the path that comes through the accounts `below` it, the leaf first."""
+
+    account: AccountRecord
+    ceiling: Ceiling
+    below: tuple[AccountRecord, ...]
+
+    def room(self, amounts: Mapping[str, int]) -> int:
+        """How many times the amounts fit below the ceiling; only resources that are asked for are compared."""
+        room, limits = UNLIMITED, self.ceiling.limits
+        for name, amount in amounts.items():
+            if name in limits and amount > 0:
+                limit, used, kept = self.state(name)
+                if not self._left_to_nodes(name, used + amount):
+                    room = min(room, max((limit - used) // amount, kept // amount))
+        return max(0, room)
+
+    def refuses(self, resource: str, wanted: int) -> bool:
+        limit, used, kept = self.state(resource)
+        return used + wanted > limit and wanted > kept and not self._left_to_nodes(resource, used + wanted)
+
+    def state(self, resource: str) -> tuple[int, int, int]:
+        """(the limit, what is used of it, what is kept below it for whoever comes this way)."""
+        account, limit = self.account, self.ceiling.limits[resource]
+        used = account.used.get(resource, 0)
+        if not self.ceiling.reserves:
+            return limit, used, 0
+        kept = 0
+        for each in self.below:
+            # What is kept for it, less what of that is for its other children.
+            kept += each.idle_guarantee(resource) - each.reserved.get(resource, 0)
+        return limit - account.reserved.get(resource, 0) + kept, used, kept
+
+    def _left_to_nodes(self, resource: str, held: int) -> bool:
+        """Whether not even the whole cluster has so much: what nodes say about that helps more."""
+        whole = self.ceiling.reserves and self.account.parent is None
+        return whole and held > self.ceiling.limits[resource]
+
+
+class Excess(msgspec.Struct, frozen=True, cache_hash=True):
+    """An account does not allow one more: `used + wanted` of a resource would be above its ceiling.
+
+    Amounts are in the resource's units. `placed` of `need` members were allowed before. `culprit` is the place, in
+    its bundle, of the gang whose member it is.
+    """
+
+    account: AccountRecord
+    word: str
+    resource: str
+    limit: int
+    used: int
+    wanted: int
+    change: str = ""
+    hint: str = ""
+    computed: bool = False
+    placed: int = 0
+    need: int = 1
+    culprit: int = 0
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Nothing new may be charged, whatever its size: the queue does not exist or is closed, a budget is spent."""
+
+    code: str
+    message: str
+    change: str = ""
+    culprit: int = 0
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """A queue keeps its order, and `head` (a gang or a pod, as people call it) has no room yet."""
+
+    queue: str
+    head: str

@@ -1,0 +1,44 @@
+"""What plugins may ask about the cycle that is being planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Protocol, TypeVar
+
+from phalanx.cluster.ledger import Ledger
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.quorum import Requirement
+
+T = TypeVar("T")
+
+
+class View(Protocol):
+    """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch."""
+
+    now: float
+    state: ClusterState
+    history: UsageHistory
+
+    @property
+    def ledger(self) -> Ledger:
+        """The accounts, up to date."""
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
+
+    def configured(self, kind: type[T]) -> T | None:
+        """The policy's plugin of a class, as the policy configures it."""
+
+    def priority(self, gang: GangRecord | PodRecord) -> int:
+        """A pod's priority; of a gang the group's own, else the highest among its members."""
+
+    def requirement(self, gang: GangRecord) -> Requirement:
+        """What a plan must place for the gang's quorum to hold."""
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+
+    def promised(self) -> Mapping[str, int]:
+        """What admitted groups announced in minResources and their members do not use yet."""
