@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
@@ -13,12 +13,10 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.load import Load
-
-if TYPE_CHECKING:
-    from phalanx.scheduling.arguments import Arguments
-    from phalanx.scheduling.view import View
+from phalanx.scheduling.view import View
 
 SortKey = Any
 """Anything that compares with its own kind; smaller goes first."""

@@ -6,26 +6,28 @@ from importlib.metadata import entry_points
 
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.plugins.binpack import Binpack
+from phalanx.scheduling.plugins.budgets import Budgets
+from phalanx.scheduling.plugins.capacity import Capacity
+from phalanx.scheduling.plugins.conformance import Conformance
+from phalanx.scheduling.plugins.drf import Drf
+from phalanx.scheduling.plugins.fairshare import Fairshare
+from phalanx.scheduling.plugins.gang import GangPlugin
+from phalanx.scheduling.plugins.guarantees import Guarantees
+from phalanx.scheduling.plugins.nodeorder import NodeOrder
+from phalanx.scheduling.plugins.overcommit import Overcommit
+from phalanx.scheduling.plugins.predicates import Predicates
+from phalanx.scheduling.plugins.priority import Priority
+from phalanx.scheduling.plugins.proportion import Proportion
+from phalanx.scheduling.plugins.quotas import Quotas
+from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
+from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
+from phalanx.scheduling.plugins.sla import Sla
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
 
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
-    # Imported here: the plugins speak of the session, which is built on this registry's pipeline.
-    from phalanx.scheduling.plugins.binpack import Binpack
-    from phalanx.scheduling.plugins.capacity import Capacity
-    from phalanx.scheduling.plugins.conformance import Conformance
-    from phalanx.scheduling.plugins.drf import Drf
-    from phalanx.scheduling.plugins.fairshare import Fairshare
-    from phalanx.scheduling.plugins.gang import GangPlugin
-    from phalanx.scheduling.plugins.nodeorder import NodeOrder
-    from phalanx.scheduling.plugins.overcommit import Overcommit
-    from phalanx.scheduling.plugins.predicates import Predicates
-    from phalanx.scheduling.plugins.priority import Priority
-    from phalanx.scheduling.plugins.proportion import Proportion
-    from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
-    from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
-    from phalanx.scheduling.plugins.sla import Sla
 
     ours: tuple[type[Plugin], ...] = (
         Binpack,
@@ -48,9 +50,6 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-    from phalanx.scheduling.plugins.budgets import Budgets
-    from phalanx.scheduling.plugins.guarantees import Guarantees
-    from phalanx.scheduling.plugins.quotas import Quotas
 
     return (Budgets, Quotas, Guarantees)
 
