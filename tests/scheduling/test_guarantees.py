@@ -104,3 +104,22 @@ def test_where_the_cluster_is_full_nodes_have_the_word() -> None:
     (waiting,) = cluster.waiting()
     verdict = cluster.why_pod(waiting)
     assert (verdict.code, verdict.unschedulable) == ("NotEnoughResources", True)
+
+
+def test_a_guarantee_beyond_the_cluster_stops_nobody_else() -> None:
+    cluster = Scenario().node("n", cpu=28)
+    cluster.queue("typo", guarantee={"cpu": 1000}).queue("safe", guarantee={"cpu": 4})
+    cluster.pods("p", 30, cpu=1).run()
+    assert len(cluster.placed("p")) == 24
+    cluster.pods("typo", 2, queue="typo", cpu=1).pods("safe", 4, queue="safe", cpu=1).run()
+    assert len(cluster.placed("safe")) == 4
+
+
+def test_of_guarantees_that_do_not_fit_together_the_oldest_are_kept() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10)
+    cluster.queue("young", guarantee={"cpu": 6}, created=2).queue("old", guarantee={"cpu": 6}, created=1)
+    cluster.pods("p", 10, cpu=1).run()
+    assert len(cluster.placed("p")) == 4
+    cluster.node("more", cpu=2).run()  # now both fit
+    cluster.pods("q", 10, cpu=1).run()
+    assert len(cluster.placed()) == 4

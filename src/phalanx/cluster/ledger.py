@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
 from phalanx.cluster.members import PodRecord
@@ -27,8 +27,10 @@ class Ledger:
     was refused for its accounts' sake may be allowed.
     """
 
-    def __init__(self, schedulers: frozenset[str]) -> None:
+    def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
+        """`offered` tells what all nodes offer now."""
         self._schedulers = schedulers
+        self._offered = offered
         self._paths = Paths()
         self._payers: dict[PayerKey, Payer] = {}
         self._dirty: dict[PayerKey, Payer] = {}
@@ -74,6 +76,8 @@ class Ledger:
 
     def resized(self) -> None:
         """The cluster offers more or less than before."""
+        # Guarantees may fit that did not, or the other way round.
+        self._stale = self._stale or self._paths.guarantees
         self.demand_version += 1
         self.relief += 1
 
@@ -205,7 +209,7 @@ class Ledger:
         """Finds every path again and adds everything up: accounts change rarely."""
         for payer in self._payers.values():
             payer.flush()
-        self._paths.rebuild(self._payers.values())
+        self._paths.rebuild(self._payers.values(), self._offered())
         for payer in self._payers.values():
             for account in payer.path:
                 account.merge(payer, asked=payer.fault is None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, AccountState, Tree
@@ -33,6 +33,7 @@ class Paths:
         # How many payers come through the accounts that nobody declares and that go with their last payer.
         self._visitors: dict[AccountKey, int] = {}
         self.keeps_order = False
+        self.guarantees = False
         # Whether any pod has a user: then those without one are a user as well, or they would go first.
         self.users = False
         self.budgeted = False
@@ -54,9 +55,13 @@ class Paths:
         self._weights[namespace] = weight
         return True
 
-    def rebuild(self, payers: Iterable[Payer]) -> None:
-        """Builds all trees from the declarations and attaches all payers; every account's sums are empty then."""
+    def rebuild(self, payers: Iterable[Payer], offered: Mapping[str, int]) -> None:
+        """Builds all trees from the declarations and attaches all payers; every account's sums are empty then.
+
+        `offered` is what the cluster has: guarantees are kept, the oldest first, as far as they fit into it.
+        """
         self._link()
+        self._guarantee(offered)
         for payer in payers:
             self.attach(payer)
 
@@ -80,11 +85,23 @@ class Paths:
         for record in self.accounts.values():
             if record.parent is not None:
                 record.parent.children[record.key] = record
-                if record.fault is None and record.noun is not None and record.noun.guarantee:
-                    record.guaranteed(dict(record.noun.guarantee))
         self._index(nouns)
         self.keeps_order = any(noun.fifo for noun in nouns)
         self.budgeted = any(noun.budget is not None for noun in nouns)
+
+    def _guarantee(self, offered: Mapping[str, int]) -> None:
+        """A guarantee that the cluster cannot keep beside those of older queues must not stop everybody else."""
+        root = self.accounts[ROOT]
+        named = [record for record in self.accounts.values() if record.noun is not None and record.noun.guarantee]
+        self.guarantees = bool(named)
+        for record in sorted(named, key=lambda record: (record.noun.created if record.noun else 0, record.key)):
+            if record.noun is None or record.fault is not None or record.parent is None:
+                continue
+            wanted = dict(record.noun.guarantee)
+            record.guaranteed(wanted)
+            kept = {name: amount for name, amount in wanted.items() if _fits(root, name, offered)}
+            if kept != wanted:
+                record.guaranteed(kept)
 
     def _hang(self, record: AccountRecord) -> None:
         """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""
@@ -193,6 +210,10 @@ class Paths:
     def _leaf(self, payer: Payer, leaf: AccountRecord) -> list[AccountRecord]:
         payer.fault = payer.fault or leaf.fault
         return list(leaf.lineage())
+
+
+def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> bool:
+    return root.reserved.get(resource, 0) <= offered.get(resource, 0)
 
 
 def _own_fault(record: AccountRecord) -> Problem | None:

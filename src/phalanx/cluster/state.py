@@ -9,7 +9,7 @@ from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.promises import Promises
-from phalanx.cluster.resource_space import ResourceSpace
+from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.account import ResourceQuota
 from phalanx.model.events import (
@@ -50,7 +50,7 @@ class ClusterState:
         self.gangs: dict[GangKey, GangRecord] = {}
         self.lone: dict[str, PodRecord] = {}
         self.promises = Promises(self.gangs)
-        self.ledger = Ledger(self.schedulers)
+        self.ledger = Ledger(self.schedulers, self.offered)
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.relief = 0
         self.version = 0
@@ -91,6 +91,10 @@ class ClusterState:
 
     def transaction(self, charging: bool = True) -> Transaction:
         return Transaction(self.nodes, charging)
+
+    def offered(self) -> dict[str, int]:
+        """resource -> what all nodes offer."""
+        return dict(zip(self.space.names, exact_sums(self.nodes.allocatable), strict=True))
 
     def eased(self) -> int:
         """Grows with every change after which something that was refused may be possible."""

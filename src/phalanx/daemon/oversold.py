@@ -69,7 +69,9 @@ class Oversold:
         about = ObjectReference(
             source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
         )
-        note = f"{sentence} what all nodes offer: {amounts}; lower some, or add nodes"
+        # (What the guarantees of older queues leave no room for is not kept: see cluster/paths.py.)
+        until = "; until then the youngest that do not fit are not kept" if tree is Tree.QUEUE else ""
+        note = f"{sentence} what all nodes offer: {amounts}; lower some, or add nodes{until}"
         reason = GUARANTEES if tree is Tree.QUEUE else CODE
         self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
 

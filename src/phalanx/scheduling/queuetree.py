@@ -43,7 +43,7 @@ def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dic
 
 
 def guarantee(queue: AccountRecord) -> Amounts:
-    return dict(queue.noun.guarantee) if queue.noun is not None and queue.noun.guarantee else _NOTHING
+    return queue.guarantee
 
 
 def capability(queue: AccountRecord) -> Amounts:
@@ -54,8 +54,8 @@ def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
     """What the queues that take part are guaranteed together."""
     sums: dict[str, int] = {}
     for queue in queues:
-        if queue.noun is not None and queue.noun.guarantee and takes_part(queue):
-            for name, amount in queue.noun.guarantee:
+        if queue.guarantee and takes_part(queue):
+            for name, amount in queue.guarantee.items():
                 sums[name] = sums.get(name, 0) + amount
     return sums
 

@@ -28,7 +28,6 @@ ENTRY_POINT_GROUP = "phalanx.plugins"
 
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
-
     ours: tuple[type[Plugin], ...] = (
         Binpack,
         Capacity,
@@ -50,7 +49,6 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-
     return (Budgets, Quotas, Guarantees)
 
 
