@@ -24,6 +24,9 @@ class Bucket(enum.IntEnum):
     LEAVING = 3  # terminating; it holds what it holds until it is gone
 
 
+_BUCKETS = tuple(Bucket)
+
+
 class Sums:
     """What pods ask for and hold. `used` contains `running`, which contains `leaving`."""
 
@@ -181,19 +184,18 @@ class Payer(Sums):
         self.user: AccountRecord | None = None
         self.fault: Problem | None = None
         self.pods = 0
-        self.moves: dict[tuple[Footprint, Bucket], int] = {}
+        # Per footprint how many more pods count in each bucket since the last flush.
+        self.moves: dict[Footprint, list[int]] = {}
 
     def __repr__(self) -> str:
         return f"Payer({self.key})"
 
     def move(self, footprint: Footprint, bucket: Bucket, count: int) -> None:
         """Notes that so many more pods count in a bucket; `flush` carries it up the path."""
-        key = (footprint, bucket)
-        left = self.moves.get(key, 0) + count
-        if left:
-            self.moves[key] = left
-        else:
-            del self.moves[key]
+        counts = self.moves.get(footprint)
+        if counts is None:
+            counts = self.moves[footprint] = [0] * len(_BUCKETS)
+        counts[bucket] += count
 
     def charge(self, footprint: Footprint, count: int) -> None:
         """Lets the accounts hold so many more pods at once, while a plan is being tried."""
@@ -208,11 +210,14 @@ class Payer(Sums):
     def flush(self) -> None:
         """Carries what was noted up the path."""
         asks = self.fault is None
-        for (footprint, bucket), count in self.moves.items():
-            self.add(bucket, footprint.amounts, count)
-            if asks or bucket is not Bucket.ASKED:
-                for account in self.path:
-                    account.add(bucket, footprint.amounts, count)
+        for footprint, counts in self.moves.items():
+            for bucket, count in zip(_BUCKETS, counts, strict=True):
+                if not count:
+                    continue
+                self.add(bucket, footprint.amounts, count)
+                if asks or bucket is not Bucket.ASKED:
+                    for account in self.path:
+                        account.add(bucket, footprint.amounts, count)
         self.moves.clear()
 
 

@@ -10,12 +10,14 @@ from phalanx.cluster.paths import Paths
 from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
 from phalanx.model.pod import MemberState
 
-_BUCKETS = {
+_BUCKETS: dict[MemberState, Bucket] = {
     MemberState.PENDING: Bucket.ASKED,
     MemberState.PLACED: Bucket.HELD,
     MemberState.BOUND: Bucket.HELD,
     MemberState.RUNNING: Bucket.RUNNING,
 }
+# By the state's number: an enum as a key is hashed slowly.
+_BUCKET_OF = tuple(_BUCKETS.get(state) for state in MemberState)
 
 
 class Ledger:
@@ -98,14 +100,27 @@ class Ledger:
         payer = record.payer
         assert payer is not None
         bucket = self._bucket(record)
-        if bucket is record.bucket and record.footprint is record.charged:
-            return
+        if record.footprint is record.charged:
+            if bucket is record.bucket:
+                return
+            if bucket is Bucket.HELD and record.bucket is Bucket.ASKED:
+                self._place(record, payer)
+                return
         self._unbook(record, bucket)
         if bucket is None:
             return
         payer.move(record.footprint, bucket, 1)
         record.bucket, record.charged = bucket, record.footprint
         if bucket is not Bucket.ASKED and record.gang is not None:
+            record.gang.hold(record.footprint, 1)
+        self._dirty[payer.key] = payer
+
+    def _place(self, record: PodRecord, payer: Payer) -> None:
+        """The common case, in short: what was asked for is held."""
+        payer.move(record.footprint, Bucket.ASKED, -1)
+        payer.move(record.footprint, Bucket.HELD, 1)
+        record.bucket = Bucket.HELD
+        if record.gang is not None:
             record.gang.hold(record.footprint, 1)
         self._dirty[payer.key] = payer
 
@@ -167,7 +182,7 @@ class Ledger:
             return Bucket.LEAVING if record.pod.node else None
         if record.state is MemberState.PENDING and record.pod.problem:
             return None
-        return _BUCKETS.get(record.state)
+        return _BUCKET_OF[record.state]
 
     # sums
 
