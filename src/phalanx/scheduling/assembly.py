@@ -57,7 +57,7 @@ class Call:
             self.batches = _batches(session.in_order(gang), roles, charged=not repair)
 
     def demand(self) -> GangDemand:
-        members = ((batch.cls, batch.role, batch.payer) for batch in self.batches for _ in batch.members)
+        members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in self.batches)
         return gang_demand(self.need, members, () if self.need.satisfied else _reserve(self.gang))
 
 

@@ -6,7 +6,6 @@ units with it could get something now; whoever waits beyond that bound need not 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
@@ -155,15 +154,18 @@ Kind = tuple[ClassRecord, str, Payer | None]
 """(class, role, payer) of a member."""
 
 
-def gang_demand(need: Requirement, members: Iterable[Kind], reserve: Requests) -> GangDemand:
-    """`members` are those who may take part, in any order.
+def gang_demand(need: Requirement, members: Iterable[tuple[Kind, int]], reserve: Requests) -> GangDemand:
+    """`members` are those who may take part, counted by kind, in any order.
 
     What cannot matter is left out, so that more demands are equal: roles without a minimum, and members of a
     kind beyond the gang's need.
     """
     named = {role for role, _ in need.roles}
-    counts = Counter((cls, role if role in named else "", payer) for cls, role, payer in members)
-    portions = sorted(counts.items(), key=_place)
+    counts: dict[Kind, int] = {}
+    for (cls, role, payer), count in members:
+        kind = (cls, role if role in named else "", payer)
+        counts[kind] = counts.get(kind, 0) + count
+    portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
     return GangDemand(
         need.total,
         need.roles,
