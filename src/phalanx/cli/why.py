@@ -115,7 +115,8 @@ def render(answer: Answer) -> str:
             if value
         ]
         lines.append(f"  Gang {answer.gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
-        if answer.missing:
+        # A member above the minimum, or a pod on its own, keeps nobody from starting.
+        if answer.missing and answer.members is not None and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     lines.extend(f"  Warning: {warning}" for warning in answer.warnings)
     if answer.change:
