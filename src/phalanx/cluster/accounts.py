@@ -38,30 +38,22 @@ class Sums:
         self.running: Amounts = {}
         self.leaving: Amounts = {}
 
-    @property
-    def empty(self) -> bool:
-        return not (self.asked or self.used)
-
     def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
         if bucket is Bucket.ASKED:
-            _add(self.asked, amounts, sign)
+            add_amounts(self.asked, amounts, sign)
             return
-        _add(self.used, amounts, sign)
+        add_amounts(self.used, amounts, sign)
         if bucket is not Bucket.HELD:
-            _add(self.running, amounts, sign)
+            add_amounts(self.running, amounts, sign)
         if bucket is Bucket.LEAVING:
-            _add(self.leaving, amounts, sign)
+            add_amounts(self.leaving, amounts, sign)
 
     def merge(self, other: Sums, asked: bool) -> None:
-        _add(self.used, other.used, 1)
-        _add(self.running, other.running, 1)
-        _add(self.leaving, other.leaving, 1)
+        add_amounts(self.used, other.used, 1)
+        add_amounts(self.running, other.running, 1)
+        add_amounts(self.leaving, other.leaving, 1)
         if asked:
-            _add(self.asked, other.asked, 1)
-
-    def clear(self) -> None:
-        for amounts in (self.asked, self.used, self.running, self.leaving):
-            amounts.clear()
+            add_amounts(self.asked, other.asked, 1)
 
     def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts]:
         return self.asked, self.used, self.running, self.leaving
@@ -144,7 +136,7 @@ class AccountRecord(Sums):
         change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
         if parent is not None and any(change.values()):
             of_parent = parent._idle_guarantees()
-            _add(parent.reserved, change, 1)
+            add_amounts(parent.reserved, change, 1)
             parent._tell_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
@@ -221,7 +213,8 @@ class Payer(Sums):
         self.moves.clear()
 
 
-def _add(sums: Amounts, amounts: Mapping[str, int], factor: int) -> None:
+def add_amounts(sums: Amounts, amounts: Mapping[str, int], factor: int) -> None:
+    """`sums += amounts x factor`; what comes to nothing is left out."""
     for name, amount in amounts.items():
         value = sums.get(name, 0) + amount * factor
         if value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.resources import PODS
@@ -70,13 +71,13 @@ class Promises:
     def _take(self, key: GangKey, share: _Share | None, sign: int) -> None:
         if share is None:
             return
-        _add(self._total, share.unplaced, sign)
-        _add(self._uncreated.setdefault(key.namespace, {}), share.uncreated, sign)
+        add_amounts(self._total, share.unplaced, sign)
+        add_amounts(self._uncreated.setdefault(key.namespace, {}), share.uncreated, sign)
         if not self._uncreated[key.namespace]:
             del self._uncreated[key.namespace]
         _, claims = self._queues.pop(share.queue, (0, {}))
-        _add(claims, share.unplaced, sign)
-        _add(claims, share.elastic, -sign)
+        add_amounts(claims, share.unplaced, sign)
+        add_amounts(claims, share.elastic, -sign)
         self._version += 1
         self._queues[share.queue] = (self._version, claims)
 
@@ -119,12 +120,3 @@ def _elastic(record: GangRecord, least: Mapping[str, int]) -> dict[str, int]:
         for name, amount in footprint.amounts.items():
             held[name] = held.get(name, 0) + amount * count
     return {name: more for name, amount in held.items() if (more := amount - least.get(name, 0)) > 0}
-
-
-def _add(sums: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
-    for name, amount in amounts.items():
-        left = sums.get(name, 0) + sign * amount
-        if left:
-            sums[name] = left
-        else:
-            sums.pop(name, None)

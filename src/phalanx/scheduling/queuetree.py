@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.cluster.resource_space import exact_sums
@@ -123,8 +123,8 @@ class Claims:
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
             for account in record.lineage() if record is not None else ():
                 sums = self._sums.setdefault(account.key, {})
-                _add(sums, self._own.get(name, {}), -1)
-                _add(sums, amounts, 1)
+                add_amounts(sums, self._own.get(name, {}), -1)
+                add_amounts(sums, amounts, 1)
             self._own[name] = amounts
         return self._sums.get(queue.key, _NOTHING)
 
@@ -199,8 +199,3 @@ def _bounds(
         for name, amount in noun.min_resources:
             if amount > 0 and name in limits:
                 yield account, name, amount, limits[name], account.used.get(name, 0) + claimed.get(name, 0)
-
-
-def _add(sums: dict[str, int], amounts: Amounts, sign: int) -> None:
-    for name, amount in amounts.items():
-        sums[name] = sums.get(name, 0) + sign * amount

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
 from phalanx.model.account import Tree
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
-from phalanx.scheduling.plugin import Plugin, Vote
+from phalanx.scheduling.plugins.queueadmission import QueueAdmission
 from phalanx.scheduling.queuetree import (
     Amounts,
-    admission_objection,
-    admission_room,
     capability,
     guarantee,
     real_capabilities,
@@ -26,7 +21,7 @@ _RECLAIM_LEVEL = "ancestorReclaimLevel"
 _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
 
 
-class Capacity(Plugin):
+class Capacity(QueueAdmission):
     """A queue may hold its real capability, on every level of the tree; `deserved` decides who comes first.
 
     `deserved` counts up to the real capability and from the guarantee up. A queue that deserves nothing has a
@@ -59,18 +54,6 @@ class Capacity(Plugin):
 
     def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
         return self.deserved(session, account)
-
-    def admit(self, session: View, gang: GangRecord) -> Vote:
-        return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
-
-    def admission_key(self, gang: GangRecord) -> Hashable:
-        return ()
-
-    def admission_room(self, session: View, gang: GangRecord) -> int:
-        return admission_room(session, gang)
-
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        return admission_objection(session, gang)
 
     def _deserved(self, session: View, account: AccountRecord) -> Amounts:
         return session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import UNLIMITED, Ceiling
 from phalanx.scheduling.history import WEIGHT_SCALE
-from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.plugins.fairshare import surplus_weights
+from phalanx.scheduling.plugins.queueadmission import QueueAdmission
 from phalanx.scheduling.queuetree import (
     Amounts,
-    admission_objection,
-    admission_room,
     capability,
     guarantee,
     guaranteed,
@@ -32,7 +29,7 @@ _OWN = ""  # the claim of pods that are charged to a queue with children; no que
 _NONE: Amounts = {}
 
 
-class Proportion(Plugin):
+class Proportion(QueueAdmission):
     """What a queue deserves is its part, by weight, of what its parent deserves: at most what it requests and its
     real capability, at least its guarantee. The root deserves the cluster.
 
@@ -64,18 +61,6 @@ class Proportion(Plugin):
         if account.key.tree is not Tree.QUEUE:
             return None
         return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
-
-    def admit(self, session: View, gang: GangRecord) -> Vote:
-        return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
-
-    def admission_key(self, gang: GangRecord) -> Hashable:
-        return ()
-
-    def admission_room(self, session: View, gang: GangRecord) -> int:
-        return admission_room(session, gang)
-
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        return admission_objection(session, gang)
 
     def _ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if not takes_part(account):
