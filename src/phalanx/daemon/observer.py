@@ -254,42 +254,52 @@ class Observer:
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
 
     def _group_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
-        def sink(change: Change[dict[str, Any]]) -> None:
-            match change:
-                case Upsert(document, _, (namespace, name), uid):
-                    try:
-                        events = self._intake.group(kind, document)
-                    except Exception as error:
-                        log.exception("%s %s/%s cannot be taken in", kind.kind, namespace, name)
-                        events = self._intake.malformed_group(kind, namespace, name, uid, _text(error))
-                    self._apply(events)
-                    # Whoever wrote its status, it is compared with the truth again.
-                    self._gang_touched(GangKey(namespace, name))
-                case Delete((namespace, name)):
-                    self._apply(self._intake.group_removed(kind, namespace, name))
-                case Malformed((namespace, name), uid, problem):
-                    if name:
-                        self._apply(self._intake.malformed_group(kind, namespace, name, uid, problem))
-
-        return sink
+        intake = self._intake
+        # Whoever wrote a group's status, it is compared with the truth again.
+        return self._sink(
+            kind,
+            intake.group,
+            intake.malformed_group,
+            intake.group_removed,
+            lambda namespace, name: self._gang_touched(GangKey(namespace, name)),
+        )
 
     def _account_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
+        intake = self._intake
+        sink = self._sink(kind, intake.account, intake.malformed_account, intake.account_removed)
+
+        def noticed(change: Change[dict[str, Any]]) -> None:
+            sink(change)
+            # Even where nothing comes of it: its status may have been changed, or there is something to tell.
+            self._changed()
+
+        return noticed
+
+    def _sink(
+        self,
+        kind: ServedKind,
+        take: Callable[[ServedKind, dict[str, Any]], list[ClusterEvent]],
+        malformed: Callable[[ServedKind, str, str, str, str], list[ClusterEvent]],
+        removed: Callable[[ServedKind, str, str], list[ClusterEvent]],
+        taken: Callable[[str, str], None] = lambda namespace, name: None,
+    ) -> Callable[[Change[dict[str, Any]]], None]:
+        """Takes in custom objects of one kind; one that cannot be read harms only itself."""
+
         def sink(change: Change[dict[str, Any]]) -> None:
             match change:
                 case Upsert(document, _, (namespace, name), uid):
                     try:
-                        events = self._intake.account(kind, document)
+                        events = take(kind, document)
                     except Exception as error:
                         log.exception("%s %s/%s cannot be taken in", kind.kind, namespace, name)
-                        events = self._intake.malformed_account(kind, namespace, name, uid, _text(error))
+                        events = malformed(kind, namespace, name, uid, _text(error))
                     self._apply(events)
+                    taken(namespace, name)
                 case Delete((namespace, name)):
-                    self._apply(self._intake.account_removed(kind, namespace, name))
+                    self._apply(removed(kind, namespace, name))
                 case Malformed((namespace, name), uid, problem):
                     if name:
-                        self._apply(self._intake.malformed_account(kind, namespace, name, uid, problem))
-            # Even where nothing comes of it: its status may have been changed, or there is something to tell.
-            self._changed()
+                        self._apply(malformed(kind, namespace, name, uid, problem))
 
         return sink
 

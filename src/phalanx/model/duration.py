@@ -17,9 +17,10 @@ _UNITS = {
 _TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
-def parse_duration(text: str) -> int:
-    """A Go duration (`1h10m`, `90s`, `1.5m`) in seconds, rounded up. Raises ValueError."""
-    body = text.removeprefix("-").removeprefix("+")
+def parse_nanoseconds(text: str) -> int:
+    """A Go duration (`1h10m`, `-1.5s`) in nanoseconds, of any length. Raises ValueError."""
+    sign = -1 if text.startswith("-") else 1
+    body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
         return 0
     total, at = 0, 0
@@ -32,8 +33,14 @@ def parse_duration(text: str) -> int:
         at = term.end()
     if not body or at != len(body):
         raise ValueError(f"{text!r} is not a duration such as 30s, 10m or 1h30m")
-    seconds = -(-total // 10**9)
-    return -seconds if text.startswith("-") else seconds
+    return sign * total
+
+
+def parse_duration(text: str) -> int:
+    """The same in seconds, rounded away from zero."""
+    span = parse_nanoseconds(text)
+    seconds = -(-abs(span) // 10**9)
+    return seconds if span >= 0 else -seconds
 
 
 def format_duration(seconds: int) -> str:

@@ -5,17 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_PART: Final = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
-_UNITS: Final = {
-    "ns": 1,
-    "us": 10**3,
-    "µs": 10**3,
-    "μs": 10**3,
-    "ms": 10**6,
-    "s": 10**9,
-    "m": 60 * 10**9,
-    "h": 3600 * 10**9,
-}
+from phalanx.model.duration import parse_nanoseconds
+
 #: Units by all their names; the last one may go on (``days``).
 _LONG_UNITS: Final = (
     (1, ("ns", "nano")),
@@ -33,21 +24,11 @@ _LIMIT: Final = 2**63
 
 def go_duration(text: str) -> int | None:
     """``1h30m``, ``-1.5s``; None when the text is no such thing or too long a time."""
-    sign = -1 if text.startswith("-") else 1
-    rest = text[1:] if text[:1] in ("+", "-") else text
-    if rest == "0":
-        return 0
-    total, position = 0, 0
-    for match in _PART.finditer(rest):
-        if match.start() != position:
-            return None
-        whole, _, part = match[1].partition(".")
-        unit = _UNITS[match[2]]
-        total += int(whole or 0) * unit + (int(part) * unit // 10 ** len(part) if part else 0)
-        position = match.end()
-    if not rest or position != len(rest) or total >= _LIMIT:
+    try:
+        span = parse_nanoseconds(text)
+    except ValueError:
         return None
-    return sign * total
+    return span if abs(span) < _LIMIT else None
 
 
 def format_duration(text: str) -> int | None:
