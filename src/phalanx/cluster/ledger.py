@@ -24,9 +24,9 @@ class Ledger:
     """A forest of accounts; a pod is charged to every account on its paths.
 
     Changes are noted per payer and carried up the paths when somebody reads (`settle`), so a thousand pods of one
-    payer cost one addition per account. `demand_version` counts what may change anybody's share: amounts asked for
-    or held in sum, accounts, weights, the cluster's size. `relief` counts the changes after which something that
-    was refused for its accounts' sake may be allowed.
+    payer cost one addition per account. `shape_version` counts changes of accounts, weights and the cluster's size,
+    `demand_version` those and changes of what is asked for or held in sum: all that may change anybody's share.
+    `relief` counts the changes after which something that was refused for its accounts' sake may be allowed.
     """
 
     def __init__(self, schedulers: frozenset[str], offered: Callable[[], Mapping[str, int]]) -> None:
@@ -39,6 +39,7 @@ class Ledger:
         self._stale = False
         # Collected from the first time that somebody asks; None: any account may have changed.
         self._moved: dict[AccountKey, AccountRecord] | None = None
+        self.shape_version = 0
         self.demand_version = 0
         self.relief = 0
 
@@ -80,6 +81,7 @@ class Ledger:
         """The cluster offers more or less than before."""
         # Guarantees may fit that did not, or the other way round.
         self._stale = self._stale or self._paths.guarantees
+        self.shape_version += 1
         self.demand_version += 1
         self.relief += 1
 

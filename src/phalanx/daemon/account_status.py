@@ -12,6 +12,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.misplaced import Misplaced
 from phalanx.daemon.oversold import Oversold
 from phalanx.daemon.queue_census import QueueCensus
+from phalanx.daemon.status_tries import next_try
 from phalanx.dialects.account_book import AccountObject
 from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.intake import Intake
@@ -175,24 +176,10 @@ class AccountStatuses:
         try:
             await self._client.patch(resource.path(ref.namespace, ref.name, "status"), body, PatchType.MERGE)
         except (ApiError, ConnectionLost, ConfigError) as error:
-            return self._failed(key, entry, error)
+            entry.backoff = entry.backoff or self._retry.backoff()
+            return next_try(str(key), error, entry.backoff, self._retry).pause
         if key.tree is Tree.ELASTIC_QUOTA:
             self._tell_synced(ref)
-        return None
-
-    def _failed(self, key: AccountKey, entry: _Entry, error: Exception) -> float | None:
-        """The seconds until the next try, for which the status is derived anew."""
-        status = error.status if isinstance(error, ApiError) else 0
-        entry.backoff = entry.backoff or self._retry.backoff()
-        tries = entry.backoff.failures + 1
-        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing or (status == 409 and tries < self._retry.attempts):
-            if tries == self._retry.attempts:
-                log.warning("the status of %s was not written, it is tried on: %s", key, error)
-            return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
-        # 404 and 409: the object is gone, or another of its name; the watch tells.
-        if status not in (404, 409):
-            log.warning("the status of %s was not written, it is given up: %s", key, error)
         return None
 
     def _derive(self, key: AccountKey) -> tuple[GroupRef, dict[str, Any]] | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.status_tries import Failure, next_try
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
@@ -133,23 +134,15 @@ class GroupStatuses:
             return self._failed(key, entry, error)
         return None
 
-    def _failed(self, key: GangKey, entry: _Entry, error: Exception) -> float | None:
+    def _failed(self, key: GangKey, entry: _Entry, error: Failure) -> float | None:
         """The seconds until the next try, for which the status is derived anew."""
-        status = error.status if isinstance(error, ApiError) else 0
         entry.backoff = entry.backoff or self._retry.backoff()
-        tries = entry.backoff.failures + 1
-        passing = isinstance(error, ConfigError) or self._retry.retryable(error, "PATCH", guarded=True)
-        if passing or (status == 409 and tries < self._retry.attempts):
-            if tries == self._retry.attempts:
-                log.warning("the status of gang %s was not written, it is tried on: %s", key, error)
-            return entry.backoff.next(error.retry_after if isinstance(error, ApiError) else None)
-        # 404 and 409: the object is gone, or another of its name; the watch tells.
-        if status not in (404, 409):
-            log.warning("the status of gang %s was not written, it is given up: %s", key, error)
+        following = next_try(f"gang {key}", error, entry.backoff, self._retry)
+        if following.refused:
             # An admission that nobody was told of must not hold what it was promised; not at once, or the group
             # would be admitted (and refused) again in the same moment.
             asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.forget_admission, key)
-        return None
+        return following.pause
 
     def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:
         record, group = self._state.gangs.get(key), self._intake.group_record(key)

@@ -22,7 +22,7 @@ class Misplaced:
 
     def look(self) -> None:
         """Looks anew if anything may have changed; the ledger must be settled."""
-        version = self._state.ledger.demand_version
+        version = self._state.ledger.shape_version
         if version == self._looked:
             return
         self._looked = version

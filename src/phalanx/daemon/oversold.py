@@ -28,7 +28,7 @@ class Oversold:
 
     def look(self) -> None:
         """Compares anew if anything may have changed; the ledger must be settled."""
-        version = self._state.ledger.demand_version
+        version = self._state.ledger.shape_version
         if version == self._looked:
             return
         self._looked = version
