@@ -60,6 +60,14 @@ class Budget(msgspec.Struct, frozen=True):
     window: int
 
 
+class EvictionRate(msgspec.Struct, frozen=True):
+    """At most `pods` may be evicted from an account within any `window` seconds; a whole gang that is larger may
+    go when nothing else went within the window."""
+
+    pods: int
+    window: int
+
+
 class Account(msgspec.Struct, frozen=True):
     """One account as declared.
 
@@ -97,6 +105,8 @@ class Account(msgspec.Struct, frozen=True):
     fifo: bool = False
     hierarchy: tuple[tuple[str, int], ...] = ()
     budget: Budget | None = None
+    min_run_time: int = 0  # seconds from its start on for which none of its pods is evicted for others
+    eviction_rate: EvictionRate | None = None
     created: int = 0
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()

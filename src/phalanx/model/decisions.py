@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import enum
+
 import msgspec
 
 from phalanx.model.gang import GangKey
@@ -27,16 +29,56 @@ class Admit(msgspec.Struct, frozen=True):
     gang: GangKey
 
 
+class EvictionReason(enum.StrEnum):
+    """Why a pod is evicted; the value is the reason of its event."""
+
+    PREEMPTED = "Preempted"  # for something of higher priority in its queue or quota
+    RECLAIMED = "Reclaimed"  # what it holds was lent and is taken back
+    RESCHEDULED = "Rescheduled"  # to be placed better elsewhere
+    REVOKED = "Revoked"  # its time on this node is over
+
+
+class Evict(msgspec.Struct, frozen=True):
+    """Take one pod off its node. `beneficiary` is who gets the room, as people call it ("gang a/train", "pod a/x";
+    "" for nobody in particular). `message` is one sentence about why. `gang` is the victim's own. All evictions of
+    one decision share its `cause`, and so do the nominations that hold what they free.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    reason: EvictionReason
+    message: str
+    beneficiary: str = ""
+    gang: GangKey | None = None
+    cause: str = ""
+
+
+class Nominate(msgspec.Struct, frozen=True):
+    """Hold room on a node for a pod that waits for evicted pods to leave (status.nominatedNodeName); "" for `node`
+    takes the promise back."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str
+    cause: str = ""
+
+
 class Plan(msgspec.Struct):
     """The outcome of one cycle, in the order in which it was decided.
 
-    `binds` of one gang (and of one bundle) stand together. `gangs` and `pods` hold verdicts that are news: those
+    `binds` of one gang (and of one bundle) stand together. The `nominations` of a decision are to be written before
+    its `evictions`. `gangs` and `pods` hold verdicts that are news: those
     that differ from what was last said, or that concern members who have not heard it. `complete` is False when
     the time budget ended the cycle early.
     """
 
     cycle: int
     binds: list[Bind] = []
+    nominations: list[Nominate] = []
+    evictions: list[Evict] = []
     admissions: list[Admit] = []
     gangs: list[GangVerdict] = []
     pods: list[PodVerdict] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.account import Account, AccountKey, ResourceQuota
+from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
@@ -58,6 +59,15 @@ class ResourceQuotaRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
+class DisruptionBudgetUpdated(msgspec.Struct, frozen=True):
+    budget: DisruptionBudget
+
+
+class DisruptionBudgetRemoved(msgspec.Struct, frozen=True):
+    namespace: str
+    name: str
+
+
 ClusterEvent = (
     NodeUpdated
     | NodeRemoved
@@ -70,4 +80,6 @@ ClusterEvent = (
     | NamespaceWeighed
     | ResourceQuotaUpdated
     | ResourceQuotaRemoved
+    | DisruptionBudgetUpdated
+    | DisruptionBudgetRemoved
 )

@@ -87,6 +87,7 @@ class Gang(msgspec.Struct, frozen=True):
     admission: bool = False  # has an Inqueue phase: its controller waits for it before it makes pods
     admitted: bool = True  # may take part in allocation (False while such a group's phase is still Pending)
     unit: bool = False  # its members may only be disrupted together
+    preemptable: bool = True  # False: its owner forbids that its members are evicted for others
     total: int = 0  # how many members its owner means to create, 0 where unknown; never holds the gang back
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()

@@ -75,6 +75,13 @@ class Pod(msgspec.Struct, frozen=True):
     a pod on its own (a gang's queue is the gang's), `quota` names the quota that the pod asks to be charged to (""
     to go by its namespace), `user` who is behind it where that is configured. `firm` pods may never be evicted and
     so may only use what their quota is guaranteed (Koordinator's preemptible: false).
+
+    What matters once somebody else needs the room: `started` (it began to run), `bound` (it got its node) and
+    `checkpoint` (its work was last saved) are in seconds since the epoch, 0 where unknown; `leaves` is when a
+    terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner forbids
+    eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
+    DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
+    `budgets` name the PodDisruptionBudgets of its namespace that count it.
     """
 
     namespace: str
@@ -100,6 +107,16 @@ class Pod(msgspec.Struct, frozen=True):
     quota: str = ""
     user: str = ""
     firm: bool = False
+    started: int = 0
+    bound: int = 0
+    checkpoint: int = 0
+    leaves: int = 0
+    grace: int = 30
+    preemptable: bool = True
+    cooldown: int = 0
+    fixture: bool = False
+    critical: bool = False
+    budgets: tuple[str, ...] = ()
 
     @property
     def key(self) -> str:

@@ -25,6 +25,8 @@ _POINTS = (
     "entitled",
     "held",
     "until",
+    "spares",
+    "victim_order",
     "filter",
     "explain",
     "refuse",

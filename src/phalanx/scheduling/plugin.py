@@ -6,6 +6,8 @@ import enum
 from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar
 
+import msgspec
+
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
@@ -17,6 +19,15 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.load import Load
 from phalanx.scheduling.view import View
+
+
+class Spared(msgspec.Struct, frozen=True):
+    """Why a pod may not be evicted, a phrase that goes on from "it "; `until` is when that ends by itself (seconds
+    since the epoch), None if it does not."""
+
+    why: str
+    until: float | None = None
+
 
 SortKey = Any
 """Anything that compares with its own kind; smaller goes first."""
@@ -97,6 +108,19 @@ class Plugin:
 
     def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
+        raise NotImplementedError
+
+    # evictions
+
+    def spares(self, session: View, record: PodRecord) -> Spared | None:
+        """Why a pod may not be evicted for others now, whoever asks; None if the plugin has no objection.
+
+        Any objection of any plugin in any tier holds.
+        """
+        raise NotImplementedError
+
+    def victim_order(self, session: View, record: PodRecord) -> SortKey:
+        """Among victims that are equal in what they borrow and in priority: who goes first."""
         raise NotImplementedError
 
     # nodes: once per pod class, over many rows at a time

@@ -120,7 +120,7 @@ class Scheduler:
 
     def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
-        plan = Plan(self._cycles, [], [], [], [])
+        plan = Plan(self._cycles, [], [], [], [], [], [])
         return Session(
             self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory, self.history
         )
