@@ -78,8 +78,8 @@ class Pod(msgspec.Struct, frozen=True):
 
     What matters once somebody else needs the room: `started` (it began to run), `bound` (it got its node) and
     `checkpoint` (its work was last saved) are in seconds since the epoch, 0 where unknown; `leaves` is when a
-    terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner forbids
-    eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
+    terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner
+    forbids eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
     DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
     `budgets` name the PodDisruptionBudgets of its namespace that count it.
     """
