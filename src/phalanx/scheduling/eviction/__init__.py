@@ -1,0 +1,1 @@
+"""Who may be evicted for whom, and at what cost."""
