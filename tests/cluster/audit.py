@@ -49,6 +49,8 @@ def place_of(record: PodRecord) -> str:
         return record.target
     if record.state in ON_A_NODE:
         return record.pod.node
+    if record.claim is not None:
+        return record.nominated
     return record.pod.nominated if record.state is MemberState.FOREIGN else ""
 
 
@@ -59,9 +61,16 @@ def _audit_states(state: ClusterState) -> None:
         if record.state is MemberState.PLACED:
             assert seen is MemberState.PENDING
             assert record.target
+        elif record.doomed and not record.pod.terminating:
+            assert record.state is MemberState.TERMINATING
+            assert seen in (MemberState.BOUND, MemberState.RUNNING)
         else:
             assert record.state is seen
             assert not record.target
+        assert (record.claim is not None) == bool(record.nominated)
+        assert record.claim is None or record.state is MemberState.PENDING
+    leaving = {uid for uid, record in state.pods.items() if record.state is MemberState.TERMINATING}
+    assert set(state.leaving) == leaving
     lone = {uid for uid, r in state.pods.items() if not r.pod.gang and r.state is MemberState.PENDING}
     assert set(state.lone) == lone
     assert all(state.lone[uid] is state.pods[uid] for uid in lone)
@@ -83,7 +92,7 @@ def _audit_amounts(state: ClusterState) -> None:
             continue
         tenants[node].add(uid)
         usage = Counter({"pods": 1, **dict(record.pod.usage or record.pod.pod_class.requests)})
-        if record.state is MemberState.FOREIGN:
+        if record.state in (MemberState.FOREIGN, MemberState.PENDING):
             reserved[node] += usage
             continue
         used[node] += usage

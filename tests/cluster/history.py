@@ -6,6 +6,7 @@ import random
 
 import msgspec
 
+from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import Account, AccountKey, AccountState, Tree
@@ -27,6 +28,7 @@ from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, Taint
 
+LEAVING_OR_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 NODES = ["n0", "n1", "n2"]
 UIDS = ["u0", "u1", "u2", "u3", "u4"]
 GANG_NAMES = ["a", "b", "empty"]
@@ -58,6 +60,8 @@ class History:
                 self._plan,
                 self._plan,
                 self._failed_binding,
+                self._promise,
+                self._eviction,
             ]
         )
         happening()
@@ -142,9 +146,15 @@ class History:
         if not pending or not rows:
             return
         transaction = self.state.transaction()
+        transaction.lift(pending)
+        tried = self.draw.random() < 0.5
+        holding = [record for record in self.state.pods.values() if record.state in LEAVING_OR_THERE]
+        if tried:
+            transaction.remove(holding)
+            transaction.put_back(self.draw.sample(holding, len(holding) // 2))
         for record in self.draw.sample(pending, self.draw.randint(1, len(pending))):
             transaction.place(record.cls, [record], [self.draw.choice(rows)])
-        if self.draw.random() < 0.3:
+        if tried or self.draw.random() < 0.3:
             self.story.append("roll a plan back")
             transaction.rollback()
             return
@@ -152,6 +162,31 @@ class History:
         for record, row in transaction.commit():
             self.story.append(f"place {record.pod.uid} on row {row} with {mark}")
             self.state.place(record, row, mark)
+
+    def _promise(self) -> None:
+        """Room is held for a pending pod, or is not any more."""
+        record = self._some([record for record in self.state.pods.values() if record.state is MemberState.PENDING])
+        rows = self.state.nodes.rows().tolist()
+        if record is None or not rows:
+            return
+        if record.claim is not None and self.draw.random() < 0.5:
+            self.story.append(f"unclaim {record.pod.uid}")
+            self.state.unclaim(record)
+        else:
+            row = self.draw.choice(rows)
+            self.story.append(f"claim row {row} for {record.pod.uid}")
+            self.state.claim(record, row, Claim())
+
+    def _eviction(self) -> None:
+        """A pod is told to leave, or its eviction fails."""
+        uid = self.draw.choice(UIDS)
+        record = self.state.pods.get(uid)
+        if record is not None and record.state in (MemberState.BOUND, MemberState.RUNNING):
+            self.story.append(f"doom {uid}")
+            self.state.doom(record)
+        else:
+            self.story.append(f"spare {uid}")
+            self.state.spare(uid, 100.0)
 
     def _failed_binding(self) -> None:
         uid = self.draw.choice(UIDS)

@@ -22,29 +22,36 @@ class Bucket(enum.IntEnum):
     HELD = 1  # on a node or on the way to one, does not run yet
     RUNNING = 2
     LEAVING = 3  # terminating; it holds what it holds until it is gone
+    PROMISED = 4  # ours to place, and what it asks for is kept for it until evicted pods have left
 
 
 _BUCKETS = tuple(Bucket)
 
 
 class Sums:
-    """What pods ask for and hold. `used` contains `running`, which contains `leaving`."""
+    """What pods ask for and hold. `used` contains `running`, which contains `leaving`; it contains `promised` too:
+    what nobody has yet but nobody else may take."""
 
-    __slots__ = ("asked", "leaving", "running", "used")
+    __slots__ = ("asked", "leaving", "promised", "running", "used")
 
     def __init__(self) -> None:
         self.asked: Amounts = {}
         self.used: Amounts = {}
         self.running: Amounts = {}
         self.leaving: Amounts = {}
+        self.promised: Amounts = {}
 
     def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
         if bucket is Bucket.ASKED:
             add_amounts(self.asked, amounts, sign)
             return
         add_amounts(self.used, amounts, sign)
-        if bucket is not Bucket.HELD:
-            add_amounts(self.running, amounts, sign)
+        if bucket is Bucket.HELD:
+            return
+        if bucket is Bucket.PROMISED:
+            add_amounts(self.promised, amounts, sign)
+            return
+        add_amounts(self.running, amounts, sign)
         if bucket is Bucket.LEAVING:
             add_amounts(self.leaving, amounts, sign)
 
@@ -52,11 +59,12 @@ class Sums:
         add_amounts(self.used, other.used, 1)
         add_amounts(self.running, other.running, 1)
         add_amounts(self.leaving, other.leaving, 1)
+        add_amounts(self.promised, other.promised, 1)
         if asked:
             add_amounts(self.asked, other.asked, 1)
 
-    def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts]:
-        return self.asked, self.used, self.running, self.leaving
+    def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts, Amounts]:
+        return self.asked, self.used, self.running, self.leaving, self.promised
 
 
 class AccountRecord(Sums):

@@ -16,6 +16,7 @@ _BUCKETS: dict[MemberState, Bucket] = {
     MemberState.BOUND: Bucket.HELD,
     MemberState.RUNNING: Bucket.RUNNING,
 }
+_WAITING = (Bucket.ASKED, Bucket.PROMISED)
 # By the state's number: an enum as a key is hashed slowly.
 _BUCKET_OF = tuple(_BUCKETS.get(state) for state in MemberState)
 
@@ -113,7 +114,7 @@ class Ledger:
             return
         payer.move(record.footprint, bucket, 1)
         record.bucket, record.charged = bucket, record.footprint
-        if bucket is not Bucket.ASKED and record.gang is not None:
+        if bucket not in _WAITING and record.gang is not None:
             record.gang.hold(record.footprint, 1)
         self._dirty[payer.key] = payer
 
@@ -150,7 +151,7 @@ class Ledger:
             self.relief += 1
         payer.move(footprint, bucket, -1)
         record.bucket, record.charged = None, None
-        if bucket is not Bucket.ASKED and record.gang is not None:
+        if bucket not in _WAITING and record.gang is not None:
             record.gang.hold(footprint, -1)
         self._dirty[payer.key] = payer
 
@@ -182,8 +183,10 @@ class Ledger:
     def _bucket(self, record: PodRecord) -> Bucket | None:
         if record.state is MemberState.TERMINATING:
             return Bucket.LEAVING if record.pod.node else None
-        if record.state is MemberState.PENDING and record.pod.problem:
-            return None
+        if record.state is MemberState.PENDING:
+            if record.claim is not None:
+                return Bucket.PROMISED
+            return Bucket.ASKED if not record.pod.problem else None
         return _BUCKET_OF[record.state]
 
     # sums

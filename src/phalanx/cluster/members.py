@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.cluster.accounts import Bucket, Payer
+from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import MemberState, PlanMark, Pod
@@ -19,18 +20,26 @@ class PodRecord:
     `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
     until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice. `payer`
     is who is charged for it, with `charged` as `bucket` (the ledger keeps these three).
+
+    A pending pod may have a `claim`: room on the node `nominated` is reserved for it. A pod that we have decided to
+    evict is `doomed`: it counts as terminating although the API does not show that yet. `spared` is until when
+    (seconds since the epoch) it is not chosen again because an eviction of it was refused.
     """
 
     __slots__ = (
         "bucket",
         "charged",
+        "claim",
         "cls",
+        "doomed",
         "footprint",
         "gang",
         "mark",
+        "nominated",
         "payer",
         "pod",
         "row",
+        "spared",
         "state",
         "target",
         "told",
@@ -49,6 +58,10 @@ class PodRecord:
         self.payer: Payer | None = None
         self.charged: Footprint | None = None
         self.bucket: Bucket | None = None
+        self.claim: Claim | None = None
+        self.nominated = ""
+        self.doomed = False
+        self.spared = 0.0
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
@@ -12,10 +13,13 @@ from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.account import ResourceQuota
+from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
     ClusterEvent,
+    DisruptionBudgetRemoved,
+    DisruptionBudgetUpdated,
     GangRemoved,
     GangUpdated,
     NamespaceWeighed,
@@ -30,6 +34,8 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
 
+# Pods in these states take no room: for some of them it is reserved.
+_PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
 _OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 
 
@@ -39,6 +45,8 @@ class ClusterState:
     Events change it one by one (`apply`); plans change it through `transaction`, `place` and `admit`. What
     changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
     changes after which what was said may no longer be true, `relief` those after which what did not fit may fit.
+    `leaving` are the terminating pods that still hold something, doomed ones included. `budgets` are
+    PodDisruptionBudgets by namespace and name.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -52,6 +60,8 @@ class ClusterState:
         self.promises = Promises(self.gangs)
         self.ledger = Ledger(self.schedulers, self.offered)
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
+        self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
+        self.leaving: dict[str, PodRecord] = {}
         self.relief = 0
         self.version = 0
         self._tenants: dict[int, dict[str, PodRecord]] = {}
@@ -88,6 +98,14 @@ class ClusterState:
             case ResourceQuotaRemoved(namespace, name):
                 if self.resource_quotas.get(namespace, {}).pop(name, None) is not None:
                     self.relief += 1
+            case DisruptionBudgetUpdated(budget):
+                budgets = self.budgets.setdefault(budget.namespace, {})
+                if budgets.get(budget.name) != budget:
+                    budgets[budget.name] = budget
+                    self.relief += 1
+            case DisruptionBudgetRemoved(namespace, name):
+                if self.budgets.get(namespace, {}).pop(name, None) is not None:
+                    self.relief += 1
 
     def transaction(self, charging: bool = True) -> Transaction:
         return Transaction(self.nodes, charging)
@@ -119,12 +137,57 @@ class ClusterState:
             record.gang.known = None
 
     def place(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
-        """Counts a pod as placed on a row whose arrays a transaction has already charged."""
+        """Counts a pod as placed on a row whose arrays a transaction has already charged.
+
+        A claim of the pod is over; the transaction has lifted it.
+        """
         record.footprint = record.cls.footprint
+        if record.claim is not None:
+            self._drop_claim(record)
         self._move_in(record, row)
         record.target = self.nodes.names[row]
         self._set_state(record, MemberState.PLACED, mark)
         self.version += 1
+
+    def claim(self, record: PodRecord, row: int, claim: Claim) -> None:
+        """Holds room on a row for a pending pod, on the node and in its accounts, until it is placed or the claim
+        is taken back. A claim that it has is replaced."""
+        assert record.state is MemberState.PENDING
+        self.unclaim(record)
+        record.claim, record.nominated = claim, self.nodes.names[row]
+        self._move_in(record, row)
+        self._charge(record, row, 1)
+        self.ledger.book(record)
+
+    def unclaim(self, record: PodRecord) -> bool:
+        """Takes a claim back; whether there was one."""
+        if record.claim is None:
+            return False
+        self._vacate(record)
+        record.claim, record.nominated = None, ""
+        self.ledger.book(record)
+        return True
+
+    def doom(self, record: PodRecord) -> None:
+        """Counts a pod as terminating from now on: it is told to leave."""
+        assert record.state in (MemberState.BOUND, MemberState.RUNNING)
+        record.doomed = True
+        self.version += 1
+        self._retire(record)
+
+    def spare(self, uid: str, until: float) -> None:
+        """A pod that was doomed stays after all, and is not chosen again before `until`."""
+        record = self.pods.get(uid)
+        if record is None or not record.doomed:
+            return
+        record.doomed, record.spared = False, until
+        if record.pod.terminating or record.pod.finished:
+            return
+        if record.row != NO_NODE:
+            self.nodes.release_later(record.row, record.footprint.usage, -1)
+        self.leaving.pop(uid, None)
+        self.version += 1
+        self._set_state(record, self._state_of(record.pod), record.mark)
 
     def admit(self, key: GangKey) -> None:
         """Counts a group as admitted from now on, until its own phase says so."""
@@ -151,11 +214,14 @@ class ClusterState:
     def _pod_updated(self, pod: Pod) -> None:
         record = self.pods.get(pod.uid)
         if record is None:
-            self._pod_added(pod)
+            self._pod_added(pod, nominated=pod.nominated)
             return
         if record.pod == pod:
             return
         state, old = self._state_of(pod), record.pod
+        if record.doomed and state in (MemberState.BOUND, MemberState.RUNNING):
+            state = MemberState.TERMINATING
+        claim = record.claim if state is MemberState.PENDING else None
         placed, target, mark = record.state is MemberState.PLACED, record.target, record.mark
         if (old.pod_class, old.usage, old.gang, old.role) == (pod.pod_class, pod.usage, pod.gang, pod.role):
             if placed and state is MemberState.PENDING:
@@ -168,15 +234,27 @@ class ClusterState:
                 self._renoun(record, pod)
                 self._set_state(record, state, pod.mark or mark)
                 return
-            if not placed and old.mark == pod.mark and _claim(old, record.state) == _claim(pod, state):
+            if (
+                not placed
+                and old.mark == pod.mark
+                and claim is record.claim
+                and _claim(old, record.state) == _claim(pod, state)
+            ):
                 self._renoun(record, pod)
                 if record.state is not state:
                     self._set_state(record, state, mark)
                 return
+        doomed, spared, nominated = record.doomed, record.spared, record.nominated
         self._pod_removed(pod.uid)
         self._pod_added(pod)
+        record = self.pods[pod.uid]
+        record.spared = spared
         if placed and state is MemberState.PENDING:
-            self._assume(self.pods[pod.uid], target, mark if old.gang == pod.gang else None)
+            self._assume(record, target, mark if old.gang == pod.gang else None)
+        elif claim is not None:
+            self._hold(record, claim, nominated)
+        elif doomed and record.state in (MemberState.BOUND, MemberState.RUNNING):
+            self.doom(record)
 
     def _assume(self, record: PodRecord, node: str, mark: PlanMark | None) -> None:
         """Keeps the assumption that a pod is on its way to a node although the pod itself has changed."""
@@ -184,7 +262,14 @@ class ClusterState:
         self._set_state(record, MemberState.PLACED, mark)
         self._settle(record, node)
 
-    def _pod_added(self, pod: Pod) -> None:
+    def _hold(self, record: PodRecord, claim: Claim, node: str) -> None:
+        """Gives a pod a claim on a node that may not be known yet."""
+        record.claim, record.nominated = claim, node
+        self._settle(record, node)
+        self.ledger.book(record)
+
+    def _pod_added(self, pod: Pod, nominated: str = "") -> None:
+        """`nominated` is where room was promised to a pending pod before we knew it (by us, in a former life)."""
         cls = self.classes.record(pod.pod_class)
         record = PodRecord(pod, cls, self._footprint(cls, pod), self._state_of(pod))
         self.nodes.widen()
@@ -194,9 +279,13 @@ class ClusterState:
             self._gang(GangKey(pod.namespace, pod.gang)).add(record)
         elif record.state is MemberState.PENDING:
             self.lone[pod.uid] = record
+        if record.state is MemberState.TERMINATING:
+            self.leaving[pod.uid] = record
         self.ledger.enter(record)
         self._touch(record)
         self._occupy(record)
+        if nominated and record.state is MemberState.PENDING:
+            self._hold(record, Claim(), nominated)
 
     def _pod_removed(self, uid: str) -> None:
         record = self.pods.pop(uid, None)
@@ -205,6 +294,7 @@ class ClusterState:
         self._vacate(record)
         self.ledger.leave(record)
         self.lone.pop(uid, None)
+        self.leaving.pop(uid, None)
         self._touch(record)
         if record.gang is not None:
             gang = record.gang
@@ -236,6 +326,13 @@ class ClusterState:
                 self.lone.pop(record.pod.uid, None)
         self.ledger.book(record)
         self._touch(record)
+
+    def _retire(self, record: PodRecord) -> None:
+        """Counts what a pod takes as room to come."""
+        if record.row != NO_NODE:
+            self.nodes.release_later(record.row, record.footprint.usage, 1)
+        self.leaving[record.pod.uid] = record
+        self._set_state(record, MemberState.TERMINATING, record.mark)
 
     def _renoun(self, record: PodRecord, pod: Pod) -> None:
         """Takes the newest noun of a pod whose place in the tables stays."""
@@ -276,7 +373,7 @@ class ClusterState:
         """Puts a pod on a row's amounts, or takes it off, as its state says."""
         footprint, ports = record.footprint, record.cls.pod_class.host_ports
         self.version += 1
-        if record.state is MemberState.FOREIGN:
+        if record.state in _PROMISED_ONLY:
             self.nodes.reserve(row, footprint.usage, sign)
             return
         self.nodes.charge(row, footprint.usage, footprint.scored, sign)
@@ -287,7 +384,7 @@ class ClusterState:
 
     def _vacate(self, record: PodRecord) -> None:
         if record.row == NO_NODE:
-            for node in (record.pod.node, record.pod.nominated, record.target):
+            for node in (record.pod.node, record.pod.nominated, record.target, record.nominated):
                 if node in self._homeless:
                     self._homeless[node].pop(record.pod.uid, None)
                     if not self._homeless[node]:
@@ -297,6 +394,12 @@ class ClusterState:
         self._move_out(record)
         self._charge(record, row, -1)
         self.relief += 1
+
+    def _drop_claim(self, record: PodRecord) -> None:
+        """Forgets a claim whose room a transaction has already taken off the arrays."""
+        if record.row != NO_NODE:
+            self._move_out(record)
+        record.claim, record.nominated = None, ""
 
     # nodes
 
@@ -396,7 +499,7 @@ class ClusterState:
 
 def _standing(pod: Pod) -> tuple[object, ...]:
     """What of a pod's noun matters to its place in the order, beside its state."""
-    return pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
+    return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
 
 
 def _charging(pod: Pod) -> tuple[object, ...]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord, Footprint
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NodeTable
 
 
@@ -27,6 +28,9 @@ class Transaction:
         self._charges: dict[tuple[Payer, Footprint], int] = {}
         self._journal: list[tuple[ClassRecord, list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
+        self._lifted: dict[PodRecord, None] = {}
+        self._removed: list[Collection[PodRecord]] = []
+        self._restored: list[Collection[PodRecord]] = []
         self._open = True
 
     @property
@@ -53,6 +57,30 @@ class Transaction:
                 self._charges[key] = self._charges.get(key, 0) + count
                 payer.charge(footprint, count)
 
+    def lift(self, records: Iterable[PodRecord]) -> None:
+        """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
+        for record in records:
+            if record.claim is None:
+                continue
+            self._lifted[record] = None
+            self._unreserve(record, 1)
+            if record.payer is not None:
+                record.payer.charge(record.footprint, -1)
+
+    def remove(self, records: Collection[PodRecord]) -> None:
+        """Takes pods off their nodes and accounts, to see what would be possible without them.
+
+        A transaction that has removed anybody can only be rolled back.
+        """
+        assert self._open
+        self._removed.append(records)
+        self._take_off(records, -1)
+
+    def put_back(self, records: Collection[PodRecord]) -> None:
+        """Undoes the removal of some of those that were removed."""
+        self._restored.append(records)
+        self._take_off(records, 1)
+
     def rollback(self) -> None:
         assert self._open
         self._open = False
@@ -60,22 +88,64 @@ class Transaction:
             payer.charge(footprint, -count)
         for cls, rows in reversed(self._journal):
             self._apply(cls, rows, -1)
+        for records in self._restored:
+            self._take_off(records, -1)
+        for records in self._removed:
+            self._take_off(records, 1)
+        for record in self._lifted:
+            self._relent(record)
 
     def commit(self) -> list[tuple[PodRecord, int]]:
         """(pod, row) in the order of placement."""
         assert self._open
+        assert not self._removed
         self._open = False
         for (payer, footprint), count in self._charges.items():
             payer.keep(footprint, count)
+        if self._lifted:
+            placed = {record for record, _ in self._placed}
+            for record in self._lifted:
+                if record not in placed:
+                    self._relent(record)
+                elif record.payer is not None:
+                    record.payer.keep(record.footprint, -1)
         return self._placed
 
+    def _relent(self, record: PodRecord) -> None:
+        """A claim that was lifted stands again."""
+        self._unreserve(record, -1)
+        if record.payer is not None:
+            record.payer.charge(record.footprint, 1)
+
+    def _unreserve(self, record: PodRecord, sign: int) -> None:
+        if record.row != NO_NODE:
+            self._nodes.reserve(record.row, record.footprint.usage, -sign)
+
+    def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
+        rows: dict[Footprint, list[int]] = {}
+        charges: dict[tuple[Payer, Footprint], int] = {}
+        for record in records:
+            if record.row != NO_NODE:
+                rows.setdefault(record.footprint, []).append(record.row)
+                if record.cls.pod_class.host_ports:
+                    self._nodes.take_ports(record.row, record.cls.pod_class.host_ports, sign)
+            if record.payer is not None:
+                key = (record.payer, record.footprint)
+                charges[key] = charges.get(key, 0) + sign
+        for footprint, places in rows.items():
+            self._put(footprint, places, sign)
+        for (payer, footprint), count in charges.items():
+            payer.charge(footprint, count)
+
     def _apply(self, cls: ClassRecord, rows: list[int], sign: int) -> None:
-        footprint = cls.footprint
+        self._put(cls.footprint, rows, sign)
+        if cls.pod_class.host_ports:
+            for row in rows:
+                self._nodes.take_ports(row, cls.pod_class.host_ports, sign)
+
+    def _put(self, footprint: Footprint, rows: list[int], sign: int) -> None:
         if len(rows) == 1:
             self._nodes.charge(rows[0], footprint.usage, footprint.scored, sign)
         else:
             distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
             self._nodes.charge_many(distinct, counts, footprint.usage, footprint.scored, sign)
-        if cls.pod_class.host_ports:
-            for row in rows:
-                self._nodes.take_ports(row, cls.pod_class.host_ports, sign)
