@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many pods of an application may be taken away at the moment."""
+"""How many pods of an application or of a gang may be taken away at the moment."""
 
 from __future__ import annotations
 
@@ -14,3 +14,13 @@ class DisruptionBudget(msgspec.Struct, frozen=True):
     name: str
     allowed: int = 0
     disrupted: frozenset[str] = frozenset()
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """Some of a gang's members: so many, or so many percent of all, rounded up (Kubernetes' IntOrString)."""
+
+    amount: int
+    percent: bool = False
+
+    def of(self, total: int) -> int:
+        return -(-self.amount * total // 100) if self.percent else self.amount

@@ -6,6 +6,7 @@ import enum
 
 import msgspec
 
+from phalanx.model.disruption import Portion
 from phalanx.model.resources import Requests
 
 
@@ -65,7 +66,9 @@ class Gang(msgspec.Struct, frozen=True):
     one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
     about the size of the whole group. `timeout` is in seconds, `sla_waiting_time` too: how long the group may
     wait before it goes first (Volcano). `once_satisfied` is the persisted flag of the
-    match policy of that name. `problem` holds the gang. `warnings` hold nothing back.
+    match policy of that name. `problem` holds the gang. `warnings` hold nothing back. `revocable` gangs may use
+    nodes that are lent for a time. Of `min_available` and `max_unavailable` members at most one is stated: how far
+    a gang may be thinned out for nobody's sake (Volcano's job disruption budget).
     """
 
     key: GangKey
@@ -88,6 +91,9 @@ class Gang(msgspec.Struct, frozen=True):
     admitted: bool = True  # may take part in allocation (False while such a group's phase is still Pending)
     unit: bool = False  # its members may only be disrupted together
     preemptable: bool = True  # False: its owner forbids that its members are evicted for others
+    revocable: bool = False
+    min_available: Portion | None = None
+    max_unavailable: Portion | None = None
     total: int = 0  # how many members its owner means to create, 0 where unknown; never holds the gang back
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()

@@ -20,7 +20,8 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     200Mi per container without one), used for scoring only.
     `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
     of it. `repelled` are the topology domains (node label, value) that pods which are there already keep closed to
-    the pod by their required anti-affinity.
+    the pod by their required anti-affinity. `revocable` pods may use nodes that are lent for a time: their owner
+    says that they may be evicted.
     """
 
     requests: Requests = ()
@@ -34,6 +35,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     strategy: str = ""  # JSON of a per-pod scoring override (volcano.sh/resource-strategy-*)
     unsupported: tuple[str, ...] = ()
     repelled: tuple[tuple[str, str], ...] = ()
+    revocable: bool = False
 
     @property
     def best_effort(self) -> bool:
@@ -81,7 +83,8 @@ class Pod(msgspec.Struct, frozen=True):
     terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner
     forbids eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
     DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
-    `budgets` name the PodDisruptionBudgets of its namespace that count it.
+    `budgets` name the PodDisruptionBudgets of its namespace that count it. `controlled` pods have a controller that
+    makes another when they are gone; an evicted pod without one is lost.
     """
 
     namespace: str
@@ -117,6 +120,7 @@ class Pod(msgspec.Struct, frozen=True):
     fixture: bool = False
     critical: bool = False
     budgets: tuple[str, ...] = ()
+    controlled: bool = False
 
     @property
     def key(self) -> str:
