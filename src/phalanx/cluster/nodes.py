@@ -150,6 +150,12 @@ class NodeTable:
         self.scored[:, rows] += scored[:, None] * (counts * sign)
         self.changes.note_all(rows.tolist())
 
+    def charge_sums(self, amounts: IntArray, sign: int) -> None:
+        """Adds (or takes back) int64[R, N] on all nodes at once; the amounts for the scores stay as they are."""
+        self.used += sign * amounts
+        self.idle -= sign * amounts
+        self.changes.note_all(np.flatnonzero(amounts.any(axis=0)).tolist())
+
     def release_later(self, row: int, usage: IntArray, sign: int) -> None:
         """Counts a terminating pod's usage as room to come; it stays in `used` until the pod is gone."""
         self.releasing[:, row] += sign * usage

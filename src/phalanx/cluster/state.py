@@ -9,8 +9,10 @@ from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
+from phalanx.cluster.observation import charging, claim_of, standing
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
+from phalanx.cluster.tenancy import Table, Tenancy
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
@@ -36,7 +38,6 @@ from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
 
 # Pods in these states take no room: for some of them it is reserved.
 _PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
-_OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 
 
 class ClusterState:
@@ -64,6 +65,7 @@ class ClusterState:
         self.leaving: dict[str, PodRecord] = {}
         self.relief = 0
         self.version = 0
+        self.tenancy = Tenancy()
         self._tenants: dict[int, dict[str, PodRecord]] = {}
         self._homeless: dict[str, dict[str, PodRecord]] = {}
         self._touched_gangs: dict[GangKey, None] = {}
@@ -185,6 +187,7 @@ class ClusterState:
             return
         if record.row != NO_NODE:
             self.nodes.release_later(record.row, record.footprint.usage, -1)
+            self.tenancy.moved.note(record.row)
         self.leaving.pop(uid, None)
         self.version += 1
         self._set_state(record, self._state_of(record.pod), record.mark)
@@ -208,6 +211,10 @@ class ClusterState:
     def tenants(self, row: int) -> Collection[PodRecord]:
         """The pods that occupy a row, placed and terminating ones included."""
         return self._tenants.get(row, {}).values()
+
+    def tenancy_table(self) -> Table:
+        """How many pods of which kind (`tenancy.kinds`) each row has."""
+        return self.tenancy.table(self._tenants)
 
     # pods
 
@@ -238,7 +245,7 @@ class ClusterState:
                 not placed
                 and old.mark == pod.mark
                 and claim is record.claim
-                and _claim(old, record.state) == _claim(pod, state)
+                and claim_of(old, record.state) == claim_of(pod, state)
             ):
                 self._renoun(record, pod)
                 if record.state is not state:
@@ -331,17 +338,20 @@ class ClusterState:
         """Counts what a pod takes as room to come."""
         if record.row != NO_NODE:
             self.nodes.release_later(record.row, record.footprint.usage, 1)
+            self.tenancy.moved.note(record.row)
         self.leaving[record.pod.uid] = record
         self._set_state(record, MemberState.TERMINATING, record.mark)
 
     def _renoun(self, record: PodRecord, pod: Pod) -> None:
         """Takes the newest noun of a pod whose place in the tables stays."""
         old = record.pod
-        if _standing(old) != _standing(pod):
+        if standing(old) != standing(pod):
             self._touch(record)
         record.pod = pod
-        if _charging(old) != _charging(pod):
+        if charging(old) != charging(pod):
             self.ledger.enter(record)
+        if record.row != NO_NODE:
+            self.tenancy.moved.note(record.row)
 
     def _touch(self, record: PodRecord) -> None:
         if record.gang is not None:
@@ -357,7 +367,7 @@ class ClusterState:
 
     def _occupy(self, record: PodRecord) -> None:
         """Puts a pod's footprint on its node, or remembers that its node is not known yet."""
-        node, _ = _claim(record.pod, record.state)
+        node, _ = claim_of(record.pod, record.state)
         if node:
             self._settle(record, node)
 
@@ -435,9 +445,11 @@ class ClusterState:
 
     def _move_in(self, record: PodRecord, row: int) -> None:
         record.row = row
+        self.tenancy.moved.note(row)
         self._tenants.setdefault(row, {})[record.pod.uid] = record
 
     def _move_out(self, record: PodRecord) -> None:
+        self.tenancy.moved.note(record.row)
         tenants = self._tenants[record.row]
         del tenants[record.pod.uid]
         if not tenants:
@@ -495,22 +507,3 @@ class ClusterState:
     def _forget_gang_if_empty(self, record: GangRecord) -> None:
         if record.noun is None and not record.members:
             self.gangs.pop(record.key, None)
-
-
-def _standing(pod: Pod) -> tuple[object, ...]:
-    """What of a pod's noun matters to its place in the order, beside its state."""
-    return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
-
-
-def _charging(pod: Pod) -> tuple[object, ...]:
-    """What of a pod's noun decides where and whether it is charged, beside its state."""
-    return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
-
-
-def _claim(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
-    """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
-    if state is MemberState.FOREIGN:
-        return pod.nominated, state
-    if state in _OCCUPYING:
-        return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND
-    return "", None

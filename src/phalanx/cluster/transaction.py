@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import IntArray
 
 
 class Transaction:
@@ -31,6 +32,7 @@ class Transaction:
         self._lifted: dict[PodRecord, None] = {}
         self._removed: list[Collection[PodRecord]] = []
         self._restored: list[Collection[PodRecord]] = []
+        self._sums: list[tuple[IntArray, Mapping[tuple[Payer, Footprint], int]]] = []
         self._open = True
 
     @property
@@ -76,22 +78,42 @@ class Transaction:
         self._removed.append(records)
         self._take_off(records, -1)
 
+    def remove_sums(self, freed: IntArray, charges: Mapping[tuple[Payer, Footprint], int]) -> None:
+        """Takes int64[R, N] off the nodes and so many pods off their payers: many at once, without naming them."""
+        assert self._open
+        self._sums.append((freed, charges))
+        self._take_sums(freed, charges, -1)
+
+    def put_back_sums(self) -> None:
+        """Undoes the last `remove_sums`."""
+        freed, charges = self._sums.pop()
+        self._take_sums(freed, charges, 1)
+
     def put_back(self, records: Collection[PodRecord]) -> None:
         """Undoes the removal of some of those that were removed."""
         self._restored.append(records)
         self._take_off(records, 1)
 
-    def rollback(self) -> None:
-        assert self._open
-        self._open = False
+    def unplace(self) -> None:
+        """Takes back what was placed so far, and nothing else."""
         for (payer, footprint), count in self._charges.items():
             payer.charge(footprint, -count)
         for cls, rows in reversed(self._journal):
             self._apply(cls, rows, -1)
+        self._charges.clear()
+        self._journal.clear()
+        self._placed.clear()
+
+    def rollback(self) -> None:
+        assert self._open
+        self._open = False
+        self.unplace()
         for records in self._restored:
             self._take_off(records, -1)
         for records in self._removed:
             self._take_off(records, 1)
+        while self._sums:
+            self.put_back_sums()
         for record in self._lifted:
             self._relent(record)
 
@@ -99,6 +121,7 @@ class Transaction:
         """(pod, row) in the order of placement."""
         assert self._open
         assert not self._removed
+        assert not self._sums
         self._open = False
         for (payer, footprint), count in self._charges.items():
             payer.keep(footprint, count)
@@ -120,6 +143,11 @@ class Transaction:
     def _unreserve(self, record: PodRecord, sign: int) -> None:
         if record.row != NO_NODE:
             self._nodes.reserve(record.row, record.footprint.usage, -sign)
+
+    def _take_sums(self, freed: IntArray, charges: Mapping[tuple[Payer, Footprint], int], sign: int) -> None:
+        self._nodes.charge_sums(freed, sign)
+        for (payer, footprint), count in charges.items():
+            payer.charge(footprint, sign * count)
 
     def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}

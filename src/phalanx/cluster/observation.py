@@ -1,0 +1,26 @@
+"""What of an observed pod matters to whom: its place in the order, its accounts, its node."""
+
+from __future__ import annotations
+
+from phalanx.model.pod import MemberState, Pod
+
+_OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+
+
+def standing(pod: Pod) -> tuple[object, ...]:
+    """What of a pod's noun matters to its place in the order, beside its state."""
+    return pod.node, pod.priority, pod.index, pod.problem, pod.queue, pod.quota, pod.user, pod.firm
+
+
+def charging(pod: Pod) -> tuple[object, ...]:
+    """What of a pod's noun decides where and whether it is charged, beside its state."""
+    return pod.scheduler, pod.queue, pod.quota, pod.user, pod.firm, pod.problem
+
+
+def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
+    """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
+    if state is MemberState.FOREIGN:
+        return pod.nominated, state
+    if state in _OCCUPYING:
+        return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND
+    return "", None

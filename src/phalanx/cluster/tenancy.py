@@ -1,0 +1,121 @@
+"""Who is where, by kind: how many pods of which kind each node has, as flat arrays over (row, kind)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import IntArray
+from phalanx.model.pod import MemberState
+
+_EVICTABLE = (MemberState.BOUND, MemberState.RUNNING)
+
+
+class Kind:
+    """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
+
+    `sample` is one of them, `number` its place in the arrays.
+    """
+
+    __slots__ = ("footprint", "gang", "number", "payer", "priority", "sample")
+
+    def __init__(self, number: int, sample: PodRecord) -> None:
+        assert sample.payer is not None
+        self.number = number
+        self.sample = sample
+        self.payer: Payer = sample.payer
+        self.footprint: Footprint = sample.footprint
+        self.priority = sample.pod.priority
+        self.gang: GangRecord | None = sample.gang
+
+
+class Table:
+    """`counts[i]` pods of kind `kinds[i]` are on row `rows[i]`; int64 arrays of equal length, rows ascending."""
+
+    __slots__ = ("counts", "kinds", "rows")
+
+    def __init__(self, rows: IntArray, kinds: IntArray, counts: IntArray) -> None:
+        self.rows = rows
+        self.kinds = kinds
+        self.counts = counts
+
+
+class Tenancy:
+    """Built when somebody first asks, and from then on brought up to date row by row (`moved` names them).
+
+    Only pods that are bound or running are counted; whether one of them may be evicted is not asked here.
+    """
+
+    def __init__(self) -> None:
+        self.moved = ChangeLog()
+        self._cursor = -1
+        self._rows: dict[int, tuple[IntArray, IntArray]] = {}
+        self._kinds: dict[object, Kind] = {}
+        self._table: Table | None = None
+        self.kinds: list[Kind] = []
+
+    def table(self, tenants: dict[int, dict[str, PodRecord]]) -> Table:
+        """The table as of now; `tenants` are the pods of each row."""
+        changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
+        if changed is None or len(self.kinds) > 4 * len(self._live()) + 1000:
+            self._rows.clear()
+            self._kinds.clear()
+            self.kinds.clear()
+            self._tally(tenants, sorted(tenants))
+        elif changed:
+            self._tally(tenants, sorted(set(changed)))
+        elif self._table is not None:
+            return self._table
+        self._cursor = self.moved.end
+        self._table = self._flatten()
+        return self._table
+
+    def _live(self) -> set[int]:
+        return set(self._table.kinds.tolist()) if self._table is not None else set()
+
+    def _tally(self, tenants: dict[int, dict[str, PodRecord]], rows: Iterable[int]) -> None:
+        for row in rows:
+            counts: dict[int, int] = {}
+            for record in tenants.get(row, {}).values():
+                if record.state in _EVICTABLE and record.payer is not None:
+                    number = self._number(record)
+                    counts[number] = counts.get(number, 0) + 1
+            if counts:
+                numbers = np.fromiter(counts.keys(), dtype=np.int64, count=len(counts))
+                self._rows[row] = (numbers, np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
+            else:
+                self._rows.pop(row, None)
+
+    def _number(self, record: PodRecord) -> int:
+        pod = record.pod
+        key = (
+            record.payer,
+            record.footprint,
+            record.gang,
+            pod.priority,
+            pod.preemptable and not (pod.fixture or pod.critical),
+        )
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(len(self.kinds), record)
+            self.kinds.append(kind)
+        return kind.number
+
+    def _flatten(self) -> Table:
+        if not self._rows:
+            nothing = np.zeros(0, dtype=np.int64)
+            return Table(nothing, nothing, nothing)
+        rows = sorted(self._rows)
+        parts = [self._rows[row] for row in rows]
+        sizes: npt.NDArray[np.int64] = np.array([len(kinds) for kinds, _ in parts], dtype=np.int64)
+        return Table(
+            np.repeat(np.array(rows, dtype=np.int64), sizes),
+            np.concatenate([kinds for kinds, _ in parts]),
+            np.concatenate([counts for _, counts in parts]),
+        )
