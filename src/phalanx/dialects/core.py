@@ -39,6 +39,7 @@ class Metadata(Wire):
     resource_version: str = ""
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owner_references: list[OwnerReference] = []
@@ -182,6 +183,7 @@ class PodSpec(Wire):
     priority: int | None = None
     priority_class_name: str = ""
     preemption_policy: str = ""
+    termination_grace_period_seconds: int | None = None
     scheduling_gates: list[SchedulingGate] = []
     scheduling_group: SchedulingGroup | None = None
     workload_ref: WorkloadRef | None = None
@@ -204,6 +206,7 @@ class Condition(Wire):
     status: str = ""
     reason: str = ""
     message: str = ""
+    last_transition_time: str | None = None
 
 
 class ContainerStatus(Wire):
@@ -214,6 +217,7 @@ class ContainerStatus(Wire):
 
 class PodStatus(Wire):
     phase: str = ""
+    start_time: str | None = None
     nominated_node_name: str = ""
     conditions: list[Condition] = []
     container_statuses: list[ContainerStatus] = []

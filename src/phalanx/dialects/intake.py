@@ -24,6 +24,7 @@ from phalanx.dialects.core import (
     clamp_priority,
 )
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
@@ -39,6 +40,7 @@ from phalanx.dialects.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import Voice, is_legal_minimum
+from phalanx.dialects.salvage import Fault
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, GangKey, GroupRef
@@ -74,12 +76,13 @@ _UNSEEN = _Seen()
 
 
 class _PodRecord(msgspec.Struct, gc=False):
-    """`pod` is what the object says; `repelled` is what was told beside it."""
+    """`pod` is what the object says; `repelled` is what was told beside it, `faults` what is passed over in it."""
 
     pod: Pod
     voice: Voice | None
     owners: str
     repelled: Domains = ()
+    faults: tuple[Fault, ...] = ()
 
 
 class Intake:
@@ -120,18 +123,15 @@ class Intake:
         if declaration is not None:
             active = not noun.terminating and not noun.finished
             voice = Voice(declaration, noun.priority, noun.preempts, noun.scheduler, active)
-        record = self._pods.get(uid)
-        faults = spec.strategy_faults if record is None or record.pod.pod_class is not noun.pod_class else ()
-        if faults:
-            text = f"{summary(faults)}; it is ignored"
-            self._warn(noun, "InvalidAnnotation", text, lambda now: now.pod.pod_class is noun.pod_class)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
         touched = self._place(noun, metadata.labels, terms_of(pod))
         if follows:
             self._queues.follow(noun.namespace, uid)
         else:
             self._queues.leave(noun.namespace, uid)
-        return events + self._store(noun, voice, owners) + self._tell_repelled(touched)
+        events += self._store(noun, voice, owners)
+        self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
+        return events + self._tell_repelled(touched)
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -189,6 +189,18 @@ class Intake:
         if said is not None and (voice is None or noun.gang != last.gang):
             events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
         return events
+
+    def _pass_over(self, uid: str, faults: tuple[Fault, ...]) -> None:
+        """Notes what does not count of a pod's labels and annotations; each such thing is told once."""
+        record = self._pods[uid]
+        if faults == record.faults:
+            return
+        fresh = tuple(fault for fault in faults if fault not in record.faults)
+        record.faults = faults
+        if fresh:
+            self._warn(
+                record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
+            )
 
     def _place(self, noun: Pod, labels: Mapping[str, str] | None, terms: tuple[Term, ...] | None) -> set[str]:
         """Who is repelled otherwise now that this pod waits or occupies a node; None is what cannot be read."""

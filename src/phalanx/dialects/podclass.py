@@ -57,7 +57,10 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
     faults: list[Fault] = []
     if kind and kind not in _SCORING_TYPES:
         faults.append(
-            Fault(f"metadata.annotations[{SCORING_TYPE}]", f"{kind!r} is not LeastAllocated or MostAllocated")
+            Fault(
+                f"metadata.annotations[{SCORING_TYPE}]",
+                f"{kind!r} is not LeastAllocated or MostAllocated; it is ignored",
+            )
         )
     read: dict[str, int] = {}
     if weights:
@@ -65,7 +68,10 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
             read = msgspec.json.decode(weights, type=dict[str, int])
         except msgspec.DecodeError:
             faults.append(
-                Fault(f"metadata.annotations[{SCORING_WEIGHT}]", f'{weights!r} is not JSON such as {{"cpu": 1}}')
+                Fault(
+                    f"metadata.annotations[{SCORING_WEIGHT}]",
+                    f'{weights!r} is not JSON such as {{"cpu": 1}}; it is ignored',
+                )
             )
     if faults:
         return "", tuple(faults)

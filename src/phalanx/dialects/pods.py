@@ -8,6 +8,15 @@ import msgspec
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import index_of, role_of
+from phalanx.dialects.evictability import (
+    DEFAULT_GRACE,
+    bound_at,
+    eviction_terms,
+    grace_of,
+    hides_terms,
+    is_critical,
+    is_fixture,
+)
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
@@ -16,7 +25,7 @@ from phalanx.dialects.salvage import Fault
 from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.node import Node
-from phalanx.model.pod import Pod, PodClass, PodPhase
+from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
@@ -49,6 +58,9 @@ class PodNouns:
         self._specs: dict[bytes, Spec] = {}
         self._classes: dict[PodClass, PodClass] = {}
         self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
+        # Times fall on the same seconds, and a plan marks thousands of pods alike.
+        self._times: dict[str, int] = {}
+        self._marks: dict[str, PlanMark | None] = {}
         self._encoder = msgspec.json.Encoder()
 
     def spec(self, pod: PodObject) -> Spec:
@@ -71,6 +83,8 @@ class PodNouns:
         `gang` is "" for a pod on its own, `queue` is where such a pod waits.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
+        labels, annotations = metadata.labels, metadata.annotations
+        terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
         usage, problems = self._usage(pod, spec)
         problems = (*pod.faults, *problems)
         if any(map(hides_amounts, pod.faults)):
@@ -88,18 +102,46 @@ class PodNouns:
             gated=bool(wanted.scheduling_gates),
             priority=clamp_priority(wanted.priority or 0),
             preempts=wanted.preemption_policy != "Never",
-            created=parse_time(metadata.creation_timestamp),
+            created=self._time(metadata.creation_timestamp),
             gang=gang,
             role=role_of(metadata),
             index=index_of(metadata),
             nominated=status.nominated_node_name,
-            mark=decode_mark(metadata.annotations.get(PLAN_ANNOTATION, "")),
+            mark=self._mark(annotations.get(PLAN_ANNOTATION)),
             problem=summary(problems),
             queue=queue,
-            quota=metadata.labels.get(QUOTA_NAME, ""),
+            quota=labels.get(QUOTA_NAME, ""),
             user=self._user(metadata),
-            firm=metadata.labels.get(PREEMPTIBLE) == "false",
+            firm=labels.get(PREEMPTIBLE) == "false",
+            started=started,
+            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
+            checkpoint=terms.checkpoint,
+            leaves=self._time(metadata.deletion_timestamp),
+            grace=grace_of(pod),
+            preemptable=terms.preemptable and not any(map(hides_terms, pod.faults)),
+            cooldown=terms.cooldown,
+            fixture=is_fixture(metadata),
+            critical=is_critical(pod),
         )
+
+    def _time(self, text: str | None) -> int:
+        if not text:
+            return 0
+        found = self._times.get(text)
+        if found is None:
+            if len(self._times) >= _CACHE_SIZE:
+                self._times.clear()
+            found = self._times[text] = parse_time(text)
+        return found
+
+    def _mark(self, text: str | None) -> PlanMark | None:
+        if not text:
+            return None
+        if text not in self._marks:
+            if len(self._marks) >= _CACHE_SIZE:
+                self._marks.clear()
+            self._marks[text] = decode_mark(text)
+        return self._marks[text]
 
     def _user(self, metadata: Metadata) -> str:
         options = self._options
@@ -123,7 +165,8 @@ class PodNouns:
 def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
     """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it fills the node that it names.
 
-    `last` is the pod as it was last known; the node it was on is kept where the new bytes name none.
+    `last` is the pod as it was last known; the node it was on is kept where the new bytes name none. Its owner may
+    forbid eviction, for all we can read: so it is not evicted.
     """
     node, phase = _NODE_NAME.search(raw), _PHASE.search(raw)
     return Pod(
@@ -143,6 +186,15 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
         quota=last.quota if last else "",
         user=last.user if last else "",
         firm=last.firm if last else False,
+        started=last.started if last else 0,
+        bound=last.bound if last else 0,
+        checkpoint=last.checkpoint if last else 0,
+        grace=last.grace if last else DEFAULT_GRACE,
+        preemptable=False,
+        cooldown=last.cooldown if last else 0,
+        fixture=last.fixture if last else False,
+        critical=last.critical if last else False,
+        budgets=last.budgets if last else (),
     )
 
 

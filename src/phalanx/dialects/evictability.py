@@ -1,0 +1,155 @@
+"""What pods, and the objects of their gangs, say about being evicted for the sake of others.
+
+Volcano's keys are read as Volcano reads them: `volcano.sh/preemptable` with Go's ParseBool, annotation before
+label, and a value that is none forbids eviction (pod_info.go); `volcano.sh/cooldown-time` as a duration, label
+before annotation (plugins/cdp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from phalanx.dialects.core import Metadata, PodObject
+from phalanx.dialects.salvage import Fault
+from phalanx.dialects.times import parse_duration
+
+PREEMPTABLE = "volcano.sh/preemptable"
+COOLDOWN = "volcano.sh/cooldown-time"
+CHECKPOINT = "phalanx.dev/checkpointed-at"
+DEFAULT_GRACE = 30
+
+# Pods that a node has by itself: the kubelet shows them with these (kubernetes, pkg/kubelet/types).
+_MIRROR = "kubernetes.io/config.mirror"
+_SOURCE = "kubernetes.io/config.source"
+_API_SOURCE = "api"
+
+_CRITICAL_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
+_CRITICAL_PRIORITY = 2_000_000_000
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The terms on which a pod may be evicted, as its owner states them; `faults` name what cannot be read.
+
+    `cooldown` is in seconds from its binding on, `checkpoint` in seconds since the epoch.
+    """
+
+    preemptable: bool = True
+    cooldown: int = 0
+    checkpoint: int = 0
+    faults: tuple[Fault, ...] = ()
+
+
+_NO_TERMS = Terms()
+_STATED = frozenset((PREEMPTABLE, COOLDOWN, CHECKPOINT))
+
+
+def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Terms:
+    if _STATED.isdisjoint(annotations) and _STATED.isdisjoint(labels):
+        return _NO_TERMS
+    faults: list[Fault] = []
+    return Terms(
+        preemptable=preemptable_of(labels, annotations, faults),
+        cooldown=_cooldown(labels, annotations, faults),
+        checkpoint=_checkpoint(annotations.get(CHECKPOINT, ""), faults),
+        faults=tuple(faults),
+    )
+
+
+def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> bool:
+    """Whether its owner lets a pod, or the members of a group, be evicted; so it is where nothing is said."""
+    path, value = _stated(PREEMPTABLE, ("annotations", annotations), ("labels", labels))
+    if value is None or value in _TRUE:
+        return True
+    if value not in _FALSE:
+        faults.append(Fault(path, f'{value!r} is not "true" or "false"; it forbids eviction'))
+    return False
+
+
+def hides_terms(fault: Fault) -> bool:
+    """Whether a field that could not be decoded may hide that the owner forbids eviction."""
+    return fault.path in ("metadata", "metadata.labels", "metadata.annotations")
+
+
+def grace_of(pod: PodObject) -> int:
+    """How many seconds the pod gets to end; of one that ends already, what it has been given."""
+    grace = pod.spec.termination_grace_period_seconds
+    if pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds is not None:
+        grace = pod.metadata.deletion_grace_period_seconds
+    if grace is None:
+        return DEFAULT_GRACE
+    # The API server turns a grace below zero into one second.
+    return 1 if grace < 0 else min(grace, 2**31 - 1)
+
+
+def bound_at(pod: PodObject) -> str | None:
+    """When the scheduler gave the pod its node, as its status says it."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time
+    return None
+
+
+def is_fixture(metadata: Metadata) -> bool:
+    """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
+    for owner in metadata.owner_references:
+        if owner.controller and owner.kind == "DaemonSet":
+            return True
+    return _is_static(metadata.annotations)
+
+
+def is_critical(pod: PodObject) -> bool:
+    """What the cluster itself needs: kubelet's IsCriticalPod, and Volcano's conformance plugin by class."""
+    spec = pod.spec
+    if spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY:
+        return True
+    return spec.priority_class_name in _CRITICAL_CLASSES or _is_static(pod.metadata.annotations)
+
+
+def _is_static(annotations: Mapping[str, str]) -> bool:
+    return _MIRROR in annotations or annotations.get(_SOURCE, _API_SOURCE) != _API_SOURCE
+
+
+def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> int:
+    path, value = _stated(COOLDOWN, ("labels", labels), ("annotations", annotations))
+    if value is None:
+        return 0
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        faults.append(Fault(path, f"{error}; it is ignored"))
+        return 0
+    if seconds < 0:
+        faults.append(Fault(path, f"{value!r} is negative; it is ignored"))
+    return max(0, seconds)
+
+
+def _checkpoint(text: str, faults: list[Fault]) -> int:
+    """A time without its zone is refused: a program that writes its local time would be hours off."""
+    if not text:
+        return 0
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        moment = None
+    if moment is None or moment.tzinfo is None:
+        example = "2026-01-31T12:00:00Z"
+        faults.append(
+            Fault(f"metadata.annotations[{CHECKPOINT}]", f"{text!r} is not a time such as {example}; it is ignored")
+        )
+        return 0
+    return max(0, int(moment.timestamp()))
+
+
+def _stated(key: str, *places: tuple[str, Mapping[str, str]]) -> tuple[str, str | None]:
+    """The first value among the places, and where it stands."""
+    for place, values in places:
+        value = values.get(key)
+        if value is not None:
+            return f"metadata.{place}[{key}]", value
+    return "", None

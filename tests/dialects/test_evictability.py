@@ -1,0 +1,239 @@
+"""What pods say about being evicted: read where it can be read, and never a way to lose what was to be kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.dialects.core import decode_pod
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.pods import PodNouns
+from phalanx.dialects.times import format_time
+from phalanx.model.events import PodUpdated
+from phalanx.model.pod import Pod
+from tests.dialects.objects import EPOCH, decode, pod, pod_document
+
+PREEMPTABLE, COOLDOWN = "volcano.sh/preemptable", "volcano.sh/cooldown-time"
+CHECKPOINT = "phalanx.dev/checkpointed-at"
+
+
+def noun(**details: Any) -> Pod:
+    nouns, read = PodNouns(), pod(**details)
+    return nouns.pod(read, nouns.spec(read), "")
+
+
+def scheduled(status: str = "True", since: int | None = EPOCH + 5) -> dict[str, Any]:
+    time = None if since is None else format_time(since)
+    return {"type": "PodScheduled", "status": status, "lastProbeTime": None, "lastTransitionTime": time}
+
+
+def told(door: Intake) -> list[str]:
+    return [f"{notice.reason}: {notice.message}" for notice in door.drain_notices()]
+
+
+# When it began.
+
+
+def test_a_pod_runs_since_its_node_took_it_and_is_bound_since_it_was_scheduled() -> None:
+    status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
+    found = noun(node="n1", phase="Running", status=status)
+    assert (found.started, found.bound) == (EPOCH + 9, EPOCH + 5)
+
+
+@pytest.mark.parametrize("conditions", [[], [scheduled("False")], [scheduled(since=None)]])
+def test_a_pod_that_nobody_scheduled_is_bound_since_it_started(conditions: list[dict[str, Any]]) -> None:
+    status = {"startTime": format_time(EPOCH + 9), "conditions": conditions}
+    assert noun(node="n1", status=status).bound == EPOCH + 9
+
+
+def test_a_pod_without_a_node_is_not_bound_whatever_its_status_says() -> None:
+    found = noun(status={"conditions": [scheduled()]})
+    assert (found.started, found.bound) == (0, 0)
+
+
+def test_times_that_are_null_are_unknown_and_no_fault() -> None:
+    read = decode(pod_document(node="n1", status={"startTime": None, "conditions": [scheduled(since=None)]}))
+    nouns = PodNouns()
+    found = nouns.pod(read, nouns.spec(read), "")
+    assert (read.faults, found.started, found.bound) == ((), 0, 0)
+
+
+# When it ends.
+
+
+def test_a_pod_that_says_nothing_gets_half_a_minute() -> None:
+    assert (noun().grace, noun().leaves) == (30, 0)
+
+
+@pytest.mark.parametrize(("stated", "given"), [(0, 0), (600, 600), (-1, 1), (None, 30), (10**30, 2**31 - 1)])
+def test_a_pod_gets_the_grace_that_it_states(stated: int | None, given: int) -> None:
+    assert noun(terminationGracePeriodSeconds=stated).grace == given
+
+
+def test_a_terminating_pod_has_the_grace_that_it_was_given_and_leaves_when_that_is_over() -> None:
+    document = pod_document(node="n1", terminationGracePeriodSeconds=600)
+    document["metadata"] |= {"deletionTimestamp": format_time(EPOCH + 50), "deletionGracePeriodSeconds": 5}
+    nouns, read = PodNouns(), decode(document)
+    found = nouns.pod(read, nouns.spec(read), "")
+    assert (found.terminating, found.leaves, found.grace) == (True, EPOCH + 50, 5)
+
+
+# What its owner says.
+
+
+@pytest.mark.parametrize("place", ["annotations", "labels"])
+@pytest.mark.parametrize(
+    ("value", "answer"), [("true", True), ("1", True), ("false", False), ("False", False), ("0", False)]
+)
+def test_its_owner_may_forbid_that_a_pod_is_evicted(place: str, value: str, answer: bool) -> None:
+    assert noun(**{place: {PREEMPTABLE: value}}).preemptable is answer
+
+
+def test_nothing_said_forbids_nothing() -> None:
+    assert noun().preemptable
+
+
+def test_the_annotation_is_heard_before_the_label() -> None:
+    assert not noun(annotations={PREEMPTABLE: "false"}, labels={PREEMPTABLE: "true"}).preemptable
+    assert noun(annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
+
+
+@pytest.mark.parametrize("value", ["no", "", "FALSE "])
+def test_a_word_that_is_neither_yes_nor_no_forbids_eviction_and_is_told(value: str) -> None:
+    door = Intake(["phalanx"])
+    (event,) = door.pod(pod(annotations={PREEMPTABLE: value}))
+    assert isinstance(event, PodUpdated)
+    assert not event.pod.preemptable
+    assert not event.pod.problem
+    assert told(door) == [
+        f'InvalidAnnotation: metadata.annotations[{PREEMPTABLE}]: {value!r} is not "true" or "false"; '
+        "it forbids eviction"
+    ]
+
+
+@pytest.mark.parametrize(("value", "seconds"), [("90s", 90), ("1h", 3600), ("1.5s", 2), ("0", 0)])
+def test_a_pod_may_ask_for_time_to_cool_down(value: str, seconds: int) -> None:
+    assert noun(labels={COOLDOWN: value}).cooldown == seconds
+    assert noun(annotations={COOLDOWN: value}).cooldown == seconds
+
+
+def test_of_two_cooldowns_the_labels_holds() -> None:
+    assert noun(labels={COOLDOWN: "1m"}, annotations={COOLDOWN: "2m"}).cooldown == 60
+
+
+@pytest.mark.parametrize(("value", "advice"), [("soon", "is not a duration such as 30s"), ("-5m", "is negative")])
+def test_a_cooldown_that_is_none_is_passed_over_and_told(value: str, advice: str) -> None:
+    door = Intake(["phalanx"])
+    (event,) = door.pod(pod(labels={COOLDOWN: value}))
+    assert isinstance(event, PodUpdated)
+    assert event.pod.cooldown == 0
+    (notice,) = told(door)
+    assert advice in notice
+    assert notice.endswith("it is ignored")
+
+
+@pytest.mark.parametrize("text", [format_time(EPOCH + 7), "2030-03-17T18:46:47+01:00", "2030-03-17T17:46:47.9Z"])
+def test_a_pod_says_when_its_work_was_last_saved(text: str) -> None:
+    assert noun(annotations={CHECKPOINT: text}).checkpoint == EPOCH + 7
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2030-03-17T17:46:47", "2030-03-17", "1900000007"])
+def test_a_checkpoint_that_is_no_time_with_a_zone_is_passed_over_and_told(text: str) -> None:
+    door = Intake(["phalanx"])
+    (event,) = door.pod(pod(annotations={CHECKPOINT: text}))
+    assert isinstance(event, PodUpdated)
+    assert event.pod.checkpoint == 0
+    assert told(door) == [
+        f"InvalidAnnotation: metadata.annotations[{CHECKPOINT}]: {text!r} is not a time such as "
+        "2026-01-31T12:00:00Z; it is ignored"
+    ]
+
+
+def test_a_pod_that_changes_in_other_ways_is_not_told_again() -> None:
+    door = Intake(["phalanx"])
+    door.pod(pod(annotations={CHECKPOINT: "17:46"}))
+    assert len(told(door)) == 1
+    door.pod(pod(annotations={CHECKPOINT: "17:46", COOLDOWN: "5m"}, phase="Running"))
+    assert told(door) == []
+
+
+def test_what_has_been_put_right_and_wrong_again_is_told_again() -> None:
+    door = Intake(["phalanx"])
+    door.pod(pod(annotations={COOLDOWN: "soon"}))
+    assert len(told(door)) == 1
+    door.pod(pod(annotations={COOLDOWN: "5m"}))
+    door.pod(pod(annotations={COOLDOWN: "soon"}))
+    assert len(told(door)) == 1
+
+
+# What must not be evicted at all.
+
+
+def owned_by(kind: str, controller: bool = True) -> Pod:
+    document = pod_document(node="n1")
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": "x", "uid": "u", "controller": controller}
+    document["metadata"]["ownerReferences"] = [owner]
+    nouns, read = PodNouns(), decode(document)
+    return nouns.pod(read, nouns.spec(read), "")
+
+
+def test_the_pods_of_a_daemon_set_belong_to_their_node() -> None:
+    assert owned_by("DaemonSet").fixture
+    assert not owned_by("DaemonSet", controller=False).fixture
+    assert not owned_by("StatefulSet").fixture
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [{"kubernetes.io/config.mirror": "abc"}, {"kubernetes.io/config.source": "file"}],
+)
+def test_static_pods_belong_to_their_node_and_are_critical(annotations: dict[str, str]) -> None:
+    found = noun(node="n1", annotations=annotations)
+    assert (found.fixture, found.critical) == (True, True)
+
+
+def test_a_pod_that_came_through_the_api_is_an_ordinary_one() -> None:
+    found = noun(node="n1", annotations={"kubernetes.io/config.source": "api"})
+    assert (found.fixture, found.critical) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("spec", "answer"),
+    [
+        ({"priorityClassName": "system-cluster-critical"}, True),
+        ({"priorityClassName": "system-node-critical", "priority": 0}, True),
+        ({"priorityClassName": "mine", "priority": 2_000_000_000}, True),
+        ({"priorityClassName": "mine", "priority": 1_999_999_999}, False),
+        ({}, False),
+    ],
+)
+def test_what_the_cluster_itself_needs_is_critical(spec: dict[str, Any], answer: bool) -> None:
+    assert noun(**spec).critical is answer
+
+
+# What cannot be read.
+
+
+def test_a_pod_whose_labels_cannot_be_read_may_be_one_that_must_not_be_evicted() -> None:
+    document = pod_document(node="n1")
+    document["metadata"]["labels"] = ["preemptable"]
+    nouns, read = PodNouns(), decode(document)
+    assert not nouns.pod(read, nouns.spec(read), "").preemptable
+
+
+def test_a_pod_that_cannot_be_decoded_is_not_evicted_and_keeps_what_was_known_of_it() -> None:
+    door = Intake(["phalanx"])
+    status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
+    annotations = {COOLDOWN: "10m", CHECKPOINT: format_time(EPOCH + 60)}
+    good = pod_document(node="n1", phase="Running", status=status, annotations=annotations, priority=2_000_000_000)
+    door.pod(
+        decode_pod(msgspec.json.encode({**good, "spec": {**good["spec"], "terminationGracePeriodSeconds": 7}}))
+    )
+    (event,) = door.malformed_pod("default", "p", "uid-p", "bad", b"{")
+    assert isinstance(event, PodUpdated)
+    last = event.pod
+    assert not last.preemptable
+    assert (last.started, last.bound, last.cooldown) == (EPOCH + 9, EPOCH + 5, 600)
+    assert (last.checkpoint, last.grace, last.critical) == (EPOCH + 60, 7, True)
