@@ -39,6 +39,11 @@ class Transaction:
     def placed(self) -> int:
         return len(self._placed)
 
+    @property
+    def explores(self) -> bool:
+        """Whether it looks at what would be possible if some pods were not there."""
+        return bool(self._removed or self._sums or self._lifted)
+
     def place(self, cls: ClassRecord, pods: list[PodRecord], rows: list[int]) -> None:
         """Puts `pods[i]`, all of class `cls`, on `rows[i]`."""
         assert self._open

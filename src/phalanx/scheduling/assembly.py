@@ -65,31 +65,34 @@ def demand_of(calls: list[Call]) -> Quorum:
     return Quorum(tuple(call.demand() for call in calls))
 
 
-def assemble(session: Session, calls: list[Call], demand: Quorum) -> Transaction | Shortage | Gap | Excess:
-    """An open transaction that holds every quorum (`placed` of each call tells who and where), or why not.
+def assemble(
+    session: Session, calls: list[Call], demand: Quorum, transaction: Transaction
+) -> Shortage | Gap | Excess | None:
+    """Places every quorum within the transaction (`placed` of each call tells who and where); or places nothing,
+    and says why.
 
     The first way takes the hardest members first. Where accounts are in the way, a second one takes those that
     cost them least.
     """
     for place, part in enumerate(demand.gangs):
-        gaps = session.gaps(part.reserve)
+        gaps = session.gaps(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
             return Gap(gaps, place)
-    found = _all_in_turn(session, calls, _hardest_first)
-    if isinstance(found, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
-        other = _all_in_turn(session, calls, _leanest_first)
-        found = other if isinstance(other, Transaction) else found
-    return found if isinstance(found, Transaction) else _other_ways(session, calls, demand) or found
+    facts = _all_in_turn(session, transaction, calls, _hardest_first)
+    if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
+        facts = facts if _all_in_turn(session, transaction, calls, _leanest_first) else None
+    return None if facts is None or _other_ways(session, transaction, calls, demand) else facts
 
 
-def _all_in_turn(session: Session, calls: list[Call], order: Order) -> Transaction | Shortage | Excess:
-    transaction = session.state.transaction()
+def _all_in_turn(
+    session: Session, transaction: Transaction, calls: list[Call], order: Order
+) -> Shortage | Excess | None:
     for place, call in enumerate(calls):
         facts = _in_turn(session, transaction, call, place, order)
         if facts is not None:
-            transaction.rollback()
+            transaction.unplace()
             return facts
-    return transaction
+    return None
 
 
 def _in_turn(
@@ -195,14 +198,14 @@ def _leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
     return [batch for _, batch in sorted(enumerate(batches), key=size)]
 
 
-def _other_ways(session: Session, calls: list[Call], demand: Quorum) -> Transaction | None:
+def _other_ways(session: Session, transaction: Transaction, calls: list[Call], demand: Quorum) -> bool:
     """Searches for room where the usual way found none, if the classes may have been in each other's way."""
     classes = demand.classes
-    if len(classes) < 2 or sum(call.need.total for call in calls) > _MOST_MEMBERS or not demand.bound(session):
-        return None
-    rows = _bins(session, classes)
+    if len(classes) < 2 or sum(call.need.total for call in calls) > _MOST_MEMBERS:
+        return False
+    rows = _bins(session, classes) if transaction.explores or demand.bound(session) else []
     if not rows:
-        return None
+        return False
     parts: list[Part] = []
     origins: list[tuple[Call, Batch]] = []
     for number, call in enumerate(calls):
@@ -216,21 +219,20 @@ def _other_ways(session: Session, calls: list[Call], demand: Quorum) -> Transact
         [Need(call.need.total, dict(call.need.roles)) for call in calls],
     ).run()
     if found is None:
-        return None
-    transaction = session.state.transaction()
+        return False
     taken = [0] * len(parts)
     for call in calls:
         call.placed = []
     for place, node in found:
         call, batch = origins[place]
         if not session.allowance.room(batch.payer, batch.cls.footprint):
-            transaction.rollback()
-            return None
+            transaction.unplace()
+            return False
         member = batch.members[taken[place]]
         taken[place] += 1
         transaction.place(batch.cls, [member], [rows[node]])
         call.placed.append((member, rows[node]))
-    return transaction
+    return True
 
 
 def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:

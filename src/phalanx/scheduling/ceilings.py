@@ -98,6 +98,14 @@ class Held(msgspec.Struct, frozen=True):
     culprit: int = 0
 
 
+class Leaving(msgspec.Struct, frozen=True):
+    """Room is held on `nodes` for `held` pods until the `leavers` (how many there were at first) have left."""
+
+    leavers: int
+    held: int
+    nodes: tuple[str, ...]
+
+
 class Turn(msgspec.Struct, frozen=True):
     """A queue keeps its order, and `head` (a gang or a pod, as people call it) has no room yet."""
 

@@ -6,7 +6,7 @@ units with it could get something now; whoever waits beyond that bound need not 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Hashable, Iterable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -149,7 +149,23 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
         return bound
 
 
-Demand = Alone | Surplus | Quorum | Admission | Charge | Behind
+class Awaiting(msgspec.Struct, frozen=True):
+    """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
+    that elsewhere, it need not wait. `leavers` are the uids of those who must leave."""
+
+    unit: Hashable
+    wanted: Alone | Quorum
+    leavers: frozenset[str]
+
+    def __hash__(self) -> int:
+        return hash(self.unit)
+
+    def arrived(self, leaving: Container[str]) -> bool:
+        """Whether all of them have left."""
+        return not any(uid in leaving for uid in self.leavers)
+
+
+Demand = Alone | Surplus | Quorum | Admission | Charge | Behind | Awaiting
 Kind = tuple[ClassRecord, str, Payer | None]
 """(class, role, payer) of a member."""
 

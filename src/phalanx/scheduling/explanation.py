@@ -7,7 +7,7 @@ from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.ceilings import Excess, Held, Turn
+from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
 
@@ -20,7 +20,10 @@ UNREADABLE = "UnreadablePod"
 WAITING_FOR_BUNDLE = "WaitingForBundle"
 AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
+WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
+
+_NODES_NAMED = 5
 
 
 def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
@@ -77,6 +80,19 @@ def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
         needed=noun.min_member,
         members=gang.counts().present,
         change=remedy or "correct what is named",
+    )
+
+
+def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
+    """`who` is the gang or the pod, as people call it."""
+    shown = ", ".join(facts.nodes[:_NODES_NAMED])
+    more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""
+    return Verdict(
+        WAITING_FOR_LEAVERS,
+        f"{who} waits for {facts.leavers} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
+        needed=facts.held,
+        placeable=facts.held,
+        change="wait until they have left; long termination grace periods delay it",
     )
 
 

@@ -237,4 +237,6 @@ def _rank(unit: Unit) -> Rank:
 def _kind(unit: Unit) -> Hashable:
     """What units of a run have in common; None for what goes one by one."""
     record: PodRecord | None = unit.pod
-    return None if record is None or record.pod.problem else (record.cls, record.payer)
+    if record is None or record.pod.problem or record.claim is not None:
+        return None
+    return record.cls, record.payer

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from itertools import groupby, takewhile
 
 from phalanx.cluster.classes import ClassRecord
@@ -27,6 +28,9 @@ _POINTS = (
     "until",
     "spares",
     "victim_order",
+    "outcasts",
+    "wakes",
+    "season",
     "filter",
     "explain",
     "refuse",
@@ -68,6 +72,15 @@ class Pipeline:
             if reason is not None:
                 return reason
         return None
+
+    def season(self, now: float) -> tuple[Hashable, ...]:
+        """What of the time the opinions on nodes depend on; plugins take note of the time."""
+        return tuple(plugin.season(now) for plugin in self.plugins("season"))
+
+    def wakes(self, session: View) -> float | None:
+        """When the first of the plugins wants a cycle although nothing may have happened by then."""
+        times = (plugin.wakes(session) for plugin in self.plugins("wakes"))
+        return min((when for when in times if when is not None), default=None)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""

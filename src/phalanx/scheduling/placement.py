@@ -86,6 +86,10 @@ class Placer:
         self._scorers = scorers
         self._views: dict[int, ClassView] = {}
 
+    def forget(self) -> None:
+        """What filters and preferences say is different now although no node has changed."""
+        self._views.clear()
+
     def view(self, cls: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
         view = self._views.pop(cls.number, None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import msgspec
@@ -14,6 +14,7 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
@@ -27,6 +28,18 @@ class Spared(msgspec.Struct, frozen=True):
 
     why: str
     until: float | None = None
+
+
+class Outcast(msgspec.Struct, frozen=True):
+    """A pod that is to leave its node although nobody needs the room. `message` is one sentence about why.
+
+    Where its gang cannot spare it, the gang leaves with it if `whole`, else the pod stays.
+    """
+
+    record: PodRecord
+    reason: EvictionReason
+    message: str
+    whole: bool = False
 
 
 SortKey = Any
@@ -123,13 +136,31 @@ class Plugin:
         """Among victims that are equal in what they borrow and in priority: who goes first."""
         raise NotImplementedError
 
+    def outcasts(self, session: View) -> Iterable[Outcast]:
+        """Who is to leave its node now, most urgent first, though nobody needs the room.
+
+        Whoever is spared, protected by a budget or needed by its gang stays.
+        """
+        raise NotImplementedError
+
+    # time
+
+    def wakes(self, session: View) -> float | None:
+        """When, in seconds since the epoch, a cycle is wanted although nothing may have happened by then."""
+        raise NotImplementedError
+
+    def season(self, now: float) -> Hashable:
+        """Takes note of the time before a cycle. As long as the answer stays equal, the plugin's `filter`,
+        `explain` and `preference` give the same for the same nodes."""
+        raise NotImplementedError
+
     # nodes: once per pod class, over many rows at a time
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """bool[rows]: which nodes the class may use; all filters must agree.
 
-        May depend on labels, taints and liveness (what `nodes.relabelled` records) and, for a class with host
-        ports, on ports (what `nodes.ported` records); not on amounts.
+        May depend on labels, taints and liveness (what `nodes.relabelled` records), for a class with host ports on
+        ports (what `nodes.ported` records), and on the `season`; not on amounts.
         """
         raise NotImplementedError
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from phalanx.cluster.members import GangRecord
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.ceilings import Excess, Held, Turn
+from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.demand import Alone
 from phalanx.scheduling.explanation import (
     AWAITING_ADMISSION,
@@ -17,6 +17,7 @@ from phalanx.scheduling.explanation import (
     no_room_for_gang,
     over_ceiling_for_gang,
     waiting_for_bundle,
+    waiting_for_leavers,
 )
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
@@ -54,6 +55,11 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
                     session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
+        case Leaving() if unit.pod is not None:
+            session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
+        case Leaving():
+            for gang in unit.own:
+                session.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
         case Turn() if unit.pod is not None:
             session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case Turn():

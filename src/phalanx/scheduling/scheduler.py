@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
@@ -10,12 +10,14 @@ from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue, objection
-from phalanx.scheduling.demand import Admission, Alone, Charge, Demand, Quorum, Surplus
+from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Quorum, Surplus
+from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.policy import Policy
+from phalanx.scheduling.promised import claimed, promise
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Memory, Session
 from phalanx.scheduling.surplus import surplus_refusal
@@ -45,6 +47,7 @@ class Scheduler:
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         rule = policy.configured(Fairshare)
         self.history = UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ()))
+        self.rounds = Rounds()
         self._cycles = 0
         self.use(policy)
 
@@ -54,21 +57,27 @@ class Scheduler:
         self.pipeline = Pipeline(policy)
         self.placer = self.pipeline.placer(self.state.nodes)
         self._memory = Memory()
+        self._season: tuple[Hashable, ...] = ()
+        self._wakes: float | None = None
+        # Whoever asks for cycles at certain times has not been asked for the first yet.
+        self._due = bool(self.pipeline.plugins("wakes"))
         self.work.wake_all()
 
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do and nothing to say."""
-        return self.work.idle
+        return self.work.idle and not self._due
 
     @property
     def alarm(self) -> float | None:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
-        return self.work.next_alarm
+        times = (self.work.next_alarm, self._wakes)
+        return min((when for when in times if when is not None), default=None)
 
     def ring(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
         self.work.ring(now)
+        self._due = self._due or (self._wakes is not None and self._wakes <= now)
 
     def observe(self, now: float) -> None:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
@@ -94,6 +103,7 @@ class Scheduler:
         that has a new pending member.
         """
         self._cycles += 1
+        self._due = False
         self.observe(now)
         session = self.look(now, should_stop)
         plan = session.plan
@@ -116,13 +126,24 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.announce()
+        self._wakes = self.pipeline.wakes(session)
         return plan
 
     def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
+        self._follow_time(now)
         plan = Plan(self._cycles, [], [], [], [], [], [])
         return Session(
-            self.state, self.pipeline, self.placer, self.work, plan, now, should_stop, self._memory, self.history
+            self.state,
+            self.pipeline,
+            self.placer,
+            self.work,
+            plan,
+            now,
+            should_stop,
+            self._memory,
+            self.history,
+            self.rounds,
         )
 
     def waiting(self, session: Session) -> list[Unit]:
@@ -131,6 +152,14 @@ class Scheduler:
         for unit in units:
             self._rank(session, unit)
         return units
+
+    def _follow_time(self, now: float) -> None:
+        """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
+        season = self.pipeline.season(now)
+        if season != self._season:
+            self._season = season
+            self.placer.forget()
+            self.work.wake_all()
 
     def _rank(self, session: Session, unit: Unit) -> None:
         if unit.pod is not None:
@@ -209,9 +238,14 @@ class Scheduler:
                 if not self.pipeline.admit(session, waiting):
                     return Refusal(objection(session, waiting), self.state.version)
                 return None
+            case Awaiting(_, wanted, _):
+                held = claimed(unit)
+                if not held or demand.arrived(self.state.leaving) or wanted.bound(session):
+                    return None
+                return Refusal(promise(held), self.state.version)
             case Charge():
-                held = next((held for member in unit.members if (held := session.held(member))), None)
-                return Refusal(held, self.state.version) if held is not None else None
+                fault = next((fault for member in unit.members if (fault := session.held(member))), None)
+                return Refusal(fault, self.state.version) if fault is not None else None
         known = session.known(demand)
         return Refusal(known.facts if known is not None else None, self.state.version)
 

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
-from phalanx.model.decisions import Admit, Bind, Plan
+from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
-from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Behind, Charge, Demand
+from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand
+from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.placement import Placer
@@ -73,6 +75,7 @@ class Session:
         should_stop: Callable[[], bool],
         memory: Memory,
         history: UsageHistory | None = None,
+        rounds: Rounds | None = None,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
@@ -94,6 +97,7 @@ class Session:
         self._priorities: dict[GangKey, int] = {}
         self._memory = memory
         self.history = history if history is not None else UsageHistory()
+        self.rounds = rounds if rounds is not None else Rounds()
         self.allowance = Allowance(state.ledger, self._ceilings)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
@@ -223,6 +227,9 @@ class Session:
         """At most how many units with the demand of this one could get something now."""
         if isinstance(demand, Behind):
             return UNBOUNDED
+        if isinstance(demand, Awaiting):
+            here = demand.arrived(self.state.leaving)
+            return UNBOUNDED if here or demand.wanted.bound(self) else 0
         if isinstance(demand, Charge):
             return 0 if any(self.held(member) for member in unit.members) else UNBOUNDED
         if not isinstance(demand, Admission):
@@ -267,8 +274,9 @@ class Session:
         assert isinstance(found.facts, Shortage)
         return found.facts, found.version
 
-    def gaps(self, wanted: Requests) -> Requests:
-        """What the amounts exceed, per resource, that which all nodes together have idle.
+    def gaps(self, wanted: Requests, afresh: bool = False) -> Requests:
+        """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
+        transaction has changed if `afresh`.
 
         The test of the coscheduling plugin before it tries a group (research/coscheduling.md, section 2). A sum
         can only say no: whether the members really fit is for the placement to find out.
@@ -276,10 +284,10 @@ class Session:
         if not wanted:
             return ()
         version, idle = self._idle
-        if version != self.state.version:
+        if version != self.state.version or afresh:
             sums = exact_sums(self.state.nodes.idle.clip(min=0))
             idle = dict(zip(self.state.space.names, sums, strict=True))
-            self._idle = (self.state.version, idle)
+            self._idle = (self.state.version if not afresh else -1, idle)
         return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
 
     def out_of_time(self) -> bool:
@@ -311,9 +319,45 @@ class Session:
         self._steps += 1
         self.state.place(record, row, mark)
         node = self.state.nodes.names[row]
+        # The binding clears the nomination, and one that this cycle has made need not be written.
         self.plan.binds.append(Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause))
         if record.told is not None:
             self.judge_pod(record, None)
+
+    def nominate(self, record: PodRecord, row: int, claim: Claim) -> None:
+        """Holds room for a pod that waits until others have left."""
+        self.state.claim(record, row, claim)
+        self._nominated(record)
+
+    def unclaim(self, records: Iterable[PodRecord]) -> None:
+        """Gives up what is held for the pods."""
+        for record in records:
+            if self.state.unclaim(record):
+                self._nominated(record)
+
+    def _nominated(self, record: PodRecord) -> None:
+        pod, cause = record.pod, record.claim.cause if record.claim is not None else self.cause
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause))
+
+    def evict(
+        self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
+    ) -> None:
+        """Tells a pod to leave; from now on it counts as terminating."""
+        pod, gang = record.pod, record.gang
+        self.state.doom(record)
+        self.plan.evictions.append(
+            Evict(
+                pod.uid,
+                pod.namespace,
+                pod.name,
+                pod.node,
+                reason,
+                message,
+                beneficiary,
+                gang.key if gang is not None else None,
+                cause or self.cause,
+            )
+        )
 
     def admit(self, gang: GangRecord) -> None:
         self._steps += 1

@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.quorum import Requirement
 
@@ -20,6 +21,7 @@ class View(Protocol):
     now: float
     state: ClusterState
     history: UsageHistory
+    rounds: Rounds
 
     @property
     def ledger(self) -> Ledger:

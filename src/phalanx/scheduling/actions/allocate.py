@@ -22,6 +22,7 @@ from phalanx.scheduling.explanation import (
 )
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
+from phalanx.scheduling.promised import claimed, place_where_promised, put, waits_on
 from phalanx.scheduling.quorum import Requirement, unfinished_plan
 from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
@@ -72,6 +73,8 @@ def asks_for_a_slot_only(unit: Unit) -> bool:
 def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     waiting = _readable(session, units)
+    if len(waiting) == 1 and waiting[0][1].claim is not None and _kept_promise(session, *waiting[0], kind):
+        return
     if waiting and (held := session.held(waiting[0][1])) is not None:
         assert kind.payer is not None
         refusal = session.refuse(Charge(kind.payer), held)
@@ -106,6 +109,26 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
         session.saw(unit)
 
 
+def _kept_promise(session: Session, unit: Unit, record: PodRecord, kind: Alone) -> bool:
+    """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
+    transaction = session.state.transaction()
+    transaction.lift([record])
+    row = record.row
+    if session.held(record) is None and not (row >= 0 and put(session, transaction, record, row)):
+        rows = session.placer.place(kind.cls, 1) if session.allowance.room(kind.payer, kind.cls.footprint) else []
+        if rows:
+            transaction.place(kind.cls, [record], rows)
+    if transaction.placed:
+        for record, row in transaction.commit():
+            session.bind(record, row, None, None)
+    else:
+        transaction.rollback()
+        if not waits_on(session, unit, kind):
+            return False
+    session.saw(unit)
+    return True
+
+
 def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord]]:
     """The pods of the units, but for those that cannot be read: they are told so."""
     readable: list[tuple[Unit, PodRecord]] = []
@@ -122,6 +145,7 @@ def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord
 def place_unit(session: Session, unit: Unit) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
     if _held(session, unit):
+        session.unclaim(claimed(unit))
         session.saw(unit)
         return False
     calls = [Call(session, gang) for gang in unit.gangs]
@@ -130,13 +154,22 @@ def place_unit(session: Session, unit: Unit) -> bool:
             session.judge_gang(gang, None)
         return True
     demand = demand_of(calls)
-    refusal = session.known(demand)
+    promised = claimed(unit)
+    refusal = session.known(demand) if not promised else None
     if refusal is None:
-        outcome = assemble(session, calls, demand)
-        if isinstance(outcome, Transaction):
-            _commit(session, outcome, unit, calls)
+        transaction = session.state.transaction()
+        transaction.lift(promised)
+        facts = None
+        if not (promised and place_where_promised(session, transaction, calls)):
+            facts = assemble(session, calls, demand, transaction)
+        if facts is None:
+            _commit(session, transaction, unit, calls)
             return True
-        refusal = session.refuse(demand, outcome)
+        transaction.rollback()
+        if waits_on(session, unit, demand):
+            session.saw(unit)
+            return False
+        refusal = session.refuse(demand, facts)
     tell(session, unit, refusal.facts)
     session.wait(unit, demand, refusal)
     session.saw(unit)
@@ -145,11 +178,10 @@ def place_unit(session: Session, unit: Unit) -> bool:
 
 def assess(session: Session, unit: Unit, demand: Quorum) -> Refusal | None:
     """Why the quorums of a unit cannot be met now; None if they can. Nothing is placed."""
-    outcome = assemble(session, [Call(session, gang) for gang in unit.gangs], demand)
-    if isinstance(outcome, Transaction):
-        outcome.rollback()
-        return None
-    return session.refuse(demand, outcome)
+    transaction = session.state.transaction()
+    facts = assemble(session, [Call(session, gang) for gang in unit.gangs], demand, transaction)
+    transaction.rollback()
+    return session.refuse(demand, facts) if facts is not None else None
 
 
 def _held(session: Session, unit: Unit) -> bool:
@@ -206,6 +238,7 @@ def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[
             session.bind(record, row, call.gang.key, mark)
         if call.placed or call.gang in unit.own:
             session.judge_gang(call.gang, None)
+    session.unclaim(claimed(unit))  # who was promised room and is not needed now
 
 
 def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | None:

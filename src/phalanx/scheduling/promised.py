@@ -1,0 +1,88 @@
+"""Units for which room is held until others have left."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.assembly import Call
+from phalanx.scheduling.ceilings import Leaving
+from phalanx.scheduling.demand import Alone, Awaiting, Quorum
+from phalanx.scheduling.placement import NOWHERE
+from phalanx.scheduling.refusals import tell
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.work import Refusal, Unit
+
+
+def claimed(unit: Unit) -> list[PodRecord]:
+    """The pods of a unit for which room is held."""
+    if unit.pod is not None:
+        return [unit.pod] if unit.pod.claim is not None else []
+    return [member for gang in unit.gangs for member in gang.pending.values() if member.claim is not None]
+
+
+def place_where_promised(session: Session, transaction: Transaction, calls: list[Call]) -> bool:
+    """Places every quorum on the nodes where room was held for it; or places nothing.
+
+    The transaction must have lifted the claims.
+    """
+    for call in calls:
+        call.placed = []
+        members = [m for batch in call.batches for m in batch.members if m.claim is not None and m.row >= 0]
+        for member in members:
+            if not put(session, transaction, member, member.row):
+                transaction.unplace()
+                return False
+            call.placed.append((member, member.row))
+        roles = dict(call.need.roles)
+        for member in members:
+            if member.pod.role in roles:
+                roles[member.pod.role] -= 1
+        if len(members) < call.need.total or any(missing > 0 for missing in roles.values()):
+            transaction.unplace()
+            return False
+    return True
+
+
+def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
+    """Places one pod on one node, if it fits there and its accounts allow it."""
+    cls = member.cls
+    if not session.allowance.room(member.payer, cls.footprint):
+        return False
+    if session.placer.view(cls).score[row] == NOWHERE:
+        return False
+    transaction.place(cls, [member], [row])
+    return True
+
+
+def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
+    """Whether the unit has to wait for others to leave still; if so it is told so. If not, what was held for it and
+    is of no use to it is given up."""
+    held = claimed(unit)
+    if not held:
+        return False
+    claim = held[0].claim
+    assert claim is not None
+    if claim.awaited(session.state.leaving) and session.now < claim.until:
+        await_leavers(session, unit, wanted)
+        return True
+    session.unclaim(held)
+    return False
+
+
+def promise(held: list[PodRecord]) -> Leaving:
+    """What the pods, for all of which one decision holds room, are told."""
+    claim = held[0].claim
+    assert claim is not None
+    return Leaving(len(claim.leavers), len(held), tuple(sorted({record.nominated for record in held})))
+
+
+def await_leavers(session: Session, unit: Unit, wanted: Alone | Quorum) -> None:
+    """Lets the unit wait until those who must leave for it have left."""
+    held = claimed(unit)
+    claim = held[0].claim
+    assert claim is not None
+    demand = Awaiting(unit.key, wanted, claim.leavers)
+    refusal = Refusal(promise(held), session.state.version)
+    tell(session, unit, refusal.facts)
+    session.wait(unit, demand, refusal)
+    session.work.set_alarm(unit, claim.until)
