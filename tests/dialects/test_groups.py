@@ -32,6 +32,8 @@ def read(resource: ServedKind, **details: Any) -> GroupSpec:
     return spec
 
 
+NATIVE_V1ALPHA3 = ServedKind("scheduling.k8s.io", "v1alpha3", "podgroups")
+PREEMPTABLE = "volcano.sh/preemptable"
 CUSTOM = [X_K8S, SIGS, VOLCANO, KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_LAST]
 
 
@@ -47,6 +49,33 @@ def test_every_family_is_read(resource: ServedKind) -> None:
         "podgroups",
     )
     assert (spec.ref.namespace, spec.ref.name, spec.ref.uid) == ("default", "g", "uid-g")
+
+
+@pytest.mark.parametrize("resource", [*CUSTOM, NATIVE, NATIVE_1_36], ids=lambda resource: resource.group)
+def test_the_owner_of_a_group_may_forbid_that_its_members_are_evicted(resource: ServedKind) -> None:
+    assert read(resource).preemptable
+    assert not read(resource, annotations={PREEMPTABLE: "false"}).preemptable
+    assert not read(resource, labels={PREEMPTABLE: "false"}).preemptable
+    assert read(resource, annotations={PREEMPTABLE: "true"}, labels={PREEMPTABLE: "false"}).preemptable
+
+
+def test_a_workloads_word_holds_for_all_its_groups() -> None:
+    policy: dict[str, Any] = {"basic": {}}
+    groups = [{"name": "ps", "policy": policy}, {"name": "worker", "policy": policy}]
+    specs = read_group(WORKLOAD, group("job", annotations={PREEMPTABLE: "false"}, podGroups=groups))
+    assert [spec.preemptable for spec in specs] == [False, False]
+
+
+def test_a_word_about_eviction_that_nobody_understands_forbids_it_and_is_told() -> None:
+    spec = read(VOLCANO, annotations={PREEMPTABLE: "never"}, minMember=2)
+    assert (spec.preemptable, spec.problem) == (False, None)
+    assert [(warning.code, warning.message) for warning in spec.warnings] == [
+        (
+            "InvalidAnnotation",
+            "PodGroup default/g (scheduling.volcano.sh): metadata.annotations[volcano.sh/preemptable]: "
+            '\'never\' is not "true" or "false"; it forbids eviction',
+        )
+    ]
 
 
 @pytest.mark.parametrize(
@@ -219,12 +248,17 @@ def test_native_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, A
         ("PodGroup", True),
         ({"single": {}}, False),
         ({"all": {}}, True),
+        ({"single": {}, "all": None}, False),
+        ({"single": None, "all": {}}, True),
         ({"quorum": {}}, True),
+        ({}, True),  # a union whose member only a later version knows
         ("Other", True),
+        (["Pod"], True),
     ],
 )
-def test_native_an_unknown_disruption_mode_is_the_strictest(mode: object, unit: bool) -> None:
-    assert read(NATIVE, schedulingPolicy={"basic": {}}, disruptionMode=mode).unit is unit
+@pytest.mark.parametrize("resource", [NATIVE, NATIVE_V1ALPHA3, NATIVE_1_36], ids=lambda resource: resource.version)
+def test_native_an_unknown_disruption_mode_is_the_strictest(resource: ServedKind, mode: object, unit: bool) -> None:
+    assert read(resource, schedulingPolicy={"gang": {"minCount": 2}}, disruptionMode=mode).unit is unit
 
 
 @pytest.mark.parametrize("condition", ["PodGroupScheduled", "PodGroupInitiallyScheduled"])
@@ -261,6 +295,7 @@ def test_an_object_without_a_name_is_refused() -> None:
 def test_an_object_that_cannot_be_decoded_holds_its_gang() -> None:
     spec = unreadable_group(X_K8S, "default", "g", "u", "unexpected end")
     assert spec.gang == "g"
+    assert (spec.unit, spec.preemptable) == (True, False)  # what it may have said of its members holds
     assert spec.problem is not None
     assert spec.problem.message == (
         "PodGroup default/g (scheduling.x-k8s.io) cannot be read: unexpected end; apply it again"

@@ -480,6 +480,18 @@ def test_native_without_a_priority_of_the_group_the_members_may_differ() -> None
     assert codes(found) == ["PriorityMismatch"]
 
 
+def test_native_a_group_says_whether_its_members_go_together_and_whether_they_go_at_all() -> None:
+    policy = {"gang": {"minCount": 1}}
+    member = pod("m", schedulingGroup={"podGroupName": "g"})
+    free = gang(member, objects=[read(NATIVE, schedulingPolicy=policy)])
+    assert (free.unit, free.preemptable) == (False, True)
+    bound = read(
+        NATIVE, schedulingPolicy=policy, disruptionMode={"all": {}}, annotations={"volcano.sh/preemptable": "false"}
+    )
+    tied = gang(member, objects=[bound])
+    assert (tied.unit, tied.preemptable) == (True, False)
+
+
 def test_native_a_workload_of_1_35_declares_a_gang_per_replica() -> None:
     document = group("job", podGroups=[{"name": "workers", "policy": {"gang": {"minCount": 4}}}])
     member = pod(workloadRef={"name": "job", "podGroup": "workers", "podGroupReplicaKey": "1"})

@@ -54,10 +54,14 @@ def read_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...
 
 
 def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
-    """Stands for an object that could not be decoded: its gang is held, and told why."""
+    """Stands for an object that could not be decoded: its gang is held, and told why.
+
+    It may have forbidden that its members are evicted, or that some go without the others: so they are not.
+    """
     ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
     message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"
-    return GroupSpec(ref, name, Dialect.X_K8S, problem=Problem("InvalidPodGroup", message))
+    problem = Problem("InvalidPodGroup", message)
+    return GroupSpec(ref, name, Dialect.X_K8S, unit=True, preemptable=False, problem=problem)
 
 
 def preference(dialect: Dialect | None, spec: GroupSpec) -> int:

@@ -6,10 +6,12 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.dialects.evictability import preemptable_of
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.koordinator import NO_EXTRAS, Extras, read_extras
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.dialects.requests import resource_list
+from phalanx.dialects.salvage import Fault
 from phalanx.model.gang import Dialect, GroupRef, Problem
 from phalanx.model.resources import Requests
 
@@ -41,6 +43,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     admission: bool = False
     admitted: bool = True
     unit: bool = False
+    preemptable: bool = True
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 
@@ -54,6 +57,9 @@ class GroupReader(ObjectReader):
         super().__init__(resource, document)
         self.extras = read_extras(self.labels, self.annotations)
         self.once_satisfied = self.annotations.get(ONCE_SATISFIED_ANNOTATION) == "true"
+        faults: list[Fault] = []
+        self.preemptable = preemptable_of(self.labels, self.annotations, faults)
+        self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
 
     def min_member(self, *names: str) -> int:
         """The first of `names` that the spec has; 0 and absent both mean 1 (coscheduling.md, 1.4)."""

@@ -35,6 +35,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         priority_class=priority_class,
         extras=reader.extras,
         once_satisfied=reader.once_satisfied,
+        preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )

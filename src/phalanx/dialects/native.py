@@ -36,6 +36,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         extras=reader.extras,
         once_satisfied=reader.once_satisfied or _was_scheduled(reader),
         unit=_is_unit(reader.spec.get("disruptionMode")),
+        preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
@@ -58,7 +59,9 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
                 created=reader.created,
                 min_member=min_member,
                 extras=reader.extras,
+                preemptable=reader.preemptable,
                 problem=reader.problem,
+                warnings=tuple(reader.warnings),
             )
         )
     return tuple(specs)
@@ -92,7 +95,7 @@ def _is_unit(mode: object) -> bool:
     if mode is None:
         return False
     if isinstance(mode, Mapping):
-        return set(mode) != {"single"}
+        return {member for member, value in mode.items() if value is not None} != {"single"}
     return mode != "Pod"
 
 

@@ -123,6 +123,7 @@ class _Resolution:
             admission=spec.admission if spec else False,
             admitted=spec.admitted if spec else True,
             unit=spec.unit if spec else False,
+            preemptable=spec.preemptable if spec else True,
             total=self._total(min_member),
         )
         self._check_topology()

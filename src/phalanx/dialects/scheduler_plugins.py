@@ -30,6 +30,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         timeout=timeout,
         extras=reader.extras,
         once_satisfied=reader.once_satisfied,
+        preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )

@@ -41,6 +41,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         once_satisfied=reader.once_satisfied,
         admission=True,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
+        preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
