@@ -46,7 +46,8 @@ class Fault:
 class PodServer:
     """Pods by (namespace, name); `calls` are the requests as `METHOD path`, `patches` the bodies of patches.
 
-    `before` is called with each request before it is looked at.
+    A pod that is deleted terminates: it is there until `leave`. Those that `protected` names are refused by a
+    disruption budget. `before` is called with each request before it is looked at.
     """
 
     def __init__(self) -> None:
@@ -54,6 +55,7 @@ class PodServer:
         self.calls: list[str] = []
         self.patches: list[dict[str, Any]] = []
         self.faults: list[Fault] = []
+        self.protected: set[str] = set()
         self.before: Callable[[Call], None] = lambda call: None
         self._version = 100
 
@@ -77,6 +79,21 @@ class PodServer:
 
     def node_of(self, name: str) -> str:
         return str(self.pods["ns", name]["spec"].get("nodeName", ""))
+
+    def terminates(self, name: str) -> bool:
+        return "deletionTimestamp" in self.pods["ns", name]["metadata"]
+
+    def leave(self, name: str) -> None:
+        del self.pods["ns", name]
+
+    def replace(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Another pod takes the name."""
+        pod = self.add(name, **spec)
+        pod["metadata"]["uid"] = f"uid-of-the-next-{name}"
+        return pod
+
+    def nominated(self, name: str) -> str:
+        return str(self.pods["ns", name]["status"].get("nominatedNodeName", ""))
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
         conditions = self.pods["ns", name]["status"]["conditions"]
@@ -121,7 +138,28 @@ class PodServer:
             return Answer(200, msgspec.json.encode(pod))
         assert call.body is not None
         body = msgspec.json.decode(call.body)
+        if call.method == "DELETE":
+            return self._delete(pod, body)
+        if match["rest"] == "/eviction":
+            return self._evict(pod, body)
         return self._bind(pod, body) if match["rest"] == "/binding" else self._patch(pod, body)
+
+    def _delete(self, pod: dict[str, Any], options: dict[str, Any]) -> Answer:
+        metadata = pod["metadata"]
+        if options["preconditions"]["uid"] != metadata["uid"]:
+            return status(409, "the UID in the precondition does not match the UID in record")
+        if "deletionTimestamp" not in metadata:
+            metadata["deletionTimestamp"] = "2030-01-01T00:00:30Z"
+            self.change(pod)
+        return Answer(200, msgspec.json.encode(pod))
+
+    def _evict(self, pod: dict[str, Any], eviction: dict[str, Any]) -> Answer:
+        """As upstream, the budget is asked before the uid is compared, and not about a pod that terminates."""
+        terminating = "deletionTimestamp" in pod["metadata"]
+        if eviction["metadata"]["name"] in self.protected and not terminating:
+            return status(429, "Cannot evict pod as it would violate the pod's disruption budget.")
+        answer = self._delete(pod, eviction["deleteOptions"])
+        return answer if answer.status != 200 else Answer(201, b'{"kind":"Status","status":"Success"}')
 
     def _bind(self, pod: dict[str, Any], body: dict[str, Any]) -> Answer:
         metadata, spec = pod["metadata"], pod["spec"]
@@ -134,6 +172,7 @@ class PodServer:
         if spec.get("nodeName"):
             return status(409, f"pod is already assigned to node {spec['nodeName']}")
         spec["nodeName"] = body["target"]["name"]
+        pod["status"].pop("nominatedNodeName", None)
         metadata.setdefault("annotations", {}).update(body["metadata"].get("annotations", {}))
         pod["status"]["conditions"] = [
             *(entry for entry in pod["status"]["conditions"] if entry["type"] != "PodScheduled"),
@@ -145,14 +184,19 @@ class PodServer:
     def _patch(self, pod: dict[str, Any], body: dict[str, Any]) -> Answer:
         metadata = pod["metadata"]
         self.patches.append(body)
-        for field in ("uid", "resourceVersion"):
+        for field, code in (("resourceVersion", 409), ("uid", 422)):
             if body["metadata"].get(field, metadata[field]) != metadata[field]:
-                return status(409, "the object has been modified")
+                return status(code, "the object has been modified" if code == 409 else "field is immutable")
+        before = msgspec.json.encode(pod["status"])
         conditions = {entry["type"]: entry for entry in pod["status"]["conditions"]}
-        for entry in body["status"]["conditions"]:
+        for entry in body["status"].get("conditions", []):
             conditions[entry["type"]] = {**conditions.get(entry["type"], {}), **entry}
-        if list(conditions.values()) != pod["status"]["conditions"]:
-            pod["status"]["conditions"] = list(conditions.values())
+        pod["status"]["conditions"] = list(conditions.values())
+        if "nominatedNodeName" in body["status"]:
+            pod["status"]["nominatedNodeName"] = body["status"]["nominatedNodeName"]
+            if pod["status"]["nominatedNodeName"] is None:
+                del pod["status"]["nominatedNodeName"]
+        if msgspec.json.encode(pod["status"]) != before:
             self.change(pod)
         return Answer(200, msgspec.json.encode(pod))
 

@@ -1,7 +1,8 @@
-"""Conditions of pods that wait: written only when they would say something new, and never over a newer truth."""
+"""The status of pods that wait: written only when it would say something new, and never over a newer truth."""
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -32,6 +33,30 @@ def text_of(verdict: Verdict) -> str:
     return text[:_LIMIT]
 
 
+class NominationOutcome(enum.Enum):
+    """What became of a nomination."""
+
+    WRITTEN = "written"
+    LOST = "lost"  # the pod is gone, or waits no more
+    REFUSED = "refused"  # a definite no; the pod still waits
+    SUPERSEDED = "superseded"  # another one came before it was written
+
+
+# Called once per nomination.
+NominationReport = Callable[[NominationOutcome], None]
+
+
+def _unheard(outcome: NominationOutcome) -> None:
+    pass
+
+
+class _Wish(msgspec.Struct, frozen=True):
+    """A nomination that is not written yet."""
+
+    node: str
+    report: NominationReport
+
+
 class _Version(msgspec.Struct):
     resource_version: str = msgspec.field(default="", name="resourceVersion")
 
@@ -46,21 +71,40 @@ _ANSWER = msgspec.json.Decoder(_Answer)
 class _Known:
     """One pod: what the API holds as far as we know, and what it is to say."""
 
-    __slots__ = ("backoff", "busy", "held", "name", "namespace", "outdated", "version", "wanted")
+    __slots__ = (
+        "backoff",
+        "busy",
+        "held",
+        "name",
+        "namespace",
+        "nominated",
+        "nomination",
+        "outdated",
+        "queued",
+        "ticket",
+        "version",
+        "waits",
+        "wanted",
+    )
 
     def __init__(self, namespace: str, name: str) -> None:
         self.namespace = namespace
         self.name = name
         self.version = ""
+        self.waits = True
         self.held: dict[str, PodCondition] = {}
         self.wanted: dict[str, PodCondition] = {}
+        self.nominated = ""
+        self.nomination: _Wish | None = None
         self.busy = False  # a write waits in the pool or is under way
+        self.queued: Urgency | None = None  # how urgently it waits, while it has not begun
+        self.ticket = 0  # of the write that counts; one that was overtaken has an older number
         self.outdated = False  # the server has a newer state than we: the next observation decides
         self.backoff: Backoff | None = None
 
 
 class PodConditions:
-    """Writes conditions through the pool, one write per pod at a time, the newest wish only.
+    """Writes conditions and nominations through the pool, one write per pod at a time, the newest wish only.
 
     `observe` tells what the API holds; a write that would not change it is not made. Each write names the
     resourceVersion that it was decided on. So it can never land on a pod that was bound (or gated, or deleted
@@ -89,6 +133,7 @@ class PodConditions:
         version: str,
         conditions: Iterable[PodCondition],
         *,
+        nominated: str = "",
         waits: bool = True,
     ) -> None:
         """What a pod says, as last seen. One that does not wait (it has a node, or gates) is judged no more."""
@@ -101,13 +146,15 @@ class PodConditions:
         elif _is_older(version, known.version):
             return
         known.version, known.held, known.outdated = version, held, False
+        known.waits, known.nominated = waits, nominated
         if not waits:
             known.wanted.clear()
             self.say(uid, *self._admission_over(uid))
             if not known.wanted and not known.busy:
                 del self._pods[uid]
-        elif known.wanted:
-            self._begin(uid, known)
+            _settle(known, NominationOutcome.LOST)
+        else:
+            self._go_on(uid, known)
 
     def held(self, uid: str, kind: str) -> PodCondition | None:
         """What the pod says now, as far as we know."""
@@ -115,7 +162,22 @@ class PodConditions:
         return known.held.get(kind) if known is not None else None
 
     def forget(self, uid: str) -> None:
-        self._pods.pop(uid, None)
+        known = self._pods.pop(uid, None)
+        if known is not None:
+            _settle(known, NominationOutcome.LOST)
+
+    def nominate(self, uid: str, node: str, report: NominationReport = _unheard) -> None:
+        """Promises a pod room on a node (status.nominatedNodeName), or takes the promise back ("")."""
+        known = self._pods.get(uid)
+        if known is None or not known.waits:
+            report(NominationOutcome.LOST)
+            return
+        _settle(known, NominationOutcome.SUPERSEDED)
+        if node == known.nominated and not known.busy:
+            report(NominationOutcome.WRITTEN)
+            return
+        known.nomination = _Wish(node, report)
+        self._begin(uid, known, Urgency.NOMINATE)
 
     def judge(self, uid: str, verdict: Verdict) -> None:
         """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
@@ -136,6 +198,7 @@ class PodConditions:
         if known is not None:
             known.wanted.clear()
             self.say(uid, *self._admission_over(uid))
+            _settle(known, NominationOutcome.LOST)
 
     def say(self, uid: str, *conditions: PodCondition) -> None:
         known = self._pods.get(uid)
@@ -153,24 +216,38 @@ class PodConditions:
         over = PodCondition(ADMITTED, "True", "Admitted", "")
         return [over] if _is_held_back(self.held(uid, ADMITTED)) else []
 
-    def _begin(self, uid: str, known: _Known) -> None:
-        if not known.busy and not known.outdated:
-            known.busy, known.backoff = True, None
-            self._pool.submit(Urgency.STATUS, lambda: self._write(uid, known))
+    def _go_on(self, uid: str, known: _Known) -> None:
+        if known.nomination is not None:
+            self._begin(uid, known, Urgency.NOMINATE)
+        elif known.wanted:
+            self._begin(uid, known)
 
-    async def _write(self, uid: str, known: _Known) -> float | None:
+    def _begin(self, uid: str, known: _Known, urgency: Urgency = Urgency.STATUS) -> None:
+        """Puts a write into the pool unless one is there already that will come no later."""
+        if known.outdated or (known.busy and (known.queued is None or known.queued <= urgency)):
+            return
+        known.busy, known.queued, known.backoff = True, urgency, None
+        known.ticket += 1
+        ticket = known.ticket
+        self._pool.submit(urgency, lambda: self._write(uid, known, ticket))
+
+    async def _write(self, uid: str, known: _Known, ticket: int) -> float | None:
+        if ticket != known.ticket:
+            return None
+        known.queued = None
         pause: float | None = None
         try:
             pause = await self._attempt(uid, known)
         except Exception:
             # Nobody knows what it was: said once by the pool, not tried for ever.
             known.wanted.clear()
+            _settle(known, NominationOutcome.REFUSED)
             raise
         finally:
             if pause is None:
                 known.busy = False
-                if known.wanted and self._pods.get(uid) is known:
-                    self._begin(uid, known)
+                if self._pods.get(uid) is known:
+                    self._go_on(uid, known)
         return pause
 
     async def _attempt(self, uid: str, known: _Known) -> float | None:
@@ -178,8 +255,10 @@ class PodConditions:
         if self._pods.get(uid) is not known:
             return None
         changes = [wish for kind, wish in known.wanted.items() if wish != known.held.get(kind)]
-        if not changes:
+        nomination = known.nomination if known.nomination and known.nomination.node != known.nominated else None
+        if not changes and nomination is None:
             known.wanted.clear()
+            _settle(known, NominationOutcome.WRITTEN)
             return None
         sent, version = dict(known.wanted), known.version
         path = PODS.path(known.namespace, known.name, "status")
@@ -187,16 +266,18 @@ class PodConditions:
             answer = await self._client.request(
                 "PATCH",
                 path,
-                body=self._patch(uid, known, changes),
+                body=self._patch(uid, known, changes, nomination),
                 content_type=PatchType.STRATEGIC.value,
             )
         except (ApiError, ConnectionLost, ConfigError) as error:
             return self._failed(known, error, version)
-        self._written(known, changes, answer)
+        self._written(known, changes, nomination, answer)
         known.wanted = {kind: wish for kind, wish in known.wanted.items() if sent.get(kind) != wish}
+        if nomination is not None and known.nomination is nomination:
+            _settle(known, NominationOutcome.WRITTEN)
         return None
 
-    def _written(self, known: _Known, changes: list[PodCondition], answer: bytes) -> None:
+    def _written(self, known: _Known, changes: list[PodCondition], nomination: _Wish | None, answer: bytes) -> None:
         """Until the watch tells, the answer is what we know."""
         try:
             version = _ANSWER.decode(answer).metadata.resource_version
@@ -205,6 +286,8 @@ class PodConditions:
         if version and not _is_older(version, known.version):
             known.version = version
             known.held = {**known.held, **{change.type: change for change in changes}}
+            if nomination is not None:
+                known.nominated = nomination.node
 
     def _failed(self, known: _Known, error: Exception, version: str) -> float | None:
         """The seconds until the next try. What may pass is waited for: a pod without its reason is invisible to
@@ -226,12 +309,13 @@ class PodConditions:
         known.wanted.clear()
         if status != 404:
             self._complain(known, "it is given up", error)
+        _settle(known, NominationOutcome.LOST if status == 404 else NominationOutcome.REFUSED)
         return None
 
     def _complain(self, known: _Known, end: str, error: Exception) -> None:
-        log.warning("the condition of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error)
+        log.warning("the status of pod %s/%s was not written, %s: %s", known.namespace, known.name, end, error)
 
-    def _patch(self, uid: str, known: _Known, changes: list[PodCondition]) -> bytes:
+    def _patch(self, uid: str, known: _Known, changes: list[PodCondition], nomination: _Wish | None) -> bytes:
         """Conditions are merged by type, so others survive. The transition time moves only with the status."""
         conditions = []
         for change in changes:
@@ -246,7 +330,17 @@ class PodConditions:
                 condition["lastTransitionTime"] = format_time(self._now())
             conditions.append(condition)
         metadata = {"uid": uid} | ({"resourceVersion": known.version} if known.version else {})
-        return msgspec.json.encode({"metadata": metadata, "status": {"conditions": conditions}})
+        status: dict[str, Any] = {"conditions": conditions} if conditions else {}
+        if nomination is not None:
+            status["nominatedNodeName"] = nomination.node or None
+        return msgspec.json.encode({"metadata": metadata, "status": status})
+
+
+def _settle(known: _Known, outcome: NominationOutcome) -> None:
+    """Reports what became of a nomination that was not written yet, if there is one."""
+    nomination, known.nomination = known.nomination, None
+    if nomination is not None:
+        nomination.report(outcome)
 
 
 def _is_held_back(admission: PodCondition | None) -> bool:

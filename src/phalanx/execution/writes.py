@@ -18,12 +18,15 @@ Job = Callable[[], Awaitable[float | None]]
 
 
 class Urgency(enum.IntEnum):
-    """Lower goes first: capacity is decided by bindings and deletions, the rest is news."""
+    """Lower goes first: capacity is decided by bindings and deletions, the rest is news. What a deletion frees is
+    promised before it is freed.
+    """
 
     BIND = 0
-    DELETE = 1
-    STATUS = 2
-    EVENT = 3
+    NOMINATE = 1
+    DELETE = 2
+    STATUS = 3
+    EVENT = 4
 
 
 def always() -> bool:

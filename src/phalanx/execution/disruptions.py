@@ -1,0 +1,162 @@
+"""Decisions to evict on their way: what is to be freed is promised in writing before anyone has to leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from phalanx.execution.conditions import NominationOutcome, PodConditions
+from phalanx.execution.evictor import (
+    EvictGuard,
+    EvictionOutcome,
+    Evictor,
+    EvictReport,
+    EvictResult,
+    no_reason_to_stop,
+)
+from phalanx.model.decisions import Evict, Nominate
+
+
+class _Disruption:
+    """Decisions for the same beneficiaries, mostly one. `unwritten` are the nominations (pod uids) that `waiting`
+    evictions wait for, `open` counts those that have been submitted and are not answered.
+    """
+
+    __slots__ = ("beneficiaries", "called_off", "causes", "open", "unwritten", "waiting")
+
+    def __init__(self) -> None:
+        self.causes: set[str] = set()
+        self.beneficiaries: set[str] = set()
+        self.unwritten: set[str] = set()
+        self.waiting: list[Evict] = []
+        self.open = 0
+        self.called_off = False
+
+
+class Disruptions:
+    """Carries decisions to evict out, each known by its cause, and reports every eviction exactly once.
+
+    The evictions of a decision are submitted when all of its nominations have been written, or refused for good.
+    A crash before that moves nobody; a crash after it leaves the promise in the API, where the next start finds it.
+
+    Nobody is evicted for a beneficiary that is gone or needs the room no more (`release`): what has not been posted
+    is called off, for all beneficiaries of the decision, because a gang moves as one. A beneficiary that a later
+    decision promises other room is no reason to stop: that decision counts on what the earlier one frees.
+    `guard` is asked before each try of an eviction.
+    """
+
+    def __init__(
+        self,
+        conditions: PodConditions,
+        evictor: Evictor,
+        report: EvictReport,
+        guard: EvictGuard = no_reason_to_stop,
+        nominated: Callable[[NominationOutcome], None] = lambda outcome: None,
+    ) -> None:
+        self._conditions = conditions
+        self._evictor = evictor
+        self._report = report
+        self._guard = guard
+        self._nominated = nominated
+        self._by_cause: dict[str, _Disruption] = {}
+        self._by_beneficiary: dict[str, _Disruption] = {}
+
+    def __len__(self) -> int:
+        """Decisions under way."""
+        return len(self._by_cause)
+
+    def submit(self, nominations: Iterable[Nominate], evictions: Iterable[Evict]) -> None:
+        """What one plan decided. A nomination without a node takes a promise back."""
+        nominations = list(nominations)
+        for nomination in nominations:
+            if not nomination.node:
+                self.release(nomination.uid)
+        fresh: dict[str, None] = {}
+        for evict in evictions:
+            fresh[evict.cause] = None
+            self._of(evict.cause).waiting.append(evict)
+        for nomination in nominations:
+            if nomination.node and (nomination.cause in fresh or nomination.uid in self._by_beneficiary):
+                fresh[nomination.cause] = None
+                self._engage(nomination)
+        for nomination in nominations:
+            self._conditions.nominate(nomination.uid, nomination.node, partial(self._answered, nomination))
+        for cause in fresh:
+            if cause in self._by_cause:
+                self._go_on(self._by_cause[cause])
+
+    def release(self, uid: str) -> None:
+        """A pod is gone, or needs no room any more."""
+        disruption = self._by_beneficiary.get(uid)
+        if disruption is None:
+            return
+        disruption.called_off = True
+        disruption.unwritten.clear()
+        for beneficiary in disruption.beneficiaries:
+            del self._by_beneficiary[beneficiary]
+        disruption.beneficiaries.clear()
+        waiting, disruption.waiting = disruption.waiting, []
+        self._close(disruption)
+        for evict in waiting:
+            self._report(EvictResult(evict, EvictionOutcome.CALLED_OFF, "nobody needs the room any more"))
+
+    def _of(self, cause: str) -> _Disruption:
+        disruption = self._by_cause.get(cause)
+        if disruption is None:
+            disruption = self._by_cause[cause] = _Disruption()
+            disruption.causes.add(cause)
+        return disruption
+
+    def _engage(self, nomination: Nominate) -> None:
+        """Makes a pod a beneficiary of a decision, which takes over the decisions that were made for it before."""
+        disruption, earlier = self._of(nomination.cause), self._by_beneficiary.get(nomination.uid)
+        if earlier is not None and earlier is not disruption:
+            disruption.waiting[:0] = earlier.waiting
+            disruption.open += earlier.open
+            disruption.unwritten |= earlier.unwritten
+            disruption.causes |= earlier.causes
+            disruption.beneficiaries |= earlier.beneficiaries
+            self._by_cause.update(dict.fromkeys(earlier.causes, disruption))
+            self._by_beneficiary.update(dict.fromkeys(earlier.beneficiaries, disruption))
+        disruption.beneficiaries.add(nomination.uid)
+        disruption.unwritten.add(nomination.uid)
+        self._by_beneficiary[nomination.uid] = disruption
+
+    def _answered(self, nomination: Nominate, outcome: NominationOutcome) -> None:
+        self._nominated(outcome)
+        disruption = self._by_beneficiary.get(nomination.uid)
+        if disruption is None or not nomination.node or outcome is NominationOutcome.SUPERSEDED:
+            return
+        if outcome is NominationOutcome.LOST:
+            self.release(nomination.uid)
+            return
+        disruption.unwritten.discard(nomination.uid)
+        self._go_on(disruption)
+
+    def _go_on(self, disruption: _Disruption) -> None:
+        if disruption.unwritten:
+            return
+        waiting, disruption.waiting = disruption.waiting, []
+        disruption.open += len(waiting)
+        self._evictor.submit(waiting, self._evicted, self._objection)
+        self._close(disruption)
+
+    def _objection(self, evict: Evict) -> EvictionOutcome | None:
+        if self._by_cause[evict.cause].called_off:
+            return EvictionOutcome.CALLED_OFF
+        return self._guard(evict)
+
+    def _evicted(self, result: EvictResult) -> None:
+        disruption = self._by_cause[result.evict.cause]
+        disruption.open -= 1
+        self._close(disruption)
+        self._report(result)
+
+    def _close(self, disruption: _Disruption) -> None:
+        """Forgets a decision that is through."""
+        if disruption.open or disruption.waiting:
+            return
+        for cause in disruption.causes:
+            del self._by_cause[cause]
+        for beneficiary in disruption.beneficiaries:
+            del self._by_beneficiary[beneficiary]

@@ -1,0 +1,235 @@
+"""Evictions: a pod is told why it goes, then it is deleted, and never its successor of the same name."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import msgspec
+
+from phalanx.execution.binder import PODS
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
+from phalanx.kube.retry import Backoff
+from phalanx.kube.timestamps import format_time
+from phalanx.model.decisions import Evict
+
+log = logging.getLogger(__name__)
+
+# How pods are evicted (policy phalanx.evictions).
+DELETE = "delete"
+EVICTION_API = "eviction-api"
+
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+
+class EvictionOutcome(enum.Enum):
+    """What became of an eviction."""
+
+    EVICTED = "evicted"  # the API server has taken the order: the pod terminates
+    GONE = "gone"  # it leaves or has left without us, or another of its name stands there
+    REFUSED = "refused"  # a definite no; the pod stays
+    CALLED_OFF = "called off"  # nobody wants it any more, and nothing was deleted
+
+
+class EvictResult(msgspec.Struct, frozen=True):
+    evict: Evict
+    outcome: EvictionOutcome
+    message: str = ""
+
+
+# Called once per eviction.
+EvictReport = Callable[[EvictResult], None]
+# Why a pod need not be deleted (any more), GONE or CALLED_OFF; None lets it go on.
+EvictGuard = Callable[[Evict], EvictionOutcome | None]
+
+
+def no_reason_to_stop(evict: Evict) -> EvictionOutcome | None:
+    return None
+
+
+class _Posting:
+    """One eviction under way. `marked`: the pod says that it goes (None: perhaps). `open`: a deletion may have
+    taken effect unseen.
+    """
+
+    __slots__ = ("backoff", "evict", "guard", "marked", "message", "open", "report", "tries")
+
+    def __init__(self, evict: Evict, report: EvictReport, guard: EvictGuard, backoff: Backoff) -> None:
+        self.evict = evict
+        self.report = report
+        self.guard = guard
+        self.backoff = backoff
+        self.marked: bool | None = False
+        self.open = False
+        self.tries = 0
+        self.message = ""
+
+
+class Evictor:
+    """Evicts pods through a pool and reports each outcome exactly once.
+
+    Everything that is sent names the pod's uid, so it may be sent again whenever an answer is lost, and a pod that
+    another has replaced under its name is left alone. `attempts` counts answers that say "not now" (429, also that
+    of a disruption budget, and 5xx); a server that cannot be reached is waited for. Grace is the pod's own.
+
+    `through` says how. DELETE writes the condition DisruptionTarget first, so that a Job does not count the
+    deletion as a failure. Where the condition cannot be written the pod is not deleted: kube-scheduler stops there
+    as well, and to lose a job for good over its backoffLimit is worse than to let the beneficiary wait.
+    EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
+    disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        now: Callable[[], float],
+        *,
+        scheduler: str = "phalanx",
+        through: Callable[[], str] = lambda: DELETE,
+        attempts: int = 6,
+        backoff: Callable[[], Backoff] = lambda: Backoff(base=0.2, cap=5.0),
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._now = now
+        self._scheduler = scheduler
+        self._through = through
+        self._attempts = attempts
+        self._backoff = backoff
+
+    def submit(
+        self, evictions: Iterable[Evict], report: EvictReport, guard: EvictGuard = no_reason_to_stop
+    ) -> None:
+        """`guard` is asked before each try, as long as nothing can have been deleted."""
+        for evict in evictions:
+            posting = _Posting(evict, report, guard, self._backoff())
+            self._pool.submit(Urgency.DELETE, lambda posting=posting: self._advance(posting))  # type: ignore[misc]
+
+    async def _advance(self, posting: _Posting) -> float | None:
+        evict = posting.evict
+        try:
+            step = await self._step(posting)
+        except Exception as error:
+            log.exception("evicting %s/%s failed unexpectedly", evict.namespace, evict.name)
+            step = EvictResult(evict, EvictionOutcome.REFUSED, f"{type(error).__name__}: {error}")
+        if isinstance(step, float):
+            return step
+        stays = step.outcome in (EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF)
+        if stays and posting.marked is not False:
+            await self._unmark(posting)
+        posting.report(step)
+        return None
+
+    async def _step(self, posting: _Posting) -> EvictResult | float:
+        """The result, or the seconds until the next step."""
+        if not posting.open:
+            stop = posting.guard(posting.evict)
+            if stop is not None:
+                return EvictResult(posting.evict, stop)
+        try:
+            if self._through() == EVICTION_API:
+                await self._sent(posting, self._ask(posting.evict))
+            else:
+                await self._mark(posting)
+                path = PODS.path(posting.evict.namespace, posting.evict.name)
+                await self._sent(posting, self._client.delete(path, uid=posting.evict.uid))
+        except (ConnectionLost, ConfigError) as error:
+            posting.message = str(error)
+            return posting.backoff.next()
+        except ApiError as error:
+            return await self._refused(posting, error)
+        return EvictResult(posting.evict, EvictionOutcome.EVICTED)
+
+    async def _sent(self, posting: _Posting, deletion: Awaitable[object]) -> None:
+        """Takes note where a deletion may have happened that nobody has confirmed."""
+        try:
+            await deletion
+        except Unreachable:
+            raise
+        except ConnectionLost:
+            posting.open = True
+            raise
+        except ApiError as error:
+            posting.open = posting.open or error.status >= 500
+            raise
+
+    async def _ask(self, evict: Evict) -> None:
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": evict.name, "namespace": evict.namespace},
+            "deleteOptions": {"preconditions": {"uid": evict.uid}},
+        }
+        await self._client.create(PODS.path(evict.namespace, evict.name, "eviction"), eviction)
+
+    async def _mark(self, posting: _Posting) -> None:
+        if posting.marked:
+            return
+        message = f"{self._scheduler}: {posting.evict.message}"
+        try:
+            await self._say(posting.evict, "True", PREEMPTION_BY_SCHEDULER, message)
+        except ConnectionLost:
+            posting.marked = None
+            raise
+        posting.marked = True
+
+    async def _say(self, evict: Evict, status: str, reason: str, message: str) -> None:
+        condition = {
+            "type": DISRUPTION_TARGET,
+            "status": status,
+            "reason": reason,
+            "message": message,
+            "lastTransitionTime": format_time(self._now()),
+        }
+        patch = {"metadata": {"uid": evict.uid}, "status": {"conditions": [condition]}}
+        path = PODS.path(evict.namespace, evict.name, "status")
+        await self._client.patch(path, patch, PatchType.STRATEGIC)
+
+    async def _unmark(self, posting: _Posting) -> None:
+        """A pod that stays must not have its next failure excused. Tried once: the disruption controller takes
+        back after two minutes what nobody has acted on.
+        """
+        try:
+            await self._say(posting.evict, "False", "", f"{self._scheduler}: the pod stays")
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            evict = posting.evict
+            log.debug("the condition of pod %s/%s was not taken back: %s", evict.namespace, evict.name, error)
+
+    async def _refused(self, posting: _Posting, error: ApiError) -> EvictResult | float:
+        evict = posting.evict
+        posting.message = f"{error.status} {error.reason}: {error.message}"
+        passing = error.status in (404, 409, 429) or error.status >= 500
+        if error.status == 404 and error.from_api_server:
+            return self._left(posting)
+        posting.tries += 1
+        final = not passing or posting.tries >= self._attempts
+        # A uid that is no longer that of the pod is a conflict to a deletion, and invalid in a status.
+        if error.status in (409, 422) or (final and posting.open):
+            stands = await self._stands(evict)
+            if stands is False:
+                return self._left(posting)
+            posting.open = posting.open and not stands
+        if not final:
+            return posting.backoff.next(error.retry_after)
+        return EvictResult(evict, EvictionOutcome.REFUSED, posting.message)
+
+    def _left(self, posting: _Posting) -> EvictResult:
+        outcome = EvictionOutcome.EVICTED if posting.open else EvictionOutcome.GONE
+        return EvictResult(posting.evict, outcome, posting.message)
+
+    async def _stands(self, evict: Evict) -> bool | None:
+        """Whether the pod is there and stays; None where nobody answers."""
+        try:
+            pod: Any = await self._client.get(PODS.path(evict.namespace, evict.name))
+        except ApiError as error:
+            return False if error.status == 404 and error.from_api_server else None
+        except (ConnectionLost, ConfigError):
+            return None
+        metadata = pod.get("metadata") or {}
+        return metadata.get("uid") == evict.uid and not metadata.get("deletionTimestamp")

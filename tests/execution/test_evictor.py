@@ -1,0 +1,284 @@
+"""Evictions: every answer on the way, and what is made of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.execution.evictor import EVICTION_API, EvictionOutcome, Evictor, EvictResult
+from phalanx.execution.writes import WritePool
+from phalanx.kube.errors import ConfigError, ConnectionLost, Unreachable
+from phalanx.kube.retry import Backoff
+from phalanx.model.decisions import Evict, EvictionReason
+from tests.execution.podserver import PodServer
+
+EVICT = Evict(
+    "uid-v", "ns", "v", "n1", EvictionReason.PREEMPTED, "gang ns/train goes first", "gang ns/train", cause="c1"
+)
+EVICTED, GONE = EvictionOutcome.EVICTED, EvictionOutcome.GONE
+REFUSED, CALLED_OFF = EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF
+BOTH_WAYS = pytest.mark.parametrize("way", ["delete", EVICTION_API])
+# The request that takes the pod away.
+REQUEST = {"delete": ("DELETE", "/v", "DELETE v"), EVICTION_API: ("POST", "/eviction", "POST v/eviction")}
+
+
+class World:
+    """A server with one pod v on a node, and an evictor on it."""
+
+    def __init__(self) -> None:
+        self.server = PodServer()
+        self.results: list[EvictResult] = []
+        self.pauses: list[float] = []
+        self.way = "delete"
+        self.pool = WritePool(concurrency=4)
+        self.evictor = Evictor(
+            self.server.client(),
+            self.pool,
+            lambda: 1_900_000_000.0,
+            through=lambda: self.way,
+            attempts=4,
+            backoff=self._backoff,
+        )
+        self.pod = self.server.add("v", nodeName="n1")
+
+    def _backoff(self) -> Backoff:
+        world = self
+
+        class Noted(Backoff):
+            def next(self, retry_after: float | None = None) -> float:
+                world.pauses.append(super().next(retry_after))
+                return 0.0
+
+        return Noted(base=0.1, cap=5.0, random=lambda: 1.0)
+
+    async def evict(self, **more: Any) -> EvictResult:
+        self.evictor.submit([EVICT], self.results.append, **more)
+        async with asyncio.timeout(5):
+            await self.pool.drained()
+        assert len(self.results) == 1, "each eviction is reported once"
+        return self.results[0]
+
+    def replace(self) -> None:
+        self.server.replace("v", nodeName="n1")
+
+    def target(self) -> str:
+        """The status of the condition DisruptionTarget."""
+        return str(self.server.condition("v", "DisruptionTarget").get("status", ""))
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.pool.close()
+
+
+async def test_a_pod_is_told_why_it_goes_and_then_deleted(world: World) -> None:
+    sent: list[Any] = []
+    world.server.before = lambda call: sent.append(msgspec.json.decode(call.body or b"null"))
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["PATCH v/status", "DELETE v"]
+    condition = {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "PreemptionByScheduler",
+        "message": "phalanx: gang ns/train goes first",
+        "lastTransitionTime": "2030-03-17T17:46:40Z",
+    }
+    assert sent[0] == {"metadata": {"uid": "uid-v"}, "status": {"conditions": [condition]}}
+    assert sent[1] == {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": "uid-v"}}
+    assert world.server.terminates("v")
+
+
+async def test_conditions_of_others_survive(world: World) -> None:
+    ready = {"type": "Ready", "status": "True"}
+    world.pod["status"]["conditions"] = [ready]
+    await world.evict()
+    assert world.server.condition("v", "Ready") == ready
+
+
+async def test_through_the_eviction_api_the_api_server_writes_the_condition(world: World) -> None:
+    world.way = EVICTION_API
+    sent: list[Any] = []
+    world.server.before = lambda call: sent.append(msgspec.json.decode(call.body or b"null"))
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["POST v/eviction"]
+    assert sent == [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": "v", "namespace": "ns"},
+            "deleteOptions": {"preconditions": {"uid": "uid-v"}},
+        }
+    ]
+
+
+@BOTH_WAYS
+async def test_a_pod_that_is_gone_needs_no_eviction(world: World, way: str) -> None:
+    world.way = way
+    world.server.leave("v")
+    assert (await world.evict()).outcome is GONE
+    assert len(world.server.calls) == 1
+
+
+@BOTH_WAYS
+async def test_the_successor_of_a_pod_is_left_alone(world: World, way: str) -> None:
+    world.way = way
+    world.replace()
+    assert (await world.evict()).outcome is GONE
+    assert not world.server.terminates("v")
+    assert world.target() == ""
+
+
+async def test_the_successor_of_a_pod_that_left_between_condition_and_deletion(world: World) -> None:
+    world.server.before = lambda call: world.replace() if call.method == "DELETE" else None
+    assert (await world.evict()).outcome is GONE
+    assert world.server.calls == ["PATCH v/status", "DELETE v", "GET v"]
+    assert not world.server.terminates("v")
+
+
+async def test_where_the_condition_cannot_be_written_nobody_is_deleted(world: World) -> None:
+    world.server.fail("PATCH", "/status", status=403, times=100)
+    result = await world.evict()
+    assert result.outcome is REFUSED
+    assert "403 Forbidden" in result.message
+    assert world.server.calls == ["PATCH v/status"]
+
+
+async def test_a_pod_whose_deletion_is_refused_is_no_target_any_more(world: World) -> None:
+    """Otherwise a Job would excuse its next failure, whatever it is."""
+    world.server.fail("DELETE", "/v", status=403)
+    assert (await world.evict()).outcome is REFUSED
+    assert world.target() == "False"
+    assert world.server.calls == ["PATCH v/status", "DELETE v", "PATCH v/status"]
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("code", [400, 401, 403, 422])
+async def test_a_definite_no_is_not_repeated(world: World, way: str, code: int) -> None:
+    world.way = way
+    method, ending, call = REQUEST[way]
+    world.server.fail(method, ending, status=code, times=100)
+    assert (await world.evict()).outcome is REFUSED
+    assert world.server.calls.count(call) == 1
+    assert not world.server.terminates("v")
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("code", [429, 500, 503])
+async def test_not_now_is_asked_again(world: World, way: str, code: int) -> None:
+    world.way = way
+    method, ending, call = REQUEST[way]
+    world.server.fail(method, ending, status=code, retry_after="7", times=2)
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls.count(call) == 3
+    assert all(pause >= 7 for pause in world.pauses)
+
+
+async def test_a_disruption_budget_that_does_not_give_way_is_a_refusal(world: World) -> None:
+    world.way = EVICTION_API
+    world.server.protected.add("v")
+    result = await world.evict()
+    assert result.outcome is REFUSED
+    assert "disruption budget" in result.message
+    assert world.server.calls == ["POST v/eviction"] * 4
+    assert not world.server.terminates("v")
+    assert world.target() == ""
+
+
+async def test_a_disruption_budget_that_gives_way_later(world: World) -> None:
+    world.way = EVICTION_API
+    world.server.protected.add("v")
+    world.server.before = lambda call: world.server.protected.clear() if len(world.server.calls) == 3 else None
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["POST v/eviction"] * 3
+
+
+@BOTH_WAYS
+@pytest.mark.parametrize("fault", [{"error": ConnectionLost("cut")}, {"status": 504}])
+@pytest.mark.parametrize("after_write", [False, True])
+async def test_a_lost_answer_does_no_harm(world: World, way: str, fault: dict[str, Any], after_write: bool) -> None:
+    world.way = way
+    method, ending, call = REQUEST[way]
+    world.server.fail(method, ending, after_write=after_write, **fault)
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.terminates("v")
+    assert world.server.calls.count(call) == 2
+
+
+async def test_a_pod_that_left_while_the_answer_was_lost_was_evicted(world: World) -> None:
+    """The deletion took effect, and the pod's controller has made another of its name."""
+    world.server.fail("DELETE", "/v", error=ConnectionLost("cut"), after_write=True)
+    world.server.before = lambda call: world.replace() if len(world.server.calls) == 3 else None
+    assert (await world.evict()).outcome is EVICTED
+    assert not world.server.terminates("v")
+
+
+async def test_a_lost_answer_to_the_condition_does_no_harm(world: World) -> None:
+    world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=True)
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls == ["PATCH v/status", "PATCH v/status", "DELETE v"]
+
+
+@pytest.mark.parametrize("error", [Unreachable("refused"), ConfigError("the plugin fails")])
+async def test_a_server_that_cannot_be_reached_is_waited_for(world: World, error: Exception) -> None:
+    world.server.fail("DELETE", "/v", error=error, times=30)
+    assert (await world.evict()).outcome is EVICTED
+
+
+async def test_not_found_from_a_proxy_says_nothing_about_the_pod(world: World) -> None:
+    world.server.fail("DELETE", "/v", status=404, body=b"<html>no backend</html>")
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.terminates("v")
+
+
+async def test_a_server_that_never_says_what_happened_is_asked_what_it_sees(world: World) -> None:
+    """Each deletion is answered with an error, the first has taken effect."""
+    world.server.fail("DELETE", "/v", status=500, after_write=True)
+    world.server.fail("DELETE", "/v", status=500, times=100)
+    assert (await world.evict()).outcome is EVICTED
+    assert world.server.calls[-1] == "GET v"
+
+
+async def test_a_conflict_that_is_not_about_the_uid_is_tried_again(world: World) -> None:
+    world.server.fail("DELETE", "/v", status=409)
+    assert (await world.evict()).outcome is EVICTED
+
+
+async def test_conflicts_without_end_are_a_refusal(world: World) -> None:
+    world.server.fail("DELETE", "/v", status=409, times=100)
+    assert (await world.evict()).outcome is REFUSED
+    assert world.server.calls.count("DELETE v") == 4
+
+
+async def test_the_guard_is_asked_before_each_try(world: World) -> None:
+    world.server.fail("DELETE", "/v", status=429)
+    answers = iter([None, CALLED_OFF])
+    assert (await world.evict(guard=lambda evict: next(answers))).outcome is CALLED_OFF
+    assert not world.server.terminates("v")
+    assert world.target() == "False", "what was announced is taken back"
+
+
+async def test_what_is_called_off_in_time_leaves_no_trace(world: World) -> None:
+    assert (await world.evict(guard=lambda evict: CALLED_OFF)).outcome is CALLED_OFF
+    assert world.server.calls == []
+
+
+async def test_the_guard_has_no_say_once_the_pod_may_be_deleted(world: World) -> None:
+    world.server.fail("DELETE", "/v", error=ConnectionLost("cut"), after_write=True)
+    answers = iter([None, CALLED_OFF])
+    assert (await world.evict(guard=lambda evict: next(answers))).outcome is EVICTED
+
+
+async def test_a_bug_is_a_refusal_and_not_a_hang(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(evict: Evict) -> EvictionOutcome | None:
+        raise ZeroDivisionError("a bug")
+
+    result = await world.evict(guard=broken)
+    assert result.outcome is REFUSED
+    assert "a bug" in result.message
+    assert "failed unexpectedly" in caplog.text

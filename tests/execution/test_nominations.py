@@ -1,0 +1,272 @@
+"""Nominations (status.nominatedNodeName): what is promised to pods that wait, written with their conditions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from phalanx.execution.conditions import POD_SCHEDULED, NominationOutcome, PodConditions
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.conditions import PodCondition
+from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.retry import RetryPolicy
+from phalanx.kube.transport import Call
+from phalanx.model.verdict import Verdict
+from tests.execution.podserver import PodServer
+
+WRITTEN, LOST = NominationOutcome.WRITTEN, NominationOutcome.LOST
+REFUSED, SUPERSEDED = NominationOutcome.REFUSED, NominationOutcome.SUPERSEDED
+FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cpu.")
+
+
+class World:
+    """One place in the pool, so that its order can be seen."""
+
+    def __init__(self) -> None:
+        self.server = PodServer()
+        self.pool = WritePool(concurrency=1)
+        self.outcomes: list[NominationOutcome] = []
+        self.conditions = PodConditions(
+            self.server.client(), self.pool, lambda: 1_900_000_000.0, RetryPolicy(attempts=3, base=0.001)
+        )
+
+    def add(self, name: str = "p", *, nominated: str = "", **spec: Any) -> str:
+        pod = self.server.add(name, **spec)
+        if nominated:
+            pod["status"]["nominatedNodeName"] = nominated
+        self.see(name)
+        return f"uid-{name}"
+
+    def see(self, name: str = "p") -> None:
+        """What the watch does."""
+        pod = self.server.pods["ns", name]
+        metadata, spec, status = pod["metadata"], pod["spec"], pod["status"]
+        self.conditions.observe(
+            metadata["uid"],
+            "ns",
+            name,
+            metadata["resourceVersion"],
+            [
+                PodCondition(entry["type"], entry["status"], entry.get("reason", ""), entry.get("message", ""))
+                for entry in status["conditions"]
+            ],
+            nominated=status.get("nominatedNodeName", ""),
+            waits=not (spec.get("nodeName") or metadata.get("deletionTimestamp")),
+        )
+
+    def nominate(self, uid: str, node: str) -> None:
+        self.conditions.nominate(uid, node, self.outcomes.append)
+
+    async def settle(self) -> None:
+        async with asyncio.timeout(5):
+            await self.pool.drained()
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    yield made
+    await made.pool.close()
+
+
+async def test_a_promise_is_written(world: World) -> None:
+    world.nominate(world.add(), "n1")
+    await world.settle()
+    assert world.server.nominated("p") == "n1"
+    assert world.outcomes == [WRITTEN]
+    (patch,) = world.server.patches
+    assert patch["metadata"]["uid"] == "uid-p"
+    assert patch["status"] == {"nominatedNodeName": "n1"}
+
+
+async def test_a_promise_that_is_taken_back_leaves_nothing(world: World) -> None:
+    uid = world.add()
+    world.nominate(uid, "n1")
+    await world.settle()
+    world.nominate(uid, "")
+    await world.settle()
+    assert "nominatedNodeName" not in world.server.pods["ns", "p"]["status"]
+    assert world.server.patches[-1]["status"] == {"nominatedNodeName": None}
+    assert world.outcomes == [WRITTEN, WRITTEN]
+
+
+async def test_what_the_pod_says_already_is_not_written(world: World) -> None:
+    """After a restart the promise is found where the former life has left it."""
+    world.nominate(world.add(nominated="n1"), "n1")
+    world.nominate(world.add("q"), "")
+    assert world.outcomes == [WRITTEN, WRITTEN]
+    assert world.server.calls == []
+
+
+async def test_one_write_says_both(world: World) -> None:
+    uid = world.add()
+    world.conditions.judge(uid, FULL)
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.server.calls == ["PATCH p/status"]
+    assert world.server.nominated("p") == "n1"
+    assert world.server.condition("p", POD_SCHEDULED)["message"] == FULL.message
+
+
+async def test_a_promise_overtakes_the_news(world: World) -> None:
+    """A thousand verdicts must not stand between a decision and the evictions that wait for its promise."""
+    for number in range(5):
+        world.conditions.judge(world.add(f"p{number}"), FULL)
+    world.nominate("uid-p4", "n1")
+
+    async def delete() -> None:
+        world.server.calls.append("a deletion")
+
+    world.pool.submit(Urgency.DELETE, delete)
+    await world.settle()
+    assert world.server.calls[:2] == ["PATCH p4/status", "a deletion"]
+    assert sorted(world.server.calls[2:]) == [f"PATCH p{number}/status" for number in range(4)]
+
+
+async def test_only_the_newest_promise_is_written(world: World) -> None:
+    uid = world.add()
+    for node in ("n1", "n2", "n3"):
+        world.nominate(uid, node)
+    await world.settle()
+    assert [patch["status"]["nominatedNodeName"] for patch in world.server.patches] == ["n3"]
+    assert world.outcomes == [SUPERSEDED, SUPERSEDED, WRITTEN]
+
+
+async def test_a_promise_made_during_a_write_follows_it(world: World) -> None:
+    uid = world.add()
+
+    def change_of_mind(call: Call) -> None:
+        world.server.before = lambda call: None
+        world.nominate(uid, "n2")
+
+    world.server.before = change_of_mind
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert [patch["status"]["nominatedNodeName"] for patch in world.server.patches] == ["n1", "n2"]
+    assert world.server.nominated("p") == "n2"
+    assert world.outcomes == [SUPERSEDED, WRITTEN]
+
+
+async def test_a_promise_that_is_taken_back_during_its_write(world: World) -> None:
+    uid = world.add()
+
+    def change_of_mind(call: Call) -> None:
+        world.server.before = lambda call: None
+        world.nominate(uid, "")
+
+    world.server.before = change_of_mind
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.server.nominated("p") == ""
+    assert world.outcomes == [SUPERSEDED, WRITTEN]
+
+
+async def test_nothing_is_promised_to_a_pod_that_is_gone(world: World) -> None:
+    uid = world.add()
+    world.server.leave("p")
+    world.nominate(uid, "n1")
+    await world.settle()
+    world.nominate("uid-of-nobody", "n1")
+    assert world.outcomes == [LOST, LOST]
+
+
+async def test_a_pod_that_is_deleted_while_its_promise_waits(world: World) -> None:
+    uid = world.add()
+    world.nominate(uid, "n1")
+    world.conditions.forget(uid)
+    await world.settle()
+    assert world.outcomes == [LOST]
+    assert world.server.calls == []
+
+
+async def test_nothing_is_promised_to_the_successor_of_a_pod(world: World) -> None:
+    """Another pod has taken the name; the watch has not told us yet."""
+    uid = world.add()
+    world.server.replace("p")
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.outcomes == []
+    assert world.server.nominated("p") == ""
+    world.conditions.forget(uid)
+    assert world.outcomes == [LOST]
+
+
+async def test_a_pod_that_was_bound_meanwhile_needs_no_promise(world: World) -> None:
+    uid = world.add()
+    pod = world.server.pods["ns", "p"]
+    pod["spec"]["nodeName"] = "n9"
+    world.server.change(pod)
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.outcomes == []
+    world.see()
+    assert world.outcomes == [LOST]
+    assert world.server.nominated("p") == ""
+
+
+async def test_a_placed_pod_needs_no_promise(world: World) -> None:
+    uid = world.add()
+    world.nominate(uid, "n1")
+    world.conditions.placed(uid)
+    await world.settle()
+    assert world.outcomes == [LOST]
+    assert world.server.calls == []
+
+
+async def test_what_the_api_server_clears_at_the_binding_stays_cleared(world: World) -> None:
+    uid = world.add()
+    world.nominate(uid, "n1")
+    await world.settle()
+    pod = world.server.pods["ns", "p"]
+    pod["spec"]["nodeName"] = "n1"
+    del pod["status"]["nominatedNodeName"]
+    world.server.change(pod)
+    world.see()
+    await world.settle()
+    assert len(world.server.patches) == 1
+
+
+async def test_a_change_by_others_delays_a_promise_until_it_is_seen(world: World) -> None:
+    uid = world.add()
+    world.server.change(world.server.pods["ns", "p"])
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.outcomes == []
+    world.see()
+    await world.settle()
+    assert world.outcomes == [WRITTEN]
+    assert world.server.nominated("p") == "n1"
+
+
+@pytest.mark.parametrize("after_write", [False, True])
+async def test_a_lost_answer_is_asked_for_again(world: World, after_write: bool) -> None:
+    uid = world.add()
+    world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=after_write)
+    world.nominate(uid, "n1")
+    await world.settle()
+    # Where the first try took effect the second names an old version; what the watch tells settles it.
+    world.see()
+    await world.settle()
+    assert world.outcomes == [WRITTEN]
+    assert world.server.nominated("p") == "n1"
+
+
+@pytest.mark.parametrize("code", [400, 403, 422])
+async def test_a_definite_no_is_told(world: World, code: int) -> None:
+    uid = world.add()
+    world.server.fail("PATCH", "/status", status=code, times=100)
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.outcomes == [REFUSED]
+    assert world.server.calls == ["PATCH p/status"]
+
+
+async def test_a_bug_is_a_refusal_and_not_a_hang(world: World) -> None:
+    uid = world.add()
+    world.server.fail("PATCH", "/status", error=ZeroDivisionError("a bug"), times=100)
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert world.outcomes == [REFUSED]
