@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, tzinfo
+from typing import TypeVar
+from zoneinfo import ZoneInfo
 
 from phalanx.model.duration import parse_duration
 from phalanx.scheduling.errors import PolicyError
+
+T = TypeVar("T")
 
 _TRUE = frozenset({"true", "1", "t", "yes"})
 _FALSE = frozenset({"false", "0", "f", "no"})
@@ -77,6 +82,25 @@ class Arguments:
         if not isinstance(value, Mapping):
             raise self._error(key, "a mapping")
         return {str(name): entry for name, entry in value.items()}
+
+    def sequence(self, key: str) -> Sequence[object]:
+        value = self._values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, Sequence) or isinstance(value, str):
+            raise self._error(key, "a list")
+        return value
+
+    def time_zone(self, key: str) -> tzinfo:
+        """UTC where none is named."""
+        return UTC if key not in self._values else self.parsed(key, ZoneInfo, "a time zone such as Europe/Berlin")
+
+    def parsed(self, key: str, parse: Callable[[str], T], wanted: str) -> T:
+        """What `parse` makes of the text of an argument; it may raise ValueError or KeyError."""
+        try:
+            return parse(str(self._values[key]).strip())
+        except (ValueError, KeyError, OSError):
+            raise self._error(key, wanted) from None
 
     def _error(self, key: str, wanted: str) -> PolicyError:
         return PolicyError(f"{self.owner}: argument {key}: {self._values[key]!r} is not {wanted}")

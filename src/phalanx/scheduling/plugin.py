@@ -139,7 +139,8 @@ class Plugin:
     def outcasts(self, session: View) -> Iterable[Outcast]:
         """Who is to leave its node now, most urgent first, though nobody needs the room.
 
-        Whoever is spared, protected by a budget or needed by its gang stays.
+        Whoever is spared, protected by a budget or needed by its gang stays. Each is judged before the next is
+        asked for: by then it counts as terminating, or it stays.
         """
         raise NotImplementedError
 

@@ -9,21 +9,15 @@ class Rounds:
     def __init__(self) -> None:
         self._last: dict[str, float] = {}
 
-    def begin(self, who: str, period: float, now: float, *, at_once: bool) -> bool:
-        """Whether a round starts now, at least `period` seconds after the last; if so it is noted.
-
-        The first one is due when it is first asked for (`at_once`), or a period later.
-        """
+    def due(self, who: str, period: float, now: float) -> bool:
+        """Whether the last round began at least `period` seconds ago, or none has begun yet."""
         last = self._last.get(who)
-        if last is None and not at_once:
-            self._last[who] = now
-            return False
-        if last is not None and now < last + period:
-            return False
+        return last is None or now >= last + period
+
+    def begin(self, who: str, now: float) -> None:
         self._last[who] = now
-        return True
 
     def next(self, who: str, period: float) -> float | None:
-        """When the next round is due; None if nobody has asked for one yet."""
+        """When the next round is due; None if none has begun yet."""
         last = self._last.get(who)
         return None if last is None else last + period
