@@ -90,11 +90,26 @@ def test_a_missing_kubeconfig_is_one_plain_line(tmp_path: Path) -> None:
     assert "Traceback" not in refused.output
 
 
-def test_policy_show_prints_the_pipeline_and_what_is_not_active() -> None:
+def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_active(tmp_path: Path) -> None:
     shown = json.loads(run("policy", "show", "-o", "json").output)
-    assert shown["actions"] == ["enqueue", "allocate", "backfill"]
+    assert shown["actions"] == ["enqueue", "allocate", "preempt", "reclaim", "backfill"]
     assert shown["pipeline"]["gang_order"] == ["priority", "gang", "drf"]
-    assert any("preempt" in sentence for sentence in shown["inactive"])
+    assert shown["pipeline"]["spares"] == ["protection", "conformance"]
+    assert shown["eviction"]["reclaim"] is True
+    assert shown["inactive"] == []
+    file = tmp_path / "policy.yaml"
+    file.write_text(
+        "actions: allocate, gangpreempt\ntiers: [{plugins: [{name: predicates}, {name: numa-aware}]}]\n"
+        "configurations: [{name: gangpreempt, arguments: {allowWholeBundle: false, maxDomains: 2}}]\n"
+        "phalanx: {evictions: eviction-api}\n"
+    )
+    lines = run("policy", "show", "--config", str(file)).output.splitlines()
+    assert lines[-4:] == [
+        "evictions      preempt: victims on any nodes; only what gangs have above their minimum",
+        "evictions      through the Eviction API",
+        "note: plugin numa-aware is accepted but not yet active in this version",
+        "note: action gangpreempt: argument maxDomains has no effect in this version",
+    ]
 
 
 def test_policy_show_lists_every_mistake_at_once(tmp_path: Path) -> None:

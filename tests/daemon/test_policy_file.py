@@ -38,7 +38,7 @@ def followed(tmp_path: Path) -> Followed:
 def test_without_a_file_the_built_in_policy_holds() -> None:
     file = PolicyFile("")
     file.look()
-    assert file.policy.actions == ("enqueue", "allocate", "backfill")
+    assert file.policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
 
 
 def test_a_changed_file_holds_at_once(followed: Followed) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.policy import Policy, load_policy
@@ -34,7 +35,7 @@ def names(policy: Policy) -> list[str]:
 class TestWhatIsAccepted:
     def test_the_built_in_policy(self) -> None:
         policy = load_policy()
-        assert policy.actions == ("enqueue", "allocate", "backfill")
+        assert policy.actions == ("enqueue", "allocate", "preempt", "reclaim", "backfill")
         expected = [
             "priority",
             "gang",
@@ -48,9 +49,7 @@ class TestWhatIsAccepted:
         ]
         assert names(policy) == expected
         assert [entry.tier for entry in policy.plugins] == [0, 0, 0, 1, 1, 1, 1, 1, 1]
-        assert set(policy.inactive) == {
-            f"action {kind} is accepted but not yet active in this version" for kind in ("preempt", "reclaim")
-        }
+        assert policy.inactive == ()
 
     @pytest.mark.parametrize(
         "text",
@@ -120,7 +119,7 @@ class TestWhatIsAccepted:
     )
     def test_existing_volcano_files_load_as_they_are(self, text: str) -> None:
         policy = load_policy(text)
-        assert policy.actions == ("enqueue", "allocate", "backfill")
+        assert policy.actions[:3] == ("enqueue", "allocate", "backfill")
         assert "predicates" in names(policy)
 
     def test_every_plugin_of_volcano_is_known(self) -> None:
@@ -147,7 +146,18 @@ class TestWhatIsReported:
         ("text", "report"),
         [
             (with_plugin("{name: tdm}"), "plugin tdm is accepted but not yet active"),
-            (with_plugin("{name: gang}", "'allocate, shuffle'"), "action shuffle is accepted but not yet active"),
+            (
+                with_plugin("{name: pdb, enablePreemptable: false}", "'allocate, preempt, gangreclaim'"),
+                "plugin pdb: enablePreemptable: false has no effect while gangreclaim may evict",
+            ),
+            (
+                "actions: allocate\nconfigurations: [{name: preempt, arguments: {singleNodePreemption: true}}]",
+                "action preempt: argument singleNodePreemption has no effect: the policy does not name it",
+            ),
+            (
+                "actions: preempt\nconfigurations: [{name: preempt, arguments: {maxCandidateNodesAbsolute: 9}}]",
+                "action preempt: argument maxCandidateNodesAbsolute has no effect in this version",
+            ),
             (
                 with_plugin("{name: nodeorder, arguments: {podaffinity.weight: 9}}"),
                 "plugin nodeorder: argument podaffinity.weight is accepted but has no effect",
@@ -250,7 +260,12 @@ class TestMistakes:
                 "configurations: [{name: reclaim, arguments: {maxDomains: 1}}]",
                 "configurations[0] (reclaim): unknown argument 'maxDomains'",
             ),
+            (
+                "actions: preempt\nconfigurations: [{name: preempt, arguments: {singleNodePreemption: 2}}]",
+                "action preempt: argument singleNodePreemption: 2 is not true or false",
+            ),
             ("phalanx: [1]", "phalanx: expected a mapping"),
+            ("phalanx: {evictions: kill}", "phalanx.evictions: 'kill' is not delete or eviction-api"),
             ("phalanx: {partialGang: drop}", "phalanx.partialGang: 'drop' is not keep or release"),
             (
                 "phalanx: {cycleBudgetMilliseconds: 0}",
@@ -276,6 +291,75 @@ class TestMistakes:
             "tiers[0].plugins[0]: unknown plugin 'gan'; did you mean 'gang'?",
             "tiers[0].plugins[1] (binpack): unknown argument 'x'",
         ]
+
+
+def eviction(actions: str, rest: str = "", plugins: str = "{name: gang}") -> EvictionOptions:
+    text = f"actions: '{actions}'\ntiers: [{{plugins: [{{name: predicates}}, {plugins}]}}]\n{rest}"
+    return load_policy(text).eviction
+
+
+def stating(action: str, arguments: str) -> str:
+    return f"configurations: [{{name: {action}, arguments: {{{arguments}}}}}]"
+
+
+class TestEvictions:
+    def test_without_an_action_that_evicts_nothing_does(self) -> None:
+        assert eviction("enqueue, allocate, backfill") == EvictionOptions()
+
+    @pytest.mark.parametrize(
+        ("actions", "preempt", "reclaim"),
+        [
+            ("allocate, preempt", True, False),
+            ("allocate, reclaim", False, True),
+            ("allocate, gangpreempt", True, False),
+            ("allocate, gangreclaim", False, True),
+            ("allocate, preempt, gangpreempt, reclaim, gangreclaim", True, True),
+            ("allocate, shuffle", False, False),
+        ],
+    )
+    def test_volcanos_two_pairs_are_one(self, actions: str, preempt: bool, reclaim: bool) -> None:
+        options = eviction(actions)
+        assert (options.preempt, options.reclaim, options.shuffle) == (preempt, reclaim, "shuffle" in actions)
+
+    def test_a_restriction_holds_for_the_kind_of_action_that_states_it(self) -> None:
+        options = eviction("preempt, reclaim", stating("reclaim", "singleNodePreemption: true"))
+        assert (options.preempt_on_single_node, options.reclaim_on_single_node) == (False, True)
+        options = eviction("preempt, gangpreempt, reclaim", stating("gangpreempt", "allowWholeBundle: false"))
+        assert (options.preempt_whole_gangs, options.reclaim_whole_gangs) == (False, True)
+
+    def test_pods_of_others_stay_unless_it_is_said(self) -> None:
+        assert not eviction("preempt").foreign_victims
+        assert eviction("preempt, reclaim", stating("reclaim", "phalanx.foreignVictims: true")).foreign_victims
+
+    def test_switches_of_volcanos_plugins_that_make_more_of_it(self) -> None:
+        assert not eviction("preempt", plugins="{name: gang, enableJobStarving: true}").surplus
+        assert eviction("preempt", plugins="{name: gang, enableJobStarving: false}").surplus
+        for entry in ("{name: drf}", "{name: drf, enablePreemptable: false}"):
+            assert not eviction("preempt", plugins=entry).levels
+        assert eviction("preempt", plugins="{name: drf, enablePreemptable: true}").levels
+
+    def test_how_pods_are_evicted(self) -> None:
+        assert load_policy().evictions == "delete"
+        assert load_policy("phalanx: {evictions: eviction-api}").evictions == "eviction-api"
+
+    @pytest.mark.parametrize(
+        ("actions", "switches", "speaks"),
+        [
+            ("preempt, reclaim", "", True),
+            ("preempt, reclaim", ", enablePreemptable: false", True),
+            ("preempt, reclaim", ", enablePreemptable: false, enableReclaimable: false", False),
+            ("preempt", ", enablePreemptable: false", False),
+            ("gangreclaim", ", enablePreemptable: false", True),
+            ("gangreclaim, shuffle", ", enableReclaimable: false", True),
+        ],
+    )
+    def test_a_veto_is_off_where_it_is_off_for_every_action(
+        self, actions: str, switches: str, speaks: bool
+    ) -> None:
+        text = with_plugin(f"{{name: conformance{switches}}}", f"'{actions}'")
+        speakers = dict(Pipeline(load_policy(text)).describe())["spares"]
+        assert ("conformance" in speakers) is speaks
+        assert "protection" in speakers
 
 
 class TestPipeline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from phalanx.cli.connection import output_option
 
@@ -20,6 +21,7 @@ def show(config: str, output: str) -> None:
     from phalanx.cli.connection import print_structured
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.evictionoptions import describe
     from phalanx.scheduling.pipeline import Pipeline
 
     try:
@@ -33,11 +35,15 @@ def show(config: str, output: str) -> None:
             "pipeline": dict(points),
             "inactive": list(loaded.inactive),
             "partialGang": loaded.partial_gang,
+            "evictions": loaded.evictions,
+            "eviction": msgspec.to_builtins(loaded.eviction),
         }
         print_structured(document, output)
         return
     click.echo(f"actions        {', '.join(loaded.actions)}")
     for point, plugins in points:
         click.echo(f"{point:14} {', '.join(plugins) or '-'}")
+    for rule in describe(loaded.eviction, loaded.evictions):
+        click.echo(f"evictions      {rule}")
     for sentence in loaded.inactive:
         click.echo(f"note: {sentence}")

@@ -11,9 +11,10 @@ import yaml
 
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.evictionoptions import EvictionOptions, eviction_options, silences_vetoes, without_effect
 from phalanx.scheduling.plugin import Plugin, overrides
 from phalanx.scheduling.registry import available_plugins, standing
-from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, ACTIVE_ACTIONS, PLANNED_PLUGINS, SWITCHES
+from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, FOREIGN_VICTIMS, PLANNED_PLUGINS, SWITCHES
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -35,7 +36,8 @@ T = TypeVar("T")
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
-_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects")
+_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions")
+_Options = Mapping[str, object]
 
 
 class ConfiguredPlugin(msgspec.Struct, frozen=True):
@@ -51,7 +53,8 @@ class Policy(msgspec.Struct, frozen=True):
     budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no effect yet.
 
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
-    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them.
+    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
+    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets.
     """
 
     actions: tuple[str, ...]
@@ -61,6 +64,8 @@ class Policy(msgspec.Struct, frozen=True):
     partial_gang: str = "keep"
     cycle_budget: float = 0.1
     dialects: Mapping[str, object] = {}
+    evictions: str = "delete"
+    eviction: EvictionOptions = EvictionOptions()
 
     def configured(self, kind: type[T]) -> T | None:
         """The plugin of a class that a tier names."""
@@ -79,44 +84,49 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     errors: list[str] = []
     inactive: list[str] = []
     _check_keys(document, _TOP, "", errors)
-    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), errors, inactive)
-    plugins = _tiers(document.get("tiers"), errors, inactive)
-    _configurations(document.get("configurations"), errors, inactive)
-    own = document.get("phalanx") or {}
-    partial, budget, dialects = _own_settings(own, errors)
+    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), errors)
+    plugins, options = _tiers(document.get("tiers"), actions, errors, inactive)
+    arguments = _configurations(document.get("configurations"), actions, errors, inactive)
+    eviction = eviction_options(actions, arguments, options, errors)
+    partial, budget, dialects, evictions = _own_settings(document.get("phalanx") or {}, errors)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
-    return Policy(actions, plugins, standing_plugins(), tuple(inactive), partial, budget, dialects)
+    always = standing_plugins(eviction)
+    return Policy(actions, plugins, always, tuple(inactive), partial, budget, dialects, evictions, eviction)
 
 
-def standing_plugins() -> tuple[ConfiguredPlugin, ...]:
+def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
     """What holds whatever the policy says; a tier of its own before all others."""
-    return tuple(ConfiguredPlugin(plugin(Arguments(plugin.name, {})), _OWN_TIER) for plugin in standing())
+    stated = {FOREIGN_VICTIMS: eviction.foreign_victims}
+    return tuple(
+        ConfiguredPlugin(plugin(Arguments(plugin.name, {key: stated[key] for key in plugin.arguments})), _OWN_TIER)
+        for plugin in standing()
+    )
 
 
-def _actions(value: object, errors: list[str], inactive: list[str]) -> tuple[str, ...]:
+def _actions(value: object, errors: list[str]) -> tuple[str, ...]:
     if not isinstance(value, str):
         errors.append('actions: expected one string such as "enqueue, allocate, backfill"')
         return ()
     names = [name.strip() for name in value.split(",") if name.strip()]
-    for name in names:
-        if name not in ACTION_ARGUMENTS:
-            errors.append(f"actions: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}")
-        elif name not in ACTIVE_ACTIONS:
-            inactive.append(f"action {name} is accepted but not yet active in this version")
+    unknown = [name for name in names if name not in ACTION_ARGUMENTS]
+    errors.extend(f"actions: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}" for name in unknown)
     if not names:
         errors.append("actions: no action named")
     if len(set(names)) != len(names):
         errors.append("actions: an action is named twice")
-    return tuple(name for name in names if name in ACTIVE_ACTIONS)
+    return tuple(name for name in names if name in ACTION_ARGUMENTS)
 
 
-def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[ConfiguredPlugin, ...]:
+def _tiers(
+    value: object, actions: Sequence[str], errors: list[str], inactive: list[str]
+) -> tuple[tuple[ConfiguredPlugin, ...], Mapping[str, _Options]]:
+    """The plugins in order, and each one's entry by its name."""
     known = available_plugins()
     configured: list[ConfiguredPlugin] = []
-    seen: set[str] = set()
+    seen: dict[str, _Options] = {}
     for tier, entry in enumerate(_list(value, "tiers", errors)):
         where = f"tiers[{tier}]"
         if not isinstance(entry, Mapping):
@@ -133,12 +143,14 @@ def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[Confi
             if name in seen:
                 errors.append(f"{place}: plugin {name} is named twice")
                 continue
-            seen.add(name)
+            seen[name] = option
             names.add(name if option.get("enableHierarchy") is not True else f"hierarchical {name}")
             _check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
             plugin = _plugin(name, option, known, place, errors, inactive)
             silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
+                if overrides(plugin, "spares"):
+                    silent |= _silent_vetoes(name, option, actions, inactive)
                 configured.append(ConfiguredPlugin(plugin, tier, silent))
         if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
             inactive.append(
@@ -146,7 +158,7 @@ def _tiers(value: object, errors: list[str], inactive: list[str]) -> tuple[Confi
             )
         if {"hierarchical drf", "proportion"} <= names:
             errors.append(f"{where}: drf with enableHierarchy and proportion exclude each other, as in Volcano")
-    return tuple(configured)
+    return tuple(configured), seen
 
 
 def _list(value: object, place: str, errors: list[str]) -> Sequence[object]:
@@ -210,7 +222,18 @@ def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> froz
     return frozenset(silent)
 
 
-def _configurations(value: object, errors: list[str], inactive: list[str]) -> None:
+def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive: list[str]) -> frozenset[str]:
+    silent, remark = silences_vetoes(option, actions)
+    if remark is not None:
+        inactive.append(f"plugin {name}: {remark}")
+    return frozenset({"spares"}) if silent else frozenset()
+
+
+def _configurations(
+    value: object, actions: Sequence[str], errors: list[str], inactive: list[str]
+) -> dict[str, _Options]:
+    """The arguments by action."""
+    found: dict[str, _Options] = {}
     for position, entry in enumerate(_list(value, "configurations", errors)):
         place = f"configurations[{position}]"
         if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
@@ -226,13 +249,15 @@ def _configurations(value: object, errors: list[str], inactive: list[str]) -> No
             errors.append(f"{place} ({name}).arguments: expected a mapping")
             continue
         _check_arguments(arguments, ACTION_ARGUMENTS[name], f"{place} ({name})", errors)
-        inactive.extend(f"action {name}: argument {key} has no effect in this version" for key in arguments)
+        inactive.extend(without_effect(name, [str(key) for key in arguments], actions))
+        found[name] = {**found.get(name, {}), **arguments}
+    return found
 
 
-def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object]]:
+def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object], str]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}
+        return "keep", 0.1, {}, "delete"
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -245,7 +270,10 @@ def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[s
     if not isinstance(dialects, Mapping):
         errors.append("phalanx.dialects: expected a mapping")
         dialects = {}
-    return str(partial), budget / 1000, dict(dialects)
+    evictions = own.get("evictions", "delete")
+    if evictions not in ("delete", "eviction-api"):
+        errors.append(f"phalanx.evictions: {evictions!r} is not delete or eviction-api")
+    return str(partial), budget / 1000, dict(dialects), str(evictions)
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

@@ -9,6 +9,7 @@ from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.plugins.binpack import Binpack
 from phalanx.scheduling.plugins.budgets import Budgets
 from phalanx.scheduling.plugins.capacity import Capacity
+from phalanx.scheduling.plugins.cdp import Cdp
 from phalanx.scheduling.plugins.conformance import Conformance
 from phalanx.scheduling.plugins.drf import Drf
 from phalanx.scheduling.plugins.fairshare import Fairshare
@@ -16,9 +17,11 @@ from phalanx.scheduling.plugins.gang import GangPlugin
 from phalanx.scheduling.plugins.guarantees import Guarantees
 from phalanx.scheduling.plugins.nodeorder import NodeOrder
 from phalanx.scheduling.plugins.overcommit import Overcommit
+from phalanx.scheduling.plugins.pdb import Pdb
 from phalanx.scheduling.plugins.predicates import Predicates
 from phalanx.scheduling.plugins.priority import Priority
 from phalanx.scheduling.plugins.proportion import Proportion
+from phalanx.scheduling.plugins.protection import Protection
 from phalanx.scheduling.plugins.quotas import Quotas
 from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
@@ -31,12 +34,14 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
     ours: tuple[type[Plugin], ...] = (
         Binpack,
         Capacity,
+        Cdp,
         Conformance,
         Drf,
         Fairshare,
         GangPlugin,
         NodeOrder,
         Overcommit,
+        Pdb,
         Predicates,
         Priority,
         Proportion,
@@ -49,7 +54,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-    return (Budgets, Quotas, Guarantees)
+    return (Budgets, Quotas, Guarantees, Protection)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

@@ -22,7 +22,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enableJobReady": (),
         "enableJobStarving": (),
         "enableNamespaceOrder": (),  # gone from Volcano, still in old files
-        "enablePreemptable": (),
+        "enablePreemptable": (),  # see `evictionoptions`: a veto is silent only where every action leaves it out
         "enablePreemptive": (),
         "enableQueueOrder": ("queue_order",),
         "enableReclaimable": (),
@@ -43,7 +43,6 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
 # Plugins that have no counterpart yet.
 PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
-        "cdp": (),
         "deviceshare": (
             "deviceshare.AscendHAMiVNPUEnable",
             "deviceshare.AscendMindClusterVNPUEnable",
@@ -87,7 +86,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         ),
         "nodegroup": ("enablePreferredOrder", "strict"),
         "numa-aware": ("weight",),
-        "pdb": (),
         "rescheduling": ("interval", "labelSelector", "metricsPeriod", "queueSelector", "strategies"),
         "task-topology": ("task-topology.weight",),
         "tdm": ("tdm.evict.period", "tdm.revocable-zone.*"),
@@ -95,7 +93,16 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-ACTIVE_ACTIONS = ("enqueue", "allocate", "backfill")
+# Which switch of a plugin says whether its vetoes count when these actions choose victims.
+VETO_SWITCHES: MappingProxyType[str, str] = MappingProxyType(
+    {
+        "preempt": "enablePreemptable",
+        "gangpreempt": "enablePreemptable",
+        "reclaim": "enableReclaimable",
+        "gangreclaim": "enableReclaimable",
+        "shuffle": "enabledVictim",
+    }
+)
 
 _ERROR_CACHE = "predicateErrorCacheEnable"
 _PREEMPT = (
@@ -105,17 +112,23 @@ _PREEMPT = (
     "minCandidateNodesPercentage",
     "topologyAwarePreemptWorkerNum",
 )
-# Action -> the argument keys that `configurations:` may carry. None of them matters to an active action: a failed
-# filter is never asked twice anyway, and the factor of `enqueue` has moved to the plugin `overcommit`.
+SINGLE_NODE = "singleNodePreemption"
+WHOLE_GANGS = "allowWholeBundle"
+FOREIGN_VICTIMS = "phalanx.foreignVictims"
+EVICTION_ARGUMENTS = (FOREIGN_VICTIMS, SINGLE_NODE, WHOLE_GANGS)
+"""What we act on; all four actions that evict for others take them."""
+
+# Action -> the argument keys that `configurations:` may carry. The others have no effect: a failed filter is never
+# asked twice anyway, every node is looked at, and the factor of `enqueue` has moved to the plugin `overcommit`.
 ACTION_ARGUMENTS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "allocate": (_ERROR_CACHE,),
         "backfill": (_ERROR_CACHE,),
         "enqueue": ("overcommit-factor",),
-        "gangpreempt": ("allowWholeBundle", "maxDomains"),
-        "gangreclaim": ("allowWholeBundle", "maxDomains"),
-        "preempt": (_ERROR_CACHE, *_PREEMPT),
-        "reclaim": (_ERROR_CACHE,),
+        "gangpreempt": (*EVICTION_ARGUMENTS, "maxDomains"),
+        "gangreclaim": (*EVICTION_ARGUMENTS, "maxDomains"),
+        "preempt": (*EVICTION_ARGUMENTS, _ERROR_CACHE, *_PREEMPT),
+        "reclaim": (*EVICTION_ARGUMENTS, _ERROR_CACHE),
         "shuffle": (),
     }
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.model.account import Tree
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
@@ -24,16 +24,23 @@ _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAll
 class Capacity(QueueAdmission):
     """A queue may hold its real capability, on every level of the tree; `deserved` decides who comes first.
 
-    `deserved` counts up to the real capability and from the guarantee up. A queue that deserves nothing has a
-    share of 1 and comes after the others of that share.
+    `deserved` counts up to the real capability and from the guarantee up; a queue with children that says nothing
+    about a resource deserves what they do. A queue that deserves nothing has a share of 1 and comes after the
+    others of that share.
+
+    Others take from a queue while the branch that it is in, below the queue that both share, has more than it
+    deserves; with `reclaim_level` n only while the queue itself and n levels above it have as well. (In Volcano
+    n is 0 unless stated, and a queue above what it deserves may take for the sake of an ancestor below: two such
+    queues would take from each other for ever.)
     """
 
     name = "capacity"
-    without_effect = (_RECLAIM_LEVEL, *_DEVICES)
-    arguments = without_effect
+    without_effect = _DEVICES
+    arguments = (_RECLAIM_LEVEL, *_DEVICES)
 
     def __init__(self, arguments: Arguments) -> None:
-        arguments.integer(_RECLAIM_LEVEL, 0, least=0)
+        level = arguments.integer(_RECLAIM_LEVEL, -1, least=0)
+        self.reclaim_level: int | None = level if level >= 0 else None
         for key in _DEVICES:
             arguments.boolean(key, False)
 
@@ -56,7 +63,20 @@ class Capacity(QueueAdmission):
         return self.deserved(session, account)
 
     def _deserved(self, session: View, account: AccountRecord) -> Amounts:
-        return session.memo(("capacity deserved", account.key), lambda: _deserved(session, account))
+        return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
+
+    def _deserve(self, session: View, account: AccountRecord) -> Amounts:
+        noun = account.noun
+        declared = dict(noun.deserved or ()) if noun is not None else {}
+        below: dict[str, int] = {}
+        for child in account.children.values():
+            if takes_part(child):
+                add_amounts(below, self._deserved(session, child), 1)
+        real = real_capabilities(session).of(account)
+        amounts = {name: min(amount, real.get(name, amount)) for name, amount in (below | declared).items()}
+        for name, amount in guarantee(account).items():
+            amounts[name] = max(amounts.get(name, 0), amount)
+        return amounts
 
 
 def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
@@ -67,17 +87,6 @@ def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
     return Ceiling("real capability", limits, computed=True)
-
-
-def _deserved(session: View, account: AccountRecord) -> Amounts:
-    noun = account.noun
-    if noun is None:
-        return {}
-    real = real_capabilities(session).of(account)
-    amounts = {name: min(amount, real.get(name, amount)) for name, amount in noun.deserved or ()}
-    for name, amount in guarantee(account).items():
-        amounts[name] = max(amounts.get(name, 0), amount)
-    return amounts
 
 
 def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:

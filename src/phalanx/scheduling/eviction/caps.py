@@ -1,0 +1,167 @@
+"""How many pods may go at all: disruption budgets, and how fast an account may lose pods."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.model.account import AccountKey, EvictionRate
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.duration import format_duration
+from phalanx.scheduling.plugins.pdb import Pdb
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.session import Session
+
+BudgetKey = tuple[str, str]
+_DAY = 24 * 3600.0
+
+
+class EvictionLog:
+    """When how many pods of an account were evicted, over cycles. Times are in seconds since the epoch, windows in
+    seconds. An eviction counts for a whole window from its time on."""
+
+    def __init__(self) -> None:
+        self._noted: dict[AccountKey, deque[tuple[float, int]]] = {}
+        # What is older than the longest window that was asked about is forgotten.
+        self._windows: dict[AccountKey, float] = {}
+
+    def evicted(self, record: PodRecord, now: float) -> None:
+        """Notes that a pod is told to leave, with every account that cares."""
+        for account, rate in rates(record):
+            self._windows[account.key] = max(rate.window, self._windows.get(account.key, 0))
+            self.note(account.key, now, 1)
+
+    def note(self, account: AccountKey, now: float, pods: int) -> None:
+        noted = self._noted.setdefault(account, deque())
+        horizon = now - self._windows.get(account, _DAY)
+        while noted and noted[0][0] <= horizon:
+            noted.popleft()
+        noted.append((now, pods))
+
+    def count(self, account: AccountKey, now: float, window: float) -> int:
+        """How many pods went within the window that ends now."""
+        self._windows[account] = max(window, self._windows.get(account, 0))
+        return sum(pods for when, pods in self._noted.get(account, ()) if when > now - window)
+
+    def free_at(self, account: AccountKey, now: float, rate: EvictionRate, pods: int = 1) -> float:
+        """The earliest time, `now` or later, at which so many more pods may go."""
+        gone = self.count(account, now, rate.window)
+        for when, number in self._noted.get(account, ()):
+            if when <= now - rate.window:
+                continue
+            if not gone or gone + pods <= rate.pods:
+                break
+            gone -= number
+            now = max(now, when + rate.window)
+        return now
+
+
+class Caps:
+    """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
+
+    Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
+    while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can: `violations` counts
+    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb` it breaks none.
+    Whoever was told to leave already counts until he is gone: budgets are told late.
+    """
+
+    def __init__(self, session: Session, log: EvictionLog) -> None:
+        self._state = session.state
+        self._now = session.now
+        self._log = log
+        self._strict = any(isinstance(plugin, Pdb) for plugin in session.pipeline.plugins("spares"))
+        self._lost: dict[AccountRecord, int] = {}
+        self._gone: dict[AccountRecord, int] = {}
+        self._disrupted: dict[BudgetKey, int] = {}
+        self._allowed: dict[BudgetKey, int] = {}
+        self._doomed: dict[BudgetKey, int] | None = None
+
+    @property
+    def violations(self) -> int:
+        return sum(max(0, count - self._left(key)) for key, count in self._disrupted.items())
+
+    def take(self, record: PodRecord) -> str | None:
+        """Counts a pod as going; why it may not, and then nothing is counted."""
+        return self.take_all((record,))
+
+    def take_all(self, records: Sequence[PodRecord]) -> str | None:
+        """Counts pods that go together or not at all; why they may not, and then nothing is counted."""
+        for record in records:
+            self.count(record, 1)
+        reason = self._too_fast(records) or (self._too_many(records) if self._strict else None)
+        if reason is not None:
+            for record in records:
+                self.count(record, -1)
+        return reason
+
+    def give_back(self, record: PodRecord) -> None:
+        """A pod that was taken stays after all."""
+        self.count(record, -1)
+
+    def count(self, record: PodRecord, step: int) -> None:
+        """Counts a pod as going (1) or as staying after all (-1), whatever that breaks."""
+        for account, _ in rates(record):
+            self._lost[account] = self._lost.get(account, 0) + step
+        for budget in self._budgets(record):
+            key = budget.namespace, budget.name
+            self._disrupted[key] = self._disrupted.get(key, 0) + step
+
+    def _too_fast(self, records: Sequence[PodRecord]) -> str | None:
+        mine: dict[AccountRecord, tuple[EvictionRate, int]] = {}
+        for record in records:
+            for account, rate in rates(record):
+                mine[account] = rate, mine.get(account, (rate, 0))[1] + 1
+        for account, (rate, together) in mine.items():
+            lost = self._before(account, rate) + self._lost[account]
+            if lost > rate.pods and (lost > together or rate.pods <= 0):
+                return (
+                    f"{account.label} may lose no more than {rate.pods} pods within {format_duration(rate.window)}"
+                )
+        return None
+
+    def _before(self, account: AccountRecord, rate: EvictionRate) -> int:
+        if account not in self._gone:
+            self._gone[account] = self._log.count(account.key, self._now, rate.window)
+        return self._gone[account]
+
+    def _too_many(self, records: Sequence[PodRecord]) -> str | None:
+        for record in records:
+            for budget in self._budgets(record):
+                key = budget.namespace, budget.name
+                if self._disrupted[key] > self._left(key):
+                    return f"PodDisruptionBudget {budget.namespace}/{budget.name} allows no further disruption"
+        return None
+
+    def _left(self, key: BudgetKey) -> int:
+        """What the budget allows beside those that were told to leave before."""
+        found = self._allowed.get(key)
+        if found is None:
+            if self._doomed is None:
+                self._doomed = {}
+                for record in self._state.leaving.values():
+                    for budget in self._budgets(record) if record.doomed else ():
+                        doomed = budget.namespace, budget.name
+                        self._doomed[doomed] = self._doomed.get(doomed, 0) + 1
+            allowed = self._state.budgets[key[0]][key[1]].allowed
+            found = self._allowed[key] = max(0, allowed - self._doomed.get(key, 0))
+        return found
+
+    def _budgets(self, record: PodRecord) -> Iterator[DisruptionBudget]:
+        """The budgets that a disruption of the pod costs something."""
+        pod = record.pod
+        known = self._state.budgets.get(pod.namespace, {}) if pod.budgets else {}
+        for name in pod.budgets:
+            budget = known.get(name)
+            if budget is not None and pod.name not in budget.disrupted:
+                yield budget
+
+
+def rates(record: PodRecord) -> Iterator[tuple[AccountRecord, EvictionRate]]:
+    """The accounts that the pod is charged to and that may lose so many pods only."""
+    for account in record.payer.path if record.payer is not None else ():
+        if account.noun is not None and account.noun.eviction_rate is not None:
+            yield account, account.noun.eviction_rate

@@ -1,0 +1,107 @@
+"""Who could take what from whom in a scenario, by the grounds alone: no nodes, no gangs, no vetoes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.members import PodRecord
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.eviction.grounds import Ground, Grounds, held
+
+from .scenario import Scenario
+
+
+class Takings:
+    """What the waiting pods `takers` of one payer may take together; `taken` are the pods that were, in order."""
+
+    def __init__(
+        self, scenario: Scenario, takers: Iterable[str], *, preempt: bool = True, reclaim: bool = True
+    ) -> None:
+        self.scenario = scenario
+        self.takers = [scenario.state.pods[name] for name in takers]
+        (payer,) = {record.payer for record in self.takers}
+        assert payer is not None
+        self.payer: Payer = payer
+        self.priority = max(record.pod.priority for record in self.takers)
+        self.wanted = total(record.footprint.amounts for record in self.takers)
+        session = scenario.scheduler.look(scenario.now)
+        self.grounds = Grounds(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
+        self.taken: list[PodRecord] = []
+        self._gone: dict[AccountRecord, dict[str, int]] = {}
+        # Before anything is tried.
+        self.words = {each: self.grounds.of(each) for each in scenario.state.ledger.payers}
+
+    def word(self, name: str) -> Ground | str:
+        """On what ground a pod could be taken, or why there is none."""
+        payer = self.scenario.state.pods[name].payer
+        assert payer is not None
+        return self.words[payer]
+
+    def may_take(self, record: PodRecord) -> bool:
+        """Whether a pod may go after those that were taken."""
+        assert record.payer is not None
+        ground = self.words[record.payer]
+        if isinstance(ground, str) or record in self.taken:
+            return False
+        if ground.below and record.pod.priority >= self.priority:
+            return False
+        return ground.permits(record.footprint.amounts, self._holdings)
+
+    def take(self, record: PodRecord) -> None:
+        assert self.may_take(record)
+        self.taken.append(record)
+        assert record.payer is not None
+        for account in record.payer.path:
+            add_amounts(self._gone.setdefault(account, {}), record.footprint.amounts, 1)
+
+    def running(self) -> Iterator[PodRecord]:
+        """The pods that could be asked to go, those first of whom the nearest and largest lender has most."""
+        states = (MemberState.BOUND, MemberState.RUNNING)
+        records = [record for record in self.scenario.state.pods.values() if record.state in states]
+        return iter(sorted(records, key=self._order))
+
+    def everything(self) -> list[str]:
+        """Takes whatever may be taken, one after the other; the names."""
+        for record in self.running():
+            if self.may_take(record):
+                self.take(record)
+        return sorted(record.pod.name for record in self.taken)
+
+    def count(self) -> dict[str, int]:
+        """By the first part of the name, how many pods may be taken in all."""
+        return dict(Counter(name.split("-")[0] for name in self.everything()))
+
+    def _order(self, record: PodRecord) -> tuple[int, float, int, str]:
+        assert record.payer is not None
+        ground = self.words[record.payer]
+        if isinstance(ground, str):
+            return (99, 0.0, 0, record.pod.name)
+        return (ground.distance, -ground.excess, record.pod.priority, record.pod.name)
+
+    def _holdings(self, account: AccountRecord) -> Mapping[str, int]:
+        amounts = dict(held(account))
+        add_amounts(amounts, self._gone.get(account, {}), -1)
+        return amounts
+
+
+def total(amounts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for each in amounts:
+        add_amounts(sums, each, 1)
+    return sums
+
+
+def takes(scenario: Scenario, prefix: str, *, preempt: bool = True, reclaim: bool = True) -> Takings:
+    """What all waiting pods with names that begin so may take."""
+    names = [name for name, record in scenario.state.pods.items() if record.state is MemberState.PENDING]
+    return Takings(scenario, [name for name in names if name.startswith(prefix)], preempt=preempt, reclaim=reclaim)
+
+
+def settled(scenario: Scenario, takings: Takings) -> Scenario:
+    """What was taken has gone, and those who took it run; nothing comes back."""
+    scenario.gone(*(record.pod.name for record in takings.taken))
+    for record in takings.takers:
+        scenario.becomes(record.pod.name, node="n").becomes(record.pod.name, phase="Running")
+    return scenario
