@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import ObjectReference
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
@@ -47,11 +49,20 @@ def state_of(*pods: Pod, gang: Gang | None = None, nodes: tuple[Node, ...] = (no
     return state
 
 
+class Details(NamedTuple):
+    """What else an event says; `related` as kind/name."""
+
+    type: str
+    action: str
+    related: str
+
+
 class Recorded:
     """What an EventRecorder was told: (kind/name, reason, note)."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, str]] = []
+        self.details: list[Details] = []
 
     def record(
         self,
@@ -64,6 +75,7 @@ class Recorded:
         related: ObjectReference | None = None,
     ) -> bool:
         self.events.append((f"{regarding.kind}/{regarding.name}", reason, note))
+        self.details.append(Details(type, action, f"{related.kind}/{related.name}" if related else ""))
         return True
 
     @property

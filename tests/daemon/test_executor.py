@@ -9,22 +9,27 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from phalanx.cluster.claims import Claim
+from phalanx.cluster.members import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.announcer import Announcer
-from phalanx.daemon.executor import Executor
+from phalanx.daemon.disruption_news import DisruptionNews
+from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.notices import Notice, group_ref, pod_ref
 from phalanx.execution.binder import Binder
 from phalanx.execution.conditions import PodConditions
+from phalanx.execution.disruptions import Disruptions
+from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import Backoff
-from phalanx.model.decisions import Plan
+from phalanx.model.decisions import Evict, EvictionReason, Nominate, Plan
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import MemberState, PodPhase
 from phalanx.scheduling.policy import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.daemon.nouns import MARK, REF, Clock, G, Recorded, pod, state_of
@@ -36,10 +41,14 @@ class Statuses:
 
     def __init__(self) -> None:
         self.touched: list[GangKey] = []
+        self.evicted: dict[GangKey, str] = {}
         self.foreign: set[GangKey] = set()
 
     def touch(self, key: GangKey) -> None:
         self.touched.append(key)
+
+    def disrupted(self, key: GangKey, message: str) -> None:
+        self.evicted[key] = message
 
     def are_ours(self, key: GangKey) -> bool:
         return key not in self.foreign
@@ -57,26 +66,34 @@ class World:
         self.wakes = 0
         self.objections: dict[str, str] = {}
         self.scheduler = Scheduler(state, load_policy())
-        narrator = Narrator(cast(EventRecorder, self.recorded), state)
+        recorder = cast(EventRecorder, self.recorded)
+        narrator = Narrator(recorder, state)
         conditions = PodConditions(client, self.pool, lambda: 1000.0)
         statuses = cast(GroupStatuses, self.statuses)
+        evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
         self.executor = Executor(
             state,
             Binder(client, self.pool, self._bound, attempts=2, backoff=lambda: Backoff(base=0.001)),
+            Disruptions(conditions, evictor, self._evicted, departures(state)),
             conditions,
             narrator,
+            DisruptionNews(recorder, state),
             Announcer(state, conditions, narrator, self.statuses.touch, Clock()),
             statuses,
             guard=lambda: lambda bind: self.objections.get(bind.name),
             wake=self._wake,
             later=lambda seconds, call: self.pending.append((seconds, call)),
+            now=lambda: 1000.0,
         )
         for record in state.pods.values():
-            self.server.add(record.pod.name)
+            self.server.add(record.pod.name, **({"nodeName": record.pod.node} if record.pod.node else {}))
             self.see(record.pod.name)
 
     def _bound(self, result: Any) -> None:
         self.executor.bound(result)
+
+    def _evicted(self, result: EvictResult) -> None:
+        self.executor.evicted(result)
 
     def _wake(self) -> None:
         self.wakes += 1
@@ -85,6 +102,18 @@ class World:
         entry = self.server.pods["ns", name]
         entry["spec"]["schedulerName"] = "phalanx"
         self.executor.pod_seen(decode_pod(msgspec.json.encode(entry)))
+
+    async def preempt(self, waiting: str, victims: str) -> None:
+        """Carries out a decision by hand: names of pods, with spaces between them."""
+        evictions, nominations = [], []
+        for record in [self.state.pods[f"uid-{name}"] for name in victims.split()]:
+            self.state.doom(record)
+            evictions.append(evict(record))
+        for record in [self.state.pods[f"uid-{name}"] for name in waiting.split()]:
+            self.state.claim(record, 0, Claim(frozenset(entry.uid for entry in evictions), 2000.0, "c1"))
+            nominations.append(Nominate(record.pod.uid, "ns", record.pod.name, "n1", "c1"))
+        self.executor.carry_out(Plan(1, nominations=nominations, evictions=evictions))
+        await self.settle()
 
     async def cycle(self) -> Plan:
         plan = self.scheduler.cycle(1000.0)
@@ -105,6 +134,12 @@ class World:
 
     def state_of(self, name: str) -> MemberState:
         return self.state.pods[f"uid-{name}"].state
+
+
+def evict(record: PodRecord, cause: str = "c1") -> Evict:
+    pod, key = record.pod, record.gang.key if record.gang is not None else None
+    reason = EvictionReason.PREEMPTED
+    return Evict(pod.uid, "ns", pod.name, pod.node, reason, "it is worth less", "pod ns/p", key, cause)
 
 
 @pytest.fixture
@@ -255,3 +290,112 @@ async def test_marks_go_with_the_bindings_of_a_gang(world: World) -> None:
     assert [bind.mark for bind in plan.binds] == [MARK] * 3
     annotations = [world.server.pods["ns", bind.name]["metadata"]["annotations"] for bind in plan.binds]
     assert annotations == [{"phalanx.dev/gang-plan": "c1-1000/3/1000"}] * 3
+
+
+RUNNING, TERMINATING = MemberState.RUNNING, MemberState.TERMINATING
+
+
+@pytest.fixture
+async def full() -> AsyncIterator[World]:
+    """Pod p waits for room that v and w have."""
+    running = [pod(name, "", node="n1", phase=PodPhase.RUNNING) for name in "vw"]
+    made = World(state_of(pod("p", ""), *running))
+    yield made
+    await made.pool.close()
+
+
+async def test_room_is_promised_and_then_cleared(full: World) -> None:
+    await full.preempt("p", "v w")
+    assert full.server.nominated("p") == "n1"
+    assert full.server.calls[0] == "PATCH p/status"
+    assert all(full.server.terminates(name) for name in "vw")
+    assert (full.state_of("v"), full.state_of("w")) == (TERMINATING, TERMINATING)
+    assert full.wakes == 0
+
+
+async def test_a_pod_that_may_not_be_evicted_is_spared_for_a_minute(full: World) -> None:
+    full.server.fail("DELETE", "/v", status=403, times=100)
+    await full.preempt("p", "v w")
+    assert full.state_of("v") is RUNNING
+    assert full.state.pods["uid-v"].spared == 1060.0
+    assert full.state_of("w") is TERMINATING
+    assert full.wakes == 1
+
+
+async def test_who_was_to_go_for_a_pod_that_is_gone_may_be_chosen_again_at_once(full: World) -> None:
+    full.server.leave("p")
+    await full.preempt("p", "v w")
+    assert (full.state_of("v"), full.state_of("w")) == (RUNNING, RUNNING)
+    assert full.state.pods["uid-v"].spared == 1000.0
+    assert not any(full.server.terminates(name) for name in "vw")
+    assert full.wakes >= 1
+
+
+@pytest.mark.parametrize("end", ["gone", "terminating", "gated", "bound by another"])
+async def test_evictions_that_wait_end_with_what_they_are_for(full: World, end: str) -> None:
+    """The API server asks for patience with the deletions; meanwhile the pod that they are for ends."""
+    full.server.fail("DELETE", "/v", status=429)
+    waiting = full.server.pods["ns", "p"]
+
+    def strike(call: Any) -> None:
+        if call.method == "DELETE" and end == "gone":
+            full.executor.pod_gone("uid-p")
+        elif call.method == "DELETE":
+            match end:
+                case "terminating":
+                    waiting["metadata"]["deletionTimestamp"] = "2030-01-01T00:00:00Z"
+                case "gated":
+                    waiting["spec"]["schedulingGates"] = [{"name": "example.com/hold"}]
+                case _:
+                    waiting["spec"]["nodeName"] = "n9"
+            full.server.change(waiting)
+            full.see("p")
+
+    full.server.before = strike
+    await full.preempt("p", "v")
+    assert full.server.calls.count("DELETE v") == 1
+    assert not full.server.terminates("v")
+    assert full.state_of("v") is RUNNING
+
+
+async def test_a_victim_that_leaves_by_itself_is_not_deleted(full: World) -> None:
+    gone = msgspec.structs.replace(full.state.pods["uid-v"].pod, phase=PodPhase.SUCCEEDED)
+    full.state.doom(full.state.pods["uid-v"])
+    victim = evict(full.state.pods["uid-v"])
+    full.state.apply(PodUpdated(gone))
+    full.executor.carry_out(Plan(1, evictions=[victim]))
+    await full.settle()
+    assert full.server.calls == []
+    assert full.state_of("v") is MemberState.SUCCEEDED
+
+
+async def test_a_pod_that_one_plan_nominates_and_binds_is_only_bound(full: World) -> None:
+    record = full.state.pods["uid-p"]
+    plan = full.scheduler.cycle(1000.0)
+    assert [bind.name for bind in plan.binds] == ["p"]
+    plan.nominations.append(Nominate(record.pod.uid, "ns", "p", "n1", "c1"))
+    full.executor.carry_out(plan)
+    await full.settle()
+    assert full.server.patches == []
+    assert full.server.node_of("p") == "n1"
+
+
+async def test_room_that_is_found_elsewhere_calls_evictions_off(full: World) -> None:
+    full.server.change(full.server.pods["ns", "p"])  # so that the promise waits for the watch
+    await full.preempt("p", "v")
+    full.state.unclaim(full.state.pods["uid-p"])
+    await full.cycle()
+    assert full.server.node_of("p") == "n1"
+    assert full.state_of("v") is RUNNING
+    assert not full.server.terminates("v")
+
+
+async def test_a_gang_that_is_evicted_as_a_whole_says_so() -> None:
+    members = [pod(f"m{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3)]
+    world = World(state_of(pod("p", ""), *members, gang=Gang(G, source=REF, min_member=2)))
+    await world.preempt("p", "m0")
+    assert world.statuses.evicted == {}
+    assert world.statuses.touched == [G]
+    await world.preempt("p", "m1 m2")
+    assert world.statuses.evicted == {G: "it is worth less"}
+    await world.pool.close()

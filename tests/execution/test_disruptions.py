@@ -195,6 +195,18 @@ async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life:
     assert len(life.disruptions) == 0
 
 
+async def test_the_last_word_of_a_plan_counts(life: Life) -> None:
+    """What was held is given up and something else is decided at once: who was leaving goes on to leave."""
+    life.server.change(life.server.pods["ns", "a"])
+    life.decide("a", "v", "c1")
+    nominations = [Nominate("uid-a", "ns", "a", node, "c2") for node in ("", "n2")]
+    life.disruptions.submit(nominations, [evict("w", "c2")])
+    life.see("a")
+    await life.settle()
+    assert life.outcomes == {"v": EVICTED, "w": EVICTED}
+    assert [patch["status"].get("nominatedNodeName") for patch in life.server.patches[:1]] == ["n2"]
+
+
 async def test_two_decisions_that_became_one_are_called_off_together(life: Life) -> None:
     for name in "ab":
         life.server.change(life.server.pods["ns", name])

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.announcer import Announcer
+from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.notices import Notice
 from phalanx.execution.binder import Binder, BindResult, Guard, Outcome
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
+from phalanx.execution.disruptions import Disruptions
+from phalanx.execution.evictor import EvictGuard, EvictionOutcome, EvictResult
 from phalanx.kube.conditions import PodCondition
-from phalanx.model.decisions import Bind, Plan
+from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 
@@ -26,30 +30,39 @@ _FIRST_PAUSE = 1.0
 _LONGEST_PAUSE = 10.0
 # What the API calls gone but the watch has not told us yet is placed anew after this long at the latest.
 _WATCH_GRACE = 30.0
+# A pod whose eviction was refused is left alone for so long (seconds).
+_SPARED = 60.0
+_ACTIVE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 
 
 class Executor:
-    """Binds at once; conditions, statuses and events follow when they have settled.
+    """Binds at once, promises and evicts next; conditions, statuses and events follow when they have settled.
 
     `guard` makes, for the bindings of one plan, the last check before each is posted. `wake` asks for another
-    cycle. `later(seconds, call)` calls back.
+    cycle. `later(seconds, call)` calls back. `now` gives seconds since the epoch.
     """
 
     def __init__(
         self,
         state: ClusterState,
         binder: Binder,
+        disruptions: Disruptions,
         conditions: PodConditions,
         narrator: Narrator,
+        news: DisruptionNews,
         announcer: Announcer,
         statuses: GroupStatuses,
         *,
         guard: Callable[[], Guard],
         wake: Callable[[], None],
         later: Callable[[float, Callable[[], None]], object] | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
         self._binder = binder
+        self._disruptions = disruptions
+        self._news = news
+        self._now = now
         self._conditions = conditions
         self._narrator = narrator
         self._announcer = announcer
@@ -68,12 +81,44 @@ class Executor:
             self._moved.pop(bind.uid, None)
             self._conditions.placed(bind.uid)
             self._announcer.forget_pod(bind.uid)
+            self._disruptions.release(bind.uid)
+        if plan.nominations or plan.evictions:
+            bound = {bind.uid for bind in plan.binds}
+            # A binding clears the nomination, also one that the same plan had made before.
+            self.evict(plan.evictions, [entry for entry in plan.nominations if entry.uid not in bound])
         for admission in plan.admissions:
             self._statuses.touch(admission.gang)
         for gang in plan.gangs:
             self._announcer.gang(gang.gang, gang.verdict)
         for pod in plan.pods:
             self._announcer.pod(pod.uid, pod.verdict)
+
+    def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
+        """What was decided for the same reason has the same cause; room is promised before it is cleared."""
+        victims: dict[GangKey, list[Evict]] = {}
+        for evict in evictions:
+            if evict.gang is not None:
+                victims.setdefault(evict.gang, []).append(evict)
+        for key, members in victims.items():
+            if self._is_whole(key, members):
+                self._statuses.disrupted(key, members[0].message)
+            self._statuses.touch(key)
+        self._news.decided(evictions, nominations)
+        self._disruptions.submit(nominations, evictions)
+
+    def evicted(self, result: EvictResult) -> None:
+        """Called once per eviction, when it has been taken as an order or will not happen."""
+        evict, now = result.evict, self._now()
+        self._news.answered(result)
+        if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
+            return
+        refused = result.outcome is EvictionOutcome.REFUSED
+        if refused:
+            log.warning("evicting %s/%s: %s", evict.namespace, evict.name, result.message)
+        self._state.spare(evict.uid, now + _SPARED if refused else now)
+        if evict.gang is not None:
+            self._statuses.touch(evict.gang)
+        self._wake()
 
     def bound(self, result: BindResult) -> None:
         """Called by the binder, once per binding."""
@@ -104,6 +149,14 @@ class Executor:
         spec, metadata = pod.spec, pod.metadata
         if spec.scheduler_name not in self._state.schedulers:
             return
+        waits = not (
+            spec.node_name
+            or spec.scheduling_gates
+            or metadata.deletion_timestamp
+            or pod.status.phase in ("Succeeded", "Failed")
+        )
+        if not waits:
+            self._disruptions.release(metadata.uid)
         self._conditions.observe(
             metadata.uid,
             metadata.namespace,
@@ -114,16 +167,13 @@ class Executor:
                 for condition in pod.status.conditions
                 if condition.type in (POD_SCHEDULED, ADMITTED)
             ],
-            waits=not (
-                spec.node_name
-                or spec.scheduling_gates
-                or metadata.deletion_timestamp
-                or pod.status.phase in ("Succeeded", "Failed")
-            ),
+            nominated=pod.status.nominated_node_name,
+            waits=waits,
         )
 
     def pod_gone(self, uid: str) -> None:
         self._conditions.forget(uid)
+        self._disruptions.release(uid)
         self._announcer.forget_pod(uid)
         self._failures.pop(uid, None)
         self._moved.pop(uid, None)
@@ -149,6 +199,13 @@ class Executor:
             return True
         return record.gang is not None and self._statuses.are_ours(record.gang.key)
 
+    def _is_whole(self, key: GangKey, victims: Sequence[Evict]) -> bool:
+        """Whether nothing of a gang stays."""
+        gang, gone = self._state.gangs.get(key), {evict.uid for evict in victims}
+        if gang is None:
+            return False
+        return all(member.state not in _ACTIVE or uid in gone for uid, member in gang.members.items())
+
     def _give_up(self, bind: Bind) -> None:
         if self._moved.pop(bind.uid, None) is bind:
             self._forget(bind)
@@ -158,6 +215,18 @@ class Executor:
         if record is not None and record.state is MemberState.PLACED:
             self._state.forget(bind.uid)
             self._wake()
+
+
+def departures(state: ClusterState) -> EvictGuard:
+    """Says of pods that leave by themselves, as far as the watch has told, that they need not be evicted."""
+
+    def guard(evict: Evict) -> EvictionOutcome | None:
+        record = state.pods.get(evict.uid)
+        if record is None or record.pod.terminating or record.pod.finished:
+            return EvictionOutcome.GONE
+        return None
+
+    return guard
 
 
 def _later(seconds: float, call: Callable[[], None]) -> object:

@@ -9,8 +9,9 @@ from typing import Any
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.group_disruption import disruption_condition, is_told
 from phalanx.daemon.status_tries import Failure, next_try
-from phalanx.dialects.intake import Intake
+from phalanx.dialects.intake import GroupRecord, Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
@@ -33,11 +34,13 @@ _ADMISSION_GRACE = 30.0
 class _Entry:
     """One gang's object. `written` is the last change with the status that it was derived from: until the watch
     shows the object anew, the same change is not written again. At most one write is under way (`busy`).
+    `disruption` says why the gang is evicted as a whole, until it has its quorum again.
     """
 
-    __slots__ = ("backoff", "busy", "gathering", "stale", "written")
+    __slots__ = ("backoff", "busy", "disruption", "gathering", "stale", "written")
 
     def __init__(self) -> None:
+        self.disruption: str | None = None
         self.gathering = False
         self.busy = False
         self.stale = False
@@ -89,6 +92,14 @@ class GroupStatuses:
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
+
+    def disrupted(self, key: GangKey, message: str) -> None:
+        """The gang is evicted as a whole; a kind of group that has a word for it says so."""
+        gang = self._state.gangs.get(key)
+        if gang is None or gang.noun is None or gang.noun.source is None or not is_told(gang.noun.source):
+            return
+        self._entries.setdefault(key, _Entry()).disruption = message
+        self.touch(key)
 
     def are_ours(self, key: GangKey) -> bool:
         """Whether the gang has a member of ours, or none at all."""
@@ -166,6 +177,7 @@ class GroupStatuses:
             generation=group.generation,
             options=self._options,
         )
+        change = self._with_disruption(change, entry, group, record.counts().active >= gang.min_member)
         if change is None:
             entry.written = None
             return None
@@ -173,6 +185,22 @@ class GroupStatuses:
             return None
         entry.written = (group.status, change)
         return change
+
+    def _with_disruption(
+        self, change: StatusChange | None, entry: _Entry, group: GroupRecord, whole: bool
+    ) -> StatusChange | None:
+        if not is_told(group.ref):
+            return change
+        condition = disruption_condition(
+            group.status, entry.disruption, whole=whole, now=int(self._now()), generation=group.generation
+        )
+        if whole:
+            entry.disruption = None
+        if condition is None:
+            return change
+        told = change.patch["status"]["conditions"] if change is not None else []
+        patch = {"metadata": {"uid": group.ref.uid}, "status": {"conditions": [*told, condition]}}
+        return StatusChange(group.ref, patch, strategic=True)
 
     async def _send(self, change: StatusChange) -> None:
         ref = change.ref

@@ -10,7 +10,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dialects.notices import Notice
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
-from phalanx.model.decisions import Bind
+from phalanx.model.decisions import Bind, Evict
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.verdict import Verdict
@@ -49,7 +49,7 @@ class Narrator:
         if bind.gang is None:
             if bound:
                 note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
-                self._recorder.record(_bound_pod(bind), reason="Scheduled", action="Binding", note=note)
+                self._recorder.record(pod_reference(bind), reason="Scheduled", action="Binding", note=note)
             return
         batch = self._batches.get((bind.gang, bind.cause))
         if batch is None:
@@ -68,14 +68,14 @@ class Narrator:
         shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
         more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
         note = f"Successfully assigned {nodes.total()} member(s) of gang {key} together: {shown}{more}"
-        record, member = self._state.gangs.get(key), _bound_pod(first)
-        regarding = _source(record) if record is not None else None
+        record, member = self._state.gangs.get(key), pod_reference(first)
+        regarding = source_reference(record) if record is not None else None
         self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
 
     def refused(self, bind: Bind, message: str) -> None:
         note = f"binding to node {bind.node} failed: {message}"
         self._recorder.record(
-            _bound_pod(bind), type="Warning", reason="FailedScheduling", action="Binding", note=note
+            pod_reference(bind), type="Warning", reason="FailedScheduling", action="Binding", note=note
         )
 
     def held(self, record: GangRecord, verdict: Verdict) -> None:
@@ -84,7 +84,11 @@ class Narrator:
 
     def pod_held(self, pod: Pod, verdict: Verdict) -> None:
         self._recorder.record(
-            _pod(pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=text_of(verdict)
+            pod_reference(pod),
+            type="Warning",
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=text_of(verdict),
         )
 
     def surplus_held(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
@@ -92,7 +96,7 @@ class Narrator:
         first = min(members, key=lambda member: member.order)
         note = f"{len(members)} member(s) above the minimum wait: {text_of(verdict)}"
         self._recorder.record(
-            _pod(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
+            pod_reference(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
         )
 
     def timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
@@ -111,18 +115,19 @@ class Narrator:
         )
 
     def _tell_gang(self, record: GangRecord, reason: str, note: str) -> None:
-        source = _source(record)
+        source = source_reference(record)
         if source is not None:
             self._recorder.record(source, type="Warning", reason=reason, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
         if first is not None:
             pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason
             self._recorder.record(
-                _pod(first.pod), type="Warning", reason=pod_reason, action="Scheduling", note=note
+                pod_reference(first.pod), type="Warning", reason=pod_reason, action="Scheduling", note=note
             )
 
 
-def _source(record: GangRecord) -> ObjectReference | None:
+def source_reference(record: GangRecord) -> ObjectReference | None:
+    """The object that declares a gang, where there is one."""
     source = record.noun.source if record.noun is not None else None
     if source is None:
         return None
@@ -131,9 +136,6 @@ def _source(record: GangRecord) -> ObjectReference | None:
     )
 
 
-def _bound_pod(bind: Bind) -> ObjectReference:
-    return ObjectReference("Pod", bind.name, bind.namespace, bind.uid, "v1")
-
-
-def _pod(pod: Pod) -> ObjectReference:
+def pod_reference(pod: Pod | Bind | Evict) -> ObjectReference:
+    """The pod itself, or the one that a decision is about."""
     return ObjectReference("Pod", pod.name, pod.namespace, pod.uid, "v1")

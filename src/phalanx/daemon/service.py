@@ -15,8 +15,9 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.builtin_queues import BuiltinQueues
+from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor
+from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
@@ -28,6 +29,8 @@ from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.intake import Intake
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
+from phalanx.execution.disruptions import Disruptions
+from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -112,12 +115,18 @@ class SchedulerService:
         statuses = GroupStatuses(
             client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
+        evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
+        disruptions = Disruptions(
+            conditions, evictor, self._evicted, departures(self.state), self.telemetry.nominated
+        )
         self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
         self.executor = Executor(
             self.state,
             Binder(client, self._pool, self._bound),
+            disruptions,
             conditions,
             narrator,
+            DisruptionNews(self._recorder, self.state),
             self._announcer,
             statuses,
             guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
@@ -137,7 +146,7 @@ class SchedulerService:
         )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
-        self._partial = PartialGangs(client, self._pool, self.state, narrator, time.time)
+        self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
 
     @property
     def policy(self) -> Policy:
@@ -315,6 +324,10 @@ class SchedulerService:
     def _bound(self, result: BindResult) -> None:
         self.telemetry.bound(result)
         self.executor.bound(result)
+
+    def _evicted(self, result: EvictResult) -> None:
+        self.telemetry.evicted(result)
+        self.executor.evicted(result)
 
     def _use(self, policy: Policy) -> None:
         self.scheduler.use(policy)

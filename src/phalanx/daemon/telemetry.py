@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter as Tally
 from typing import Protocol
 
 from aiohttp import web
@@ -11,7 +12,9 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from phalanx.execution.binder import BindResult, Outcome
-from phalanx.model.decisions import Plan
+from phalanx.execution.conditions import NominationOutcome
+from phalanx.execution.evictor import EvictionOutcome, EvictResult
+from phalanx.model.decisions import EvictionReason, Plan
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +60,28 @@ class Telemetry:
         )
         binds = Counter("phalanx_bindings", "Bindings by outcome", ["outcome"], registry=self.registry)
         self._binds = {outcome: binds.labels(outcome.value) for outcome in Outcome}
+        evictions = Counter(
+            "phalanx_evictions", "Evictions by reason and outcome", ["reason", "outcome"], registry=self.registry
+        )
+        self._evictions = {
+            (reason, outcome): evictions.labels(reason.value, outcome.value)
+            for reason in EvictionReason
+            for outcome in EvictionOutcome
+        }
+        nominations = Counter(
+            "phalanx_nominations", "Promises of room by outcome", ["outcome"], registry=self.registry
+        )
+        self._nominations = {outcome: nominations.labels(outcome.value) for outcome in NominationOutcome}
+        disruptions = Counter(
+            "phalanx_disruptions", "Decisions to evict by reason", ["reason"], registry=self.registry
+        )
+        self._disruptions = {reason: disruptions.labels(reason.value) for reason in EvictionReason}
+        self._victims = Histogram(
+            "scheduler_preemption_victims",
+            "Pods that one decision evicts",
+            buckets=[2**step for step in range(13)],
+            registry=self.registry,
+        )
         self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
 
     def cycle(self, plan: Plan, seconds: float) -> None:
@@ -65,8 +90,18 @@ class Telemetry:
         held = sum(entry.verdict is not None for entry in plan.gangs)
         self._unschedulable.inc(held + sum(entry.verdict is not None for entry in plan.pods))
 
+        for (_, reason), victims in Tally((evict.cause, evict.reason) for evict in plan.evictions).items():
+            self._disruptions[reason].inc()
+            self._victims.observe(victims)
+
     def bound(self, result: BindResult) -> None:
         self._binds[result.outcome].inc()
+
+    def evicted(self, result: EvictResult) -> None:
+        self._evictions[result.evict.reason, result.outcome].inc()
+
+    def nominated(self, outcome: NominationOutcome) -> None:
+        self._nominations[outcome].inc()
 
     async def serve(self, observed: Observed) -> None:
         """Until cancelled. Raises TelemetryError where the address cannot be used."""

@@ -66,8 +66,8 @@ class Disruptions:
         return len(self._by_cause)
 
     def submit(self, nominations: Iterable[Nominate], evictions: Iterable[Evict]) -> None:
-        """What one plan decided. A nomination without a node takes a promise back."""
-        nominations = list(nominations)
+        """What one plan decided. A nomination without a node takes a promise back; the last one of a pod counts."""
+        nominations = list({nomination.uid: nomination for nomination in nominations}.values())
         for nomination in nominations:
             if not nomination.node:
                 self.release(nomination.uid)

@@ -1,0 +1,49 @@
+"""Kubernetes' own groups that we evict as a whole say so: the condition DisruptionTarget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.dialects import native
+from phalanx.execution.evictor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.kube.timestamps import format_time
+from phalanx.model.gang import GroupRef
+
+
+def is_told(ref: GroupRef) -> bool:
+    """Whether an object of this kind has a word for it."""
+    return ref.group == native.GROUP and ref.plural == "podgroups"
+
+
+def disruption_condition(
+    status: Mapping[str, Any], message: str | None, *, whole: bool, now: int, generation: int = 0
+) -> dict[str, Any] | None:
+    """The condition as it should be; None where it is so already, or there is nothing to say.
+
+    `status` is the object's, `message` why it is evicted as a whole (None where it is not), `whole` whether it has
+    its quorum. A group that has it again is no target any more; only what we have said ourselves is taken back.
+    """
+    last = _last(status)
+    stands = last.get("status") == "True" and last.get("reason") == PREEMPTION_BY_SCHEDULER
+    if message is not None and not whole:
+        told = ("True", PREEMPTION_BY_SCHEDULER, message)
+    elif stands and whole:
+        told = ("False", "Scheduled", "the group has been placed again")
+    else:
+        return None
+    if (last.get("status"), last.get("reason"), last.get("message")) == told:
+        return None
+    fresh: dict[str, Any] = dict(zip(("status", "reason", "message"), told, strict=True))
+    if generation:
+        fresh["observedGeneration"] = generation
+    same = last.get("status") == told[0] and last.get("lastTransitionTime")
+    return {"type": DISRUPTION_TARGET, **fresh, "lastTransitionTime": same or format_time(now)}
+
+
+def _last(status: Mapping[str, Any]) -> Mapping[str, Any]:
+    conditions = status.get("conditions")
+    for entry in conditions if isinstance(conditions, list) else ():
+        if isinstance(entry, Mapping) and entry.get("type") == DISRUPTION_TARGET:
+            return entry
+    return {}
