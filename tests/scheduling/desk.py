@@ -35,7 +35,7 @@ class Desk:
             scheduler.pipeline,
             scheduler.placer,
             scheduler.work,
-            Plan(0, [], [], [], []),
+            Plan(0),
             scenario.now,
             never,
             Memory(),

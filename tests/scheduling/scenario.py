@@ -7,7 +7,7 @@ the cluster state is recounted from scratch.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Self
 
 import msgspec
@@ -78,6 +78,8 @@ class Scenario:
         self._gang_verdicts: dict[str, Verdict | None] = {}
         self._pod_verdicts: dict[str, Verdict | None] = {}
         self._observed: dict[str, ClusterEvent] = {}
+        self.recreates = False
+        self._heirs = 0
 
     # what is there
 
@@ -174,9 +176,11 @@ class Scenario:
         quota: str = "",
         user: str = "",
         firm: bool = False,
+        more: Mapping[str, object] | None = None,
         **requests: object,
     ) -> Self:
-        """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise."""
+        """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise. `more` are
+        further fields of the noun."""
         asked = amounts(**requests)
         base = pod_class or PodClass()
         base = msgspec.structs.replace(
@@ -204,6 +208,7 @@ class Scenario:
             quota=quota,
             user=user,
             firm=firm,
+            **dict(more or {}),  # type: ignore[arg-type]
         )
         return self.observe(f"pod {name}", PodUpdated(pod))
 
@@ -275,14 +280,46 @@ class Scenario:
                 )
         return self
 
-    def run(self) -> Self:
-        self.work()
-        self.confirm()
+    def depart(self, *names: str) -> Self:
+        """Pods that were told to leave (these, or all) have left. With `recreates` their controllers make new ones
+        in their stead."""
+        for uid, record in list(self.state.pods.items()):
+            if record.state is MemberState.TERMINATING and (not names or uid in names):
+                self.gone(uid)
+                if self.recreates:
+                    fresh = {
+                        "node": "",
+                        "phase": PodPhase.PENDING,
+                        "terminating": False,
+                        "mark": None,
+                        "created": self.now,
+                    }
+                    self._heirs += 1
+                    name = f"{uid.partition('~')[0]}~{self._heirs}"
+                    pod = msgspec.structs.replace(record.pod, name=name, uid=name, nominated="", **fresh)  # type: ignore[arg-type]
+                    self.observe(f"pod {name}", PodUpdated(pod))
+        return self
+
+    def settle(self, *, after: int = 0) -> Self:
+        """Works, and lets the API and the kubelets answer, until there is nothing left to do."""
+        for _ in range(MOST_CYCLES):
+            self.work()
+            moved = len(self.evicted) + len(self.order)
+            self.confirm()
+            self.now += after
+            self.depart()
+            if self.scheduler.idle and moved == len(self.evicted) + len(self.order):
+                return self
+        raise AssertionError("it does not come to rest")
+
+    def run(self, quiet: int = QUIET_CYCLES) -> Self:
+        self.settle()
         self.now += 1
-        for _ in range(QUIET_CYCLES):
+        for _ in range(quiet):
             plan = self.cycle()
             assert plan.complete
-            assert (plan.binds, plan.admissions, plan.gangs, plan.pods) == ([], [], [], []), "not at rest"
+            said = (plan.binds, plan.admissions, plan.gangs, plan.pods, plan.evictions, plan.nominations)
+            assert said == ([], [], [], [], [], []), f"not at rest: {said}"
         assert self.scheduler.idle
         return self
 
@@ -335,6 +372,15 @@ class Scenario:
 
     def said(self, gang: str) -> bool:
         return gang in self._gang_verdicts
+
+    @property
+    def evicted(self) -> list[str]:
+        """The pods that were told to leave, in order."""
+        return [eviction.name for plan in self.plans for eviction in plan.evictions]
+
+    def held(self) -> dict[str, str]:
+        """pod -> the node on which room is held for it."""
+        return {uid: r.nominated for uid, r in sorted(self.state.pods.items()) if r.claim is not None}
 
     @property
     def admissions(self) -> list[str]:

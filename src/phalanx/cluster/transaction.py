@@ -30,8 +30,7 @@ class Transaction:
         self._journal: list[tuple[ClassRecord, list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
         self._lifted: dict[PodRecord, None] = {}
-        self._removed: list[Collection[PodRecord]] = []
-        self._restored: list[Collection[PodRecord]] = []
+        self._removed: dict[PodRecord, None] = {}
         self._sums: list[tuple[IntArray, Mapping[tuple[Payer, Footprint], int]]] = []
         self._open = True
 
@@ -80,7 +79,7 @@ class Transaction:
         A transaction that has removed anybody can only be rolled back.
         """
         assert self._open
-        self._removed.append(records)
+        self._removed.update(dict.fromkeys(records))
         self._take_off(records, -1)
 
     def remove_sums(self, freed: IntArray, charges: Mapping[tuple[Payer, Footprint], int]) -> None:
@@ -96,7 +95,8 @@ class Transaction:
 
     def put_back(self, records: Collection[PodRecord]) -> None:
         """Undoes the removal of some of those that were removed."""
-        self._restored.append(records)
+        for record in records:
+            del self._removed[record]
         self._take_off(records, 1)
 
     def unplace(self) -> None:
@@ -113,10 +113,7 @@ class Transaction:
         assert self._open
         self._open = False
         self.unplace()
-        for records in self._restored:
-            self._take_off(records, -1)
-        for records in self._removed:
-            self._take_off(records, 1)
+        self._take_off(self._removed, 1)
         while self._sums:
             self.put_back_sums()
         for record in self._lifted:

@@ -10,10 +10,13 @@ from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue, objection
+from phalanx.scheduling.actions.preempt import make_room
+from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Quorum, Surplus
-from phalanx.scheduling.eviction.rounds import Rounds
+from phalanx.scheduling.eviction.futility import Futility
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.past import Past
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.policy import Policy
@@ -26,6 +29,11 @@ from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList, awaits_admiss
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
     "allocate": allocate,
+    "preempt": make_room,
+    "reclaim": make_room,
+    "gangpreempt": make_room,
+    "gangreclaim": make_room,
+    "shuffle": shuffle,
     "backfill": backfill,
 }
 # How many demands of parked units a cycle looks at again, so that what they were told stays true, and how many
@@ -46,8 +54,7 @@ class Scheduler:
         self.work = WorkList(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         rule = policy.configured(Fairshare)
-        self.history = UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ()))
-        self.rounds = Rounds()
+        self.past = Past(UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ())))
         self._cycles = 0
         self.use(policy)
 
@@ -57,11 +64,17 @@ class Scheduler:
         self.pipeline = Pipeline(policy)
         self.placer = self.pipeline.placer(self.state.nodes)
         self._memory = Memory()
+        self.past.futility = Futility()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
         # Whoever asks for cycles at certain times has not been asked for the first yet.
         self._due = bool(self.pipeline.plugins("wakes"))
         self.work.wake_all()
+
+    @property
+    def history(self) -> UsageHistory:
+        """What accounts have held."""
+        return self.past.history
 
     @property
     def idle(self) -> bool:
@@ -117,7 +130,7 @@ class Scheduler:
         session.units.sort(key=_by_rank)
         # 3. Act.
         for action in self.policy.actions:
-            if plan.complete:
+            if plan.complete and action in _ACTIONS:
                 _ACTIONS[action](session)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
         self._settle(session)
@@ -142,8 +155,7 @@ class Scheduler:
             now,
             should_stop,
             self._memory,
-            self.history,
-            self.rounds,
+            self.past,
         )
 
     def waiting(self, session: Session) -> list[Unit]:

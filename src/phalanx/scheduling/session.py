@@ -20,9 +20,8 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand
-from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
-from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
@@ -74,8 +73,7 @@ class Session:
         now: float,
         should_stop: Callable[[], bool],
         memory: Memory,
-        history: UsageHistory | None = None,
-        rounds: Rounds | None = None,
+        past: Past | None = None,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
@@ -96,8 +94,15 @@ class Session:
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         self._priorities: dict[GangKey, int] = {}
         self._memory = memory
-        self.history = history if history is not None else UsageHistory()
-        self.rounds = rounds if rounds is not None else Rounds()
+        past = past if past is not None else Past()
+        self.history, self.rounds, self.evictions, self.futility = (
+            past.history,
+            past.rounds,
+            past.evictions,
+            past.futility,
+        )
+        self.made_room = False
+        self._causes = 0
         self.allowance = Allowance(state.ledger, self._ceilings)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
@@ -265,6 +270,13 @@ class Session:
             self._sentences[facts] = verdict
         return verdict
 
+    def lack_now(self, kind: Alone) -> Shortage | Excess:
+        """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
+        excess = self.allowance.excess(kind.payer, kind.cls.footprint)
+        if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
+            return excess
+        return shortage(self.pipeline, self.state.nodes, kind.cls)
+
     def lack(self, kind: Alone, afresh: bool = False) -> tuple[Shortage | Excess, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
@@ -324,26 +336,40 @@ class Session:
         if record.told is not None:
             self.judge_pod(record, None)
 
+    def next_cause(self) -> str:
+        """A name for one more decision of this cycle."""
+        self._causes += 1
+        return f"{self.cause}.{self._causes}"
+
     def nominate(self, record: PodRecord, row: int, claim: Claim) -> None:
         """Holds room for a pod that waits until others have left."""
+        before = record.claim
         self.state.claim(record, row, claim)
-        self._nominated(record)
+        if claim.lasting or (before is not None and before.lasting):
+            self._nominated(record)
 
     def unclaim(self, records: Iterable[PodRecord]) -> None:
         """Gives up what is held for the pods."""
         for record in records:
-            if self.state.unclaim(record):
+            claim = record.claim
+            self.state.unclaim(record)
+            if claim is not None and claim.lasting:
                 self._nominated(record)
 
     def _nominated(self, record: PodRecord) -> None:
-        pod, cause = record.pod, record.claim.cause if record.claim is not None else self.cause
-        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause))
+        """Says on which node room is held for a pod now, if on any."""
+        pod, claim = record.pod, record.claim
+        node = record.nominated if claim is not None and claim.lasting else ""
+        cause = claim.cause if claim is not None else self.cause
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, node, cause))
 
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
     ) -> None:
         """Tells a pod to leave; from now on it counts as terminating."""
         pod, gang = record.pod, record.gang
+        self._steps += 1
+        self.evictions.evicted(record, self.now)
         self.state.doom(record)
         self.plan.evictions.append(
             Evict(

@@ -1,0 +1,29 @@
+"""`shuffle`: pods leave their nodes because plugins want them elsewhere; nobody waits for their room."""
+
+from __future__ import annotations
+
+from phalanx.scheduling.eviction.departures import Departures
+from phalanx.scheduling.plugin import Outcast
+from phalanx.scheduling.session import Session
+
+
+def shuffle(session: Session) -> None:
+    """Evicts whom the plugins name, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
+    plugins = session.pipeline.plugins("outcasts")
+    if not plugins:
+        return
+    departures = Departures(session, session.evictions)
+    for plugin in plugins:
+        for outcast in plugin.outcasts(session):
+            _send(session, departures, outcast)
+
+
+def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
+    leaving = [outcast.record]
+    if departures.take(outcast.record) is not None:
+        found = departures.take_whole(outcast.record) if outcast.whole else ""
+        if isinstance(found, str):
+            return
+        leaving = found
+    for record in leaving:
+        session.evict(record, outcast.reason, outcast.message)

@@ -1,0 +1,93 @@
+"""For whom others may have to go: a bundle's quorums, or one pod."""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.demand import Alone, Quorum
+from phalanx.scheduling.promised import claimed
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.shortage import Gap, Shortage
+from phalanx.scheduling.work import Unit
+
+Placement = tuple[PodRecord, int]
+"""A pod and the row it would go to."""
+
+
+class QuorumBeneficiary:
+    """The quorums of all gangs of a bundle.
+
+    `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
+    `gangs` are compared with `pod_priority`. `payers` tells what each payer would be charged, `total` how many pods
+    are needed. `placed` is what the last successful `place` has put into its transaction.
+    """
+
+    def __init__(self, session: Session, unit: Unit) -> None:
+        self.unit = unit
+        self.calls = [Call(session, gang) for gang in unit.gangs]
+        self.demand: Alone | Quorum = demand_of(self.calls)
+        self.gangs = unit.gangs
+        asking = [call for call in self.calls if not call.need.satisfied]
+        names = [str(call.gang.key) for call in asking]
+        self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
+        # Of several gangs the lowest counts: the bundle as a whole is worth no more.
+        self.priority = min(session.priority(call.gang) for call in asking)
+        members = [member for call in asking for batch in call.batches for member in batch.members]
+        self.pod_priority = min((member.pod.priority for member in members), default=0)
+        self.preempts = all(member.pod.preempts for member in members)
+        self.claimed = claimed(unit)
+        self.classes = self.demand.classes
+        self.total = sum(call.need.total for call in asking)
+        self.payers: dict[Payer, dict[str, int]] = {}
+        for part in self.demand.gangs:
+            left = part.total
+            for portion in part.portions:
+                if portion.payer is not None and left > 0:
+                    count = min(left, portion.count)
+                    left -= count
+                    add_amounts(self.payers.setdefault(portion.payer, {}), portion.cls.footprint.amounts, count)
+        self.placed: list[Placement] = []
+
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
+        assert isinstance(self.demand, Quorum)
+        facts = assemble(session, self.calls, self.demand, transaction)
+        self.placed = [] if facts is not None else [entry for call in self.calls for entry in call.placed]
+        return facts
+
+
+class PodBeneficiary:
+    """One pod: on its own, or a member above its gang's minimum. The same is known of it as of a bundle."""
+
+    def __init__(self, session: Session, unit: Unit, record: PodRecord) -> None:
+        self.unit = unit
+        self.record = record
+        self.demand: Alone | Quorum = Alone(record.cls, record.payer)
+        self.gangs = (record.gang,) if record.gang is not None else ()
+        self.name = f"pod {record.pod.key}"
+        self.priority = session.priority(record.gang if record.gang is not None else record)
+        self.pod_priority = record.pod.priority
+        self.preempts = record.pod.preempts
+        self.claimed = [record] if record.claim is not None else []
+        self.classes = (record.cls,)
+        self.total = 1
+        self.payers: dict[Payer, dict[str, int]] = {}
+        if record.payer is not None:
+            self.payers[record.payer] = dict(record.cls.footprint.amounts)
+        self.placed: list[Placement] = []
+
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
+        kind = Alone(self.record.cls, self.record.payer)
+        self.placed = []
+        if session.allowance.room(kind.payer, kind.cls.footprint):
+            rows = session.placer.place(kind.cls, 1)
+            if rows:
+                transaction.place(kind.cls, [self.record], rows)
+                self.placed = [(self.record, rows[0])]
+                return None
+        return session.lack_now(kind)
+
+
+Beneficiary = QuorumBeneficiary | PodBeneficiary

@@ -1,0 +1,51 @@
+"""What an eviction costs: stated, so that two ways to the same end can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.eviction.victims import Victim
+
+
+class Cost(NamedTuple):
+    """Compared from left to right; less is better.
+
+    `preempting`: whether anything is taken that was not merely lent. `distance`: how far up the tree of queues the
+    farthest lender is. `violations`: pods taken against a PodDisruptionBudget. `gangs`: how many lose their quorum.
+    `priority`: of the most important victim, then `priorities`: the sum over all (above the lowest that there is,
+    so that a further victim never makes it smaller). `pods`: how many go. `work`: what is lost, in hours since
+    the start or the last checkpoint, times the part of the cluster that the pod holds.
+    """
+
+    preempting: bool = False
+    distance: int = 0
+    violations: int = 0
+    gangs: int = 0
+    priority: int = -(2**31)
+    priorities: int = 0
+    pods: int = 0
+    work: float = 0.0
+
+    @property
+    def decisive(self) -> tuple[bool, int, int, int, int, int, int]:
+        """All but the lost work, which decides between equals only."""
+        return self[:-1]
+
+
+def cost_of(victims: Iterable[Victim], violations: int) -> Cost:
+    """What it costs if all of these go."""
+    chosen = list(victims)
+    if not chosen:
+        return Cost()
+    return Cost(
+        any(victim.preempted for victim in chosen),
+        max(victim.distance for victim in chosen),
+        violations,
+        sum(victim.breaks for victim in chosen),
+        max(victim.priority for victim in chosen),
+        sum((victim.priority + 2**31) * len(victim.records) for victim in chosen),
+        sum(len(victim.records) for victim in chosen),
+        sum(victim.work for victim in chosen),
+    )

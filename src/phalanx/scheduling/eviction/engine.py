@@ -1,0 +1,526 @@
+"""Making room: which pods must go so that all of a beneficiary fits, or that no choice of them would help.
+
+A search tries on the live arrays, within one transaction that is rolled back in any case: who is leaving anyway is
+taken off first, then victims, in the policy's order, until the whole beneficiary can be placed under every filter
+and every ceiling; then each victim that is not needed comes back. Nothing is evicted here.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
+from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.cost import Cost, cost_of
+from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
+from phalanx.scheduling.eviction.victims import Removals, Roster, Victim, lost_work
+from phalanx.scheduling.evictionoptions import EvictionOptions
+from phalanx.scheduling.plugin import Spared
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.shortage import Gap, Shortage
+
+# Beyond so many pods that may go, levels and rows are singled out before any pod is looked at.
+_FEW_PODS = 2000
+# A pod that is still terminating so many seconds after its grace is over is not counted on any more.
+_OVERDUE = 60
+# One that has longer still is not waited for by whoever could do without (seconds).
+_SOON = 300
+# How much work a search may do, in looks at a pod or a node. Counted, not timed: equal questions get equal answers.
+_WORK = 80_000
+_MOST_CHECKS = 400
+_FEWEST_CHECKS = 24
+# A better choice is looked for among so many candidates at most.
+_CHOICE = 200
+_THERE = (MemberState.BOUND, MemberState.RUNNING)
+# Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
+_RETRIES = 64
+
+
+class Eviction(msgspec.Struct, frozen=True):
+    """These go, and then everybody fits: `placements` of the whole beneficiary. `leavers` are on their way out
+    already and must have left too."""
+
+    victims: tuple[Victim, ...]
+    placements: tuple[Placement, ...]
+    leavers: tuple[PodRecord, ...]
+    cost: Cost
+
+
+class Futile(msgspec.Struct, frozen=True):
+    """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
+    many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
+    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not."""
+
+    facts: Shortage | Gap | Excess | None
+    candidates: int
+    refused: tuple[tuple[str, int], ...] = ()
+    again: float | None = None
+
+
+class _Taken:
+    """The victims that are off at the moment, with what that does to accounts and caps."""
+
+    def __init__(self, session: Session, transaction: Transaction, log: EvictionLog) -> None:
+        self._session = session
+        self._transaction = transaction
+        self._log = log
+        self._caps = Caps(session, log)
+
+    @property
+    def violations(self) -> int:
+        return self._caps.violations
+
+    def admissible(self, order: Sequence[Victim]) -> list[Victim]:
+        """The order without those who may not go once those before them have gone."""
+        removals, caps = Removals(), Caps(self._session, self._log)
+        sequence: list[Victim] = []
+        singles: dict[object, list[Victim]] = {}
+        for victim in order:
+            for gang in victim.gangs if not victim.whole else ():
+                singles.setdefault(gang, []).append(victim)
+        taken: set[Victim] = set()
+
+        def take(victim: Victim) -> bool:
+            if victim in taken:
+                return True
+            if not removals.permit(victim) or caps.take_all(victim.records) is not None:
+                return False
+            removals.add(victim)
+            taken.add(victim)
+            sequence.append(victim)
+            return True
+
+        for victim in order:
+            if victim.whole:
+                # Nobody of a gang that falls stays behind.
+                mates = [single for gang in victim.gangs for single in singles.get(gang, ())]
+                if not all(take(single) for single in mates):
+                    continue
+            take(victim)
+        return sequence
+
+    def go(self, victims: Sequence[Victim]) -> None:
+        self._move(victims, 1)
+
+    def stay(self, victims: Sequence[Victim]) -> None:
+        self._move(victims, -1)
+
+    def _move(self, victims: Sequence[Victim], step: int) -> None:
+        records = [record for victim in victims for record in victim.records]
+        if step > 0:
+            self._transaction.remove(records)
+        else:
+            self._transaction.put_back(records)
+        for record in records:
+            self._caps.count(record, step)
+
+    def may_stay(self, victim: Victim, chosen: Sequence[Victim]) -> bool:
+        """Nobody of a gang that falls stays behind."""
+        return victim.whole or not any(
+            other.whole and gang in other.gangs for other in chosen for gang in victim.gangs
+        )
+
+    def has_room(self, victim: Victim) -> bool:
+        """Whether all its pods could be where they were."""
+        nodes = self._session.state.nodes
+        for record in victim.records:
+            if record.row < 0:
+                continue
+            usage = record.footprint.usage
+            if (nodes.idle[:, record.row] < usage)[usage > 0].any() or record.cls.pod_class.host_ports:
+                return False
+        return True
+
+
+class Search:
+    """One question; `run` answers it."""
+
+    def __init__(
+        self, session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog
+    ) -> None:
+        self._session = session
+        self._for = beneficiary
+        self._options = options
+        self._log = log
+        effort = 8 * beneficiary.total + session.state.nodes.extent // 16
+        self._left = min(_MOST_CHECKS, max(_FEWEST_CHECKS, _WORK // max(1, effort)))
+        self._cut: Level | None = None
+        self._leaving: list[PodRecord] = []
+        self._again: float | None = None
+        self._judged: dict[str, bool] = {}
+        self._refused: Counter[str] = Counter()
+        self._spared = session.pipeline.plugins("spares")
+        self._works: dict[str, float] = {}
+        self._totals = session.totals()
+
+    def run(self) -> Eviction | Futile:
+        session, state = self._session, self._session.state
+        if not self._for.preempts:
+            return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
+        options = self._options
+        self._lenders = Lenders(
+            session,
+            self._for,
+            preempt=options.preempt,
+            reclaim=options.reclaim,
+            foreign=options.foreign_victims,
+        )
+        transaction = self._transaction = state.transaction()
+        transaction.lift(self._for.claimed)
+        self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
+        transaction.remove(self._leaving)
+        try:
+            return self._search()
+        finally:
+            transaction.rollback()
+
+    def _search(self) -> Eviction | Futile:
+        facts = self._try()
+        if facts is None:
+            found = self._outcome(_Taken(self._session, self._transaction, self._log), [])
+            assert found is not None
+            return found
+        if not self._lenders.pods:
+            return self._futile(facts)
+        if not any(cls.pod_class.host_ports for cls in self._for.classes):  # ports are not part of the sums
+            without = self._try_without(None)
+            if without is not None:
+                return self._futile(without)
+        best: Eviction | None = None
+        for candidates in self._rounds():
+            for order in self._orders(candidates):
+                found = self._shrink(order)
+                if found is not None and (best is None or found.cost.decisive < best.cost.decisive):
+                    best = found
+            if best is not None:
+                return self._improve(best, candidates)
+        return self._futile(facts)
+
+    # asking
+
+    def _try(self) -> Shortage | Gap | Excess | None:
+        """Whether the beneficiary fits now; nothing stays placed."""
+        self._left -= 1
+        facts = self._for.place(self._session, self._transaction)
+        self._transaction.unplace()
+        return facts
+
+    def _try_without(self, most: Level | None) -> Shortage | Gap | Excess | None:
+        """The same without everybody who may go up to a level, gangs and vetoes of single pods aside."""
+        sums = self._lenders.sums(most)
+        self._transaction.remove_sums(sums.freed, sums.charges)
+        facts = self._try()
+        self._transaction.put_back_sums()
+        return facts
+
+    def _will_leave(self, record: PodRecord) -> bool:
+        """Whether to count on a terminating pod's room: it leaves soon, and is not long overdue."""
+        left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
+        return -_OVERDUE <= left <= _SOON
+
+    def _needed(self) -> tuple[PodRecord, ...]:
+        """Those who leave anyway and whose room is counted on, while the beneficiary is placed: on the nodes that
+        it uses, or in its accounts."""
+        rows = {row for _, row in self._for.placed}
+        here = [record for record in self._leaving if record.row in rows]
+        elsewhere = [record for record in self._leaving if record.row not in rows]
+        self._transaction.put_back(elsewhere)
+        if not self._accounts_hold():
+            accounts = {bar.account for payer in self._for.payers for bar in self._session.allowance.bars(payer)}
+            here += [r for r in elsewhere if r.payer is not None and not accounts.isdisjoint(r.payer.path)]
+        self._transaction.remove(elsewhere)
+        return tuple(here)
+
+    def _accounts_hold(self) -> bool:
+        """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
+        for payer, wanted in self._for.payers.items():
+            for bar in self._session.allowance.bars(payer):
+                for name in wanted.keys() & bar.ceiling.limits.keys():
+                    limit, used, _ = bar.state(name)
+                    if used > limit:
+                        return False
+        return True
+
+    def _futile(self, facts: Shortage | Gap | Excess) -> Futile:
+        refused = self._lenders.refused + self._refused
+        ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
+        return Futile(facts, self._lenders.pods, tuple(ranked), self._again)
+
+    # candidates
+
+    def _rounds(self) -> Iterable[list[Victim]]:
+        """Candidates in order: of few all, of many first those of the lowest levels on the most promising nodes."""
+        lenders = self._lenders
+        if lenders.pods > _FEW_PODS:
+            self._cut_levels()
+        rows = lenders.rows()
+        if lenders.pods <= _FEW_PODS:
+            yield self._candidates(rows)
+            return
+        promising = self._promising(rows)
+        size = max(64, 4 * self._for.total)
+        while size < len(promising):
+            yield self._candidates(promising[:size])
+            size *= 4
+        yield self._candidates(promising)
+
+    def _cut_levels(self) -> None:
+        """Leaves those alone who come last in the order, as far as the others suffice."""
+        levels = sorted(set(self._lenders.levels.values()))
+        low, high = 0, len(levels) - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._try_without(levels[middle]) is None:
+                high = middle
+            else:
+                low = middle + 1
+        self._cut = levels[high]
+        self._lenders.keep_levels(levels[high])
+
+    def _promising(self, rows: list[int]) -> list[int]:
+        """The rows on which the beneficiary's pods could be, those first on which the fewest pods must go."""
+        session, nodes = self._session, self._session.state.nodes
+        cls = self._for.classes[0]
+        view = session.placer.view(cls)
+        fits: list[tuple[float, int]] = []
+        for row in rows:
+            if any(session.placer.view(each).mask[row] for each in self._for.classes):
+                missing = (cls.amounts - nodes.idle[cls.columns, row]).clip(min=0) / cls.amounts
+                fits.append((0.0 if not view.mask[row] else float(missing.max()), row))
+        return [row for _, row in sorted(fits)] or rows
+
+    def _candidates(self, rows: Iterable[int]) -> list[Victim]:
+        session = self._session
+        records = [record for row in rows for record in session.state.tenants(row) if self._in_question(record)]
+        roster = Roster(
+            session.state, self._lenders.grounds, self._may_go, session.priority, self._work, self._for.gangs
+        )
+        found = roster.of(records)
+        found = [victim for victim in found if not victim.whole or self._whole_gangs(victim)]
+        orders = session.pipeline.plugins("victim_order")
+        for victim in found:
+            opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
+            victim.key = (
+                victim.preempted,
+                victim.distance,
+                -victim.excess,
+                victim.priority,
+                self._protected(victim),
+                victim.breaks > 0,
+                opinions,
+                victim.work,
+                -victim.youngest,
+                victim.name,
+            )
+        return sorted(found, key=lambda victim: victim.key)
+
+    def _lent(self, record: PodRecord) -> bool:
+        """Whether the pod is of a kind that may go."""
+        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
+
+    def _in_question(self, record: PodRecord) -> bool:
+        """The same, less those of levels beyond what is needed."""
+        if record.payer is None:
+            return False
+        ground = self._lenders.may_lend(record)
+        if isinstance(ground, str):
+            return False
+        owner = record.gang if record.gang is not None else record
+        return self._cut is None or level_of(ground, self._session.priority(owner)) <= self._cut
+
+    def _may_go(self, record: PodRecord) -> bool:
+        found = self._judged.get(record.pod.uid)
+        if found is None:
+            found = self._judged[record.pod.uid] = self._judge(record)
+        return found
+
+    def _judge(self, record: PodRecord) -> bool:
+        if record.state not in _THERE or not self._lent(record):
+            return False
+        spared = spared_by(self._session, record)
+        if spared is None:
+            return True
+        self._refused[f"each {spared.why}"] += 1
+        if spared.until is not None:
+            self._again = spared.until if self._again is None else min(self._again, spared.until)
+        return False
+
+    def _work(self, record: PodRecord) -> float:
+        uid = record.pod.uid
+        if uid not in self._works:
+            self._works[uid] = lost_work(record, self._session.now, self._totals)
+        return self._works[uid]
+
+    def _protected(self, victim: Victim) -> bool:
+        """Whether a disruption budget of any of the pods is used up."""
+        budgets = self._session.state.budgets
+        return any(
+            (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
+            for record in victim.records
+            for name in record.pod.budgets
+        )
+
+    def _whole_gangs(self, victim: Victim) -> bool:
+        options = self._options
+        return options.preempt_whole_gangs if victim.preempted else options.reclaim_whole_gangs
+
+    # choosing
+
+    def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
+        """The policy's order; and for those who need little room, node by node, the cheapest nodes first."""
+        options = self._options
+        if options.preempt_on_single_node or options.reclaim_on_single_node:
+            for row in sorted({row for victim in candidates for row in victim.rows}):
+                yield [victim for victim in candidates if set(victim.rows) == {row}]
+            return
+        yield candidates
+        nearby = self._node_by_node(candidates)
+        if nearby is not None:
+            yield nearby
+
+    def _node_by_node(self, candidates: list[Victim]) -> list[Victim] | None:
+        if len(self._for.classes) != 1:
+            return None
+        session, cls = self._session, self._for.classes[0]
+        view, idle = session.placer.view(cls), session.state.nodes.idle
+        on_row: dict[int, list[Victim]] = {}
+        for victim in candidates:
+            for row in dict.fromkeys(victim.rows):
+                if row >= 0 and view.mask[row]:
+                    on_row.setdefault(row, []).append(victim)
+        ways: list[tuple[tuple[object, ...], int, list[Victim]]] = []
+        for row, victims in on_row.items():
+            room = idle[cls.columns, row].copy()
+            chosen: list[Victim] = []
+            for victim in victims:
+                if (room >= cls.amounts).all():
+                    break
+                for record in victim.records:
+                    if record.row == row:
+                        room += record.footprint.usage[cls.columns]
+                chosen.append(victim)
+            if (room >= cls.amounts).all():
+                ways.append((cost_of(chosen, 0).decisive, row, chosen))
+        ways.sort(key=lambda way: way[:2])
+        first = dict.fromkeys(victim for _, _, chosen in ways[: self._for.total] for victim in chosen)
+        return [*first, *(victim for victim in candidates if victim not in first)] if first else None
+
+    def _shrink(self, order: Sequence[Victim]) -> Eviction | None:
+        """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
+        taken = _Taken(self._session, self._transaction, self._log)
+        sequence = taken.admissible(order)
+        low, high = 0, len(sequence)
+        taken.go(sequence)
+        if self._try() is not None:
+            taken.stay(sequence)
+            return None
+        gone = high
+        while low < high and self._left > 0:
+            middle = (low + high) // 2
+            if middle < gone:
+                taken.stay(sequence[middle:gone])
+            else:
+                taken.go(sequence[gone:middle])
+            gone = middle
+            if self._try() is None:
+                high = middle
+            else:
+                low = middle + 1
+        if gone < high:
+            taken.go(sequence[gone:high])
+        elif gone > high:
+            taken.stay(sequence[high:gone])
+        chosen = self._spare(taken, list(sequence[:high]))
+        found = self._outcome(taken, chosen)
+        taken.stay(chosen)
+        return found
+
+    def _spare(self, taken: _Taken, chosen: list[Victim]) -> list[Victim]:
+        """Gives back who is not needed, the most valuable first."""
+        chosen = self._spare_untouched(taken, chosen)
+        for victim in reversed(chosen[:]):
+            if len(chosen) > _RETRIES or self._left <= 0:
+                break
+            if not taken.may_stay(victim, chosen):
+                continue
+            taken.stay([victim])
+            if self._try() is None:
+                chosen.remove(victim)
+            else:
+                taken.go([victim])
+        return chosen
+
+    def _spare_untouched(self, taken: _Taken, chosen: list[Victim]) -> list[Victim]:
+        """Gives back those whose room nobody takes where the beneficiary is now."""
+        if len(chosen) <= _RETRIES:
+            return chosen
+        if self._for.place(self._session, self._transaction) is not None:
+            return chosen
+        kept = list(chosen)
+        for victim in reversed(chosen):
+            if taken.may_stay(victim, kept) and taken.has_room(victim) and self._accounts_allow(taken, victim):
+                kept.remove(victim)
+        self._transaction.unplace()
+        if self._try() is not None:  # cannot be: it was placed just so
+            missing = [victim for victim in chosen if victim not in kept]
+            taken.go(missing)
+            return chosen
+        return kept
+
+    def _accounts_allow(self, taken: _Taken, victim: Victim) -> bool:
+        """Lets a victim stay unless an account of the beneficiary would hold too much then."""
+        taken.stay([victim])
+        for payer in self._for.payers:
+            for bar in self._session.allowance.bars(payer):
+                for name in self._for.payers[payer]:
+                    if name in bar.ceiling.limits:
+                        limit, used, _ = bar.state(name)
+                        if used > limit and any(bar.account in each.path for each in victim.amounts):
+                            taken.go([victim])
+                            return False
+        return True
+
+    def _outcome(self, taken: _Taken, chosen: Sequence[Victim]) -> Eviction | None:
+        if self._for.place(self._session, self._transaction) is not None:
+            return None
+        found = Eviction(tuple(chosen), tuple(self._for.placed), self._needed(), cost_of(chosen, taken.violations))
+        self._transaction.unplace()
+        return found
+
+    def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
+        """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
+        tried: set[Victim] = set()
+        while self._left > 0:
+            worst = next((v for v in sorted(best.victims, key=_dear, reverse=True) if v not in tried), None)
+            if worst is None:
+                return best
+            tried.add(worst)
+            others = [victim for victim in best.victims if victim is not worst]
+            cheaper = [
+                victim for victim in candidates[:_CHOICE] if victim is not worst and _dear(victim) <= _dear(worst)
+            ]
+            found = self._shrink([*others, *(victim for victim in cheaper if victim not in others)])
+            if found is not None and found.cost.decisive < best.cost.decisive:
+                best = found
+        return best
+
+
+def spared_by(session: Session, record: PodRecord) -> Spared | None:
+    """What the first plugin says that objects to the pod's eviction."""
+    for plugin in session.pipeline.plugins("spares"):
+        spared = plugin.spares(session, record)
+        if spared is not None:
+            return spared
+    return None
+
+
+def _dear(victim: Victim) -> tuple[object, ...]:
+    """How much is lost with a victim, by the order of costs."""
+    return (victim.preempted, victim.distance, victim.breaks, victim.priority, len(victim.records), victim.work)

@@ -1,0 +1,57 @@
+"""Searches that found nothing, so that nobody asks the same again before something has changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.cluster.members import GangRecord
+from phalanx.scheduling.demand import Alone, Quorum
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.eviction.beneficiary import Beneficiary
+    from phalanx.scheduling.eviction.engine import Futile
+
+_MOST = 10_000
+
+
+class Question(msgspec.Struct, frozen=True, eq=True):
+    """What the answer depends on besides the cluster. Who asks for the same with the same rights gets the same."""
+
+    demand: Alone | Quorum
+    priority: int
+    pod_priority: int
+    preempts: bool
+    gangs: tuple[GangRecord, ...]
+
+    def __hash__(self) -> int:
+        return hash((self.demand, self.priority, self.pod_priority, self.preempts))
+
+    @classmethod
+    def of(cls, beneficiary: Beneficiary) -> Question:
+        # Only a gang that has members on nodes may find victims among its own.
+        gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
+        return cls(beneficiary.demand, beneficiary.priority, beneficiary.pod_priority, beneficiary.preempts, gangs)
+
+
+class Futility:
+    """Kept by the scheduler over cycles."""
+
+    def __init__(self) -> None:
+        self._eased = -1
+        self._found: dict[Question, Futile] = {}
+
+    def known(self, question: Question, eased: int, now: float) -> Futile | None:
+        """The answer, if it cannot have changed: `eased` counts the changes that may help, `now` may be time."""
+        if eased != self._eased:
+            self._found.clear()
+            self._eased = eased
+        found = self._found.get(question)
+        return found if found is not None and (found.again is None or now < found.again) else None
+
+    def note(self, question: Question, eased: int, found: Futile) -> None:
+        if eased != self._eased or len(self._found) >= _MOST:
+            self._found.clear()
+            self._eased = eased
+        self._found[question] = found

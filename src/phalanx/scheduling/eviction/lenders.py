@@ -1,0 +1,154 @@
+"""Whose pods a beneficiary may take at all, kind by kind; and what the cluster would be like without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.tenancy import Kind, Table
+from phalanx.model.decisions import EvictionReason
+from phalanx.scheduling.eviction.beneficiary import Beneficiary
+from phalanx.scheduling.eviction.grounds import Ground, Grounds
+from phalanx.scheduling.session import Session
+
+Level = tuple[bool, int, float, int]
+"""In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
+before high priority."""
+
+
+class Sums:
+    """int64[R, N] that would be freed, and for how many pods of which footprint payers would not be charged."""
+
+    __slots__ = ("charges", "freed", "pods")
+
+    def __init__(self, freed: IntArray, charges: dict[tuple[Payer, Footprint], int], pods: int) -> None:
+        self.freed = freed
+        self.charges = charges
+        self.pods = pods
+
+
+class Lenders:
+    """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
+
+    def __init__(
+        self, session: Session, beneficiary: Beneficiary, *, preempt: bool, reclaim: bool, foreign: bool
+    ) -> None:
+        self._session = session
+        self._beneficiary = beneficiary
+        self._foreign = foreign
+        self._rules = [
+            Grounds(session, payer, wanted, preempt=preempt, reclaim=reclaim)
+            for payer, wanted in beneficiary.payers.items()
+        ]
+        self.grounds: dict[Payer, Ground] = {}
+        self._words: dict[Payer, Ground | str] = {}
+        self.refused: Counter[str] = Counter()
+        self.table: Table = session.state.tenancy_table()
+        self.kinds: Sequence[Kind] = session.state.tenancy.kinds
+        counts = np.bincount(self.table.kinds, weights=self.table.counts, minlength=len(self.kinds))
+        self.allowed: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
+        self.levels: dict[int, Level] = {}
+        for number in np.flatnonzero(counts).tolist():
+            kind = self.kinds[number]
+            ground = self._judge(kind)
+            if isinstance(ground, str):
+                self.refused[ground] += int(counts[number])
+            else:
+                self.allowed[number] = True
+                self.levels[number] = level_of(ground, self._priority(kind))
+        self._counts = counts
+
+    @property
+    def pods(self) -> int:
+        """How many pods may go, as far as that can be told without looking at each."""
+        return int(self._counts[self.allowed].sum())
+
+    def may_lend(self, record: PodRecord) -> Ground | str:
+        """The ground on which one pod may be taken, or why there is none."""
+        assert record.payer is not None
+        return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
+
+    def keep_levels(self, most: Level) -> None:
+        """Leaves everybody alone who comes after a level."""
+        for number, level in self.levels.items():
+            if level > most:
+                self.allowed[number] = False
+
+    def sums(self, most: Level | None = None) -> Sums:
+        """What would be freed if all went that may go, up to a level."""
+        mask = self.allowed
+        if most is not None:
+            mask = mask.copy()
+            for number, level in self.levels.items():
+                if level > most:
+                    mask[number] = False
+        table, nodes = self.table, self._session.state.nodes
+        chosen = mask[table.kinds]
+        rows, kinds, counts = table.rows[chosen], table.kinds[chosen], table.counts[chosen]
+        width = len(nodes.space)
+        usage = np.zeros((len(self.kinds), width))
+        charges: dict[tuple[Payer, Footprint], int] = {}
+        totals = np.bincount(kinds, weights=counts, minlength=len(self.kinds))
+        for number in np.flatnonzero(totals).tolist():
+            kind = self.kinds[number]
+            usage[number] = kind.footprint.usage
+            key = (kind.payer, kind.footprint)
+            charges[key] = charges.get(key, 0) + int(totals[number])
+        freed = np.zeros((width, nodes.capacity), dtype=np.int64)
+        for column in range(width):
+            weights = usage[kinds, column] * counts
+            if weights.any():
+                # Sums of one node's amounts are far below 2^53: exact.
+                freed[column] = np.bincount(rows, weights=weights, minlength=nodes.capacity).astype(np.int64)
+        return Sums(freed, charges, int(counts.sum()))
+
+    def rows(self) -> list[int]:
+        """The rows on which anybody is that may go."""
+        chosen = self.allowed[self.table.kinds]
+        return sorted(set(self.table.rows[chosen].tolist()))
+
+    def _judge(self, kind: Kind) -> Ground | str:
+        pod = kind.sample.pod
+        if not self._foreign and not kind.payer.key.queue:
+            return "they belong to other schedulers"
+        if pod.fixture:
+            return "they belong to their nodes"
+        if not pod.preemptable:
+            return "they are marked as not preemptable"
+        return self._by_priority(self._word(kind.payer), kind.gang, kind.priority)
+
+    def _by_priority(self, ground: Ground | str, gang: GangRecord | None, pod_priority: int) -> Ground | str:
+        if isinstance(ground, str):
+            return ground
+        if gang is not None and gang in self._beneficiary.gangs:
+            lower = pod_priority < self._beneficiary.pod_priority
+            return ground if lower else "they belong to the same gang and have no lower priority"
+        if ground.below:
+            priority = self._session.priority(gang) if gang is not None else pod_priority
+            if priority >= self._beneficiary.priority:
+                return "their priority is not lower"
+        return ground
+
+    def _priority(self, kind: Kind) -> int:
+        return self._session.priority(kind.gang) if kind.gang is not None else kind.priority
+
+    def _word(self, payer: Payer) -> Ground | str:
+        found = self._words.get(payer)
+        if found is None:
+            words = [rules.of(payer) for rules in self._rules]
+            grounds = [word for word in words if not isinstance(word, str)]
+            found = grounds[0] if grounds else words[0] if words else "nobody pays for them"
+            self._words[payer] = found
+            if not isinstance(found, str):
+                self.grounds[payer] = found
+        return found
+
+
+def level_of(ground: Ground, priority: int) -> Level:
+    return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)

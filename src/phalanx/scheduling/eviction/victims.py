@@ -1,0 +1,244 @@
+"""Who goes together: surplus members singly, then the rest of a gang as a whole; pods on their own singly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.gang import GangKey, MatchPolicy
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.eviction.grounds import Ground
+
+_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
+_SECONDS = 3600.0
+
+
+class Victim:
+    """Pods that go together or stay together.
+
+    `breaks` counts the gangs that lose a quorum that they have. `grounds` are those of the payers, with what each
+    holds in `amounts`. `key` puts victims in the order in which they are taken.
+    """
+
+    __slots__ = (
+        "amounts",
+        "breaks",
+        "distance",
+        "gangs",
+        "grounds",
+        "key",
+        "preempted",
+        "priority",
+        "records",
+        "whole",
+        "work",
+    )
+
+    def __init__(
+        self, records: list[PodRecord], grounds: Mapping[Payer, Ground], priority: int, work: float, breaks: int = 0
+    ) -> None:
+        self.records = records
+        self.priority = priority
+        self.work = work
+        self.breaks = breaks
+        self.gangs: tuple[GangRecord, ...] = tuple({r.gang: None for r in records if r.gang is not None})
+        self.whole = False
+        self.amounts: dict[Payer, dict[str, int]] = {}
+        for record in records:
+            assert record.payer is not None
+            add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
+        self.grounds = {payer: grounds[payer] for payer in self.amounts}
+        self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
+        self.distance = max(ground.distance for ground in self.grounds.values())
+        self.key: tuple[object, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Victim({', '.join(record.pod.key for record in self.records)})"
+
+    @property
+    def excess(self) -> float:
+        return min(ground.excess for ground in self.grounds.values())
+
+    @property
+    def reason(self) -> EvictionReason:
+        return EvictionReason.PREEMPTED if self.preempted else EvictionReason.RECLAIMED
+
+    @property
+    def rows(self) -> Iterator[int]:
+        return (record.row for record in self.records)
+
+    @property
+    def youngest(self) -> int:
+        return max(_since(record) for record in self.records)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        first = min(self.records, key=lambda record: record.pod.key)
+        return first.pod.namespace, first.pod.name
+
+
+class Roster:
+    """Turns pods into victims. `may_go` tells of a pod whether anything forbids its eviction."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        grounds: Mapping[Payer, Ground],
+        may_go: Callable[[PodRecord], bool],
+        priority: Callable[[GangRecord | PodRecord], int],
+        work: Callable[[PodRecord], float],
+        own: tuple[GangRecord, ...] = (),
+    ) -> None:
+        self._state = state
+        self._grounds = grounds
+        self._may_go = may_go
+        self._priority = priority
+        self._work = work
+        self._own = own
+
+    def of(self, records: Iterable[PodRecord]) -> list[Victim]:
+        """All victims that the pods are part of."""
+        found: list[Victim] = []
+        gangs: dict[GangRecord, None] = {}
+        for record in records:
+            if record.gang is not None:
+                gangs[record.gang] = None
+            elif self._may_go(record):
+                found.append(self._victim([record]))
+        bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
+        for gang in gangs:
+            mates = self._bundle(gang)
+            bundles.setdefault(frozenset(mate.key for mate in mates), mates)
+        for mates in bundles.values():
+            found.extend(self._of_bundle(mates))
+        return found
+
+    def _of_bundle(self, gangs: list[GangRecord]) -> Iterator[Victim]:
+        """Gangs that need each other lose members above their minima singly, and everything else together."""
+        singles: list[PodRecord] = []
+        for gang in gangs:
+            singles.extend(self._surplus(gang))
+        for record in singles:
+            yield self._victim([record])
+        taken = {record.pod.uid for record in singles}
+        rest = [
+            member
+            for gang in gangs
+            for member in gang.members.values()
+            if member.state in _THERE and member.pod.uid not in taken
+        ]
+        # What is on its way to a node cannot be told to leave yet; a gang does not fall for itself.
+        if not rest or any(gang in self._own for gang in gangs):
+            return
+        if any(member.state is MemberState.PLACED or not self._may_go(member) for member in rest):
+            return
+        broken = sum(1 for gang in gangs if holds_quorum(gang))
+        victim = self._victim(sorted(rest, key=lambda member: member.pod.key), broken)
+        victim.whole = True
+        yield victim
+
+    def _surplus(self, gang: GangRecord) -> list[PodRecord]:
+        """The members that the gang can do without, least important first."""
+        free, roles = spare_members(gang)
+        if free <= 0:
+            return []
+        chosen: list[PodRecord] = []
+        there = [m for m in gang.members.values() if m.state in (MemberState.BOUND, MemberState.RUNNING)]
+        for member in sorted(there, key=self._importance):
+            if len(chosen) == free:
+                break
+            role = member.pod.role
+            if (role not in roles or roles[role] > 0) and self._may_go(member):
+                chosen.append(member)
+                if role in roles:
+                    roles[role] -= 1
+        return chosen
+
+    def _importance(self, member: PodRecord) -> tuple[object, ...]:
+        pod = member.pod
+        return pod.priority, self._work(member), -_since(member), -pod.index, pod.name
+
+    def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
+        priority = max(self._priority(record.gang if record.gang is not None else record) for record in records)
+        return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
+
+    def _bundle(self, gang: GangRecord) -> list[GangRecord]:
+        """The gangs that must be satisfied together with this one, itself included, by key."""
+        found = {gang.key: gang}
+        ask = [gang]
+        while ask:
+            noun = ask.pop().noun
+            for key in noun.bundle if noun is not None else ():
+                mate = self._state.gangs.get(key)
+                if mate is not None and key not in found:
+                    found[key] = mate
+                    ask.append(mate)
+        return [found[key] for key in sorted(found)]
+
+
+def spare_members(gang: GangRecord) -> tuple[int, Counter[str]]:
+    """(how many members the gang can do without, of which so many of each role that has a minimum)."""
+    noun = gang.noun
+    if noun is None or noun.unit:
+        return 0, Counter()
+    free = _held(gang) - noun.min_member
+    if noun.min_member <= 1 and not noun.roles:
+        free = _held(gang)  # one that needs nobody beside it has nothing to break
+    roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
+    return (0 if any(left < 0 for left in roles.values()) else free), roles
+
+
+def holds_quorum(gang: GangRecord) -> bool:
+    """Whether there is a quorum that could be broken."""
+    noun = gang.noun
+    if noun is None:
+        return False
+    roles = all(_held(gang, role) >= least for role, least in noun.roles)
+    return _held(gang) >= noun.min_member and roles and _held(gang) > 0
+
+
+def _held(gang: GangRecord, role: str | None = None) -> int:
+    """The members that count: on a node or on the way there, and those that are done if the policy counts them."""
+    counts = gang.counts(role)
+    done = gang.noun is not None and gang.noun.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
+    return counts.active + (counts.succeeded if done else 0)
+
+
+def _since(record: PodRecord) -> int:
+    pod = record.pod
+    return pod.started or pod.bound or pod.created
+
+
+def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int]]) -> float:
+    """Hours since the pod began, or its last checkpoint, times the largest part of the cluster that it holds."""
+    seconds = max(0.0, now - max(_since(record), record.pod.checkpoint))
+    parts = (
+        amount / totals[name][0] for name, amount in record.footprint.amounts.items() if totals.get(name, (0,))[0]
+    )
+    return seconds / _SECONDS * max(parts, default=0.0)
+
+
+class Removals:
+    """Which victims go, and whether accounts allow the next: every removal counts before the next is judged."""
+
+    def __init__(self) -> None:
+        self._removed: dict[AccountRecord, dict[str, int]] = {}
+
+    def holdings(self, account: AccountRecord) -> Mapping[str, int]:
+        """What an account holds without those who go."""
+        removed = self._removed.get(account)
+        if not removed:
+            return account.used
+        return {name: amount - removed.get(name, 0) for name, amount in account.used.items()}
+
+    def permit(self, victim: Victim) -> bool:
+        return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in victim.grounds.items())
+
+    def add(self, victim: Victim, sign: int = 1) -> None:
+        for payer, amounts in victim.amounts.items():
+            for account in payer.path:
+                add_amounts(self._removed.setdefault(account, {}), amounts, sign)

@@ -1,0 +1,21 @@
+"""What the scheduler remembers from one cycle to the next, beside the cluster and what waits."""
+
+from __future__ import annotations
+
+from phalanx.scheduling.eviction.caps import EvictionLog
+from phalanx.scheduling.eviction.futility import Futility
+from phalanx.scheduling.eviction.rounds import Rounds
+from phalanx.scheduling.history import UsageHistory
+
+
+class Past:
+    """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
+    who lost how many pods when, and `futility` which searches for victims found nothing. Only the first survives a
+    restart: the others are about minutes.
+    """
+
+    def __init__(self, history: UsageHistory | None = None) -> None:
+        self.history = history if history is not None else UsageHistory()
+        self.rounds = Rounds()
+        self.evictions = EvictionLog()
+        self.futility = Futility()

@@ -1,0 +1,134 @@
+"""Higher priorities make lower ones leave: as little as possible, as a whole, and only if it helps."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.pod import MemberState, PodClass
+
+from .scenario import Scenario
+
+
+def full(priority: int = 0, gangs: int = 2) -> Scenario:
+    """Two nodes with four CPUs each, full of gangs of four one-CPU pods."""
+    scenario = Scenario().nodes(2, cpu=4)
+    for number in range(gangs):
+        scenario.job(f"low{number}", 4, cpu=1, priority=priority).run()
+    return scenario
+
+
+def test_one_pod_of_higher_priority_evicts_one_that_is_enough() -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
+    scenario.pod("high", cpu=1, priority=10).work()
+    assert len(scenario.evicted) == 1
+    assert scenario.held() == {"high": "n1"}
+    assert scenario.run(50).where("high") == "n1"
+
+
+def test_equal_priority_evicts_nobody() -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
+    assert scenario.pod("same", cpu=1).run().evicted == []
+
+
+def test_a_gang_preempts_a_gang_as_a_whole() -> None:
+    scenario = full().job("high", 3, cpu=1, priority=10).run(50)
+    assert sorted(scenario.evicted) in ([f"low0-{n}" for n in range(4)], [f"low1-{n}" for n in range(4)])
+    assert len(scenario.placed("high")) == 3
+
+
+def test_surplus_goes_before_a_gang_is_broken() -> None:
+    scenario = Scenario().nodes(2, cpu=4).job("elastic", 5, minimum=2, cpu=1).job("rigid", 3, cpu=1).run()
+    scenario.job("high", 3, cpu=1, priority=10).run(50)
+    assert len(scenario.evicted) == 3
+    assert all(name.startswith("elastic") for name in scenario.evicted)
+
+
+def test_nothing_is_evicted_if_the_whole_gang_does_not_fit_afterwards() -> None:
+    assert full().job("high", 9, cpu=1, priority=10).run(50).evicted == []
+
+
+def test_nothing_is_evicted_below_the_ceiling_of_a_filter() -> None:
+    scenario = Scenario().node("n1", cpu=4, labels={"gpu": "no"}).pods("low", 4, cpu=1).run()
+    wants = PodClass(node_selector=(("gpu", "yes"),))
+    assert scenario.pod("high", cpu=1, priority=10, pod_class=wants).run(50).evicted == []
+
+
+def test_the_victims_room_is_not_taken_by_others_nor_by_the_victim_again() -> None:
+    scenario = full()
+    scenario.recreates = True
+    scenario.job("high", 3, cpu=1, priority=10).work()
+    scenario.pods("thief", 8, cpu=1).work()
+    assert scenario.placed("thief") == []
+    scenario.run(50)
+    assert len(scenario.placed("high")) == 3
+    assert len(scenario.evicted) == 4
+
+
+def test_who_never_preempts_evicts_nobody() -> None:
+    scenario = full().job("high", 2, cpu=1, priority=10, more={"preempts": False}).run(50)
+    assert scenario.evicted == []
+
+
+def test_room_is_held_over_a_restart() -> None:
+    scenario = full().job("high", 3, cpu=1, priority=10).work()
+    victims = scenario.evicted
+    for name, node in scenario.held().items():
+        scenario.becomes(name, nominated=node)
+    for name in victims:
+        scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
+    scenario.restart().pods("thief", 8, cpu=1).work()
+    assert {"high-0", "high-1", "high-2"} <= scenario.held().keys()
+    scenario.run(50)
+    assert len(scenario.placed("high")) == 3
+    assert sorted(scenario.evicted) == sorted(victims)
+
+
+def test_there_is_no_second_round_while_victims_terminate() -> None:
+    scenario = full().job("high", 3, cpu=1, priority=10).work()
+    assert len(scenario.evicted) == 4
+    scenario.depart(scenario.evicted[0]).work()
+    scenario.now += 5
+    scenario.work()
+    assert len(scenario.evicted) == 4
+    assert scenario.placed("high") == []
+
+
+def test_victims_that_do_not_leave_are_not_waited_for_for_ever() -> None:
+    scenario = full().job("high", 3, cpu=1, priority=10).work()
+    stuck = scenario.evicted
+    for name in stuck:
+        scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
+    scenario.now += 200
+    scenario.scheduler.ring(scenario.now)
+    scenario.work()
+    assert len(scenario.evicted) == 8
+
+
+def test_pods_that_leave_anyway_are_counted_on_before_anybody_is_evicted() -> None:
+    scenario = full()
+    for number in range(4):
+        scenario.becomes(f"low0-{number}", terminating=True, leaves=scenario.now + 30)
+    scenario.job("high", 3, cpu=1, priority=10).work()
+    assert scenario.evicted == []
+    assert len(scenario.held()) == 3
+    scenario.run(50)
+    assert len(scenario.placed("high")) == 3
+
+
+def test_a_gang_that_loses_its_beneficiary_s_member_gives_the_room_up() -> None:
+    scenario = full().job("high", 3, cpu=1, priority=10).work()
+    assert len(scenario.held()) == 3
+    scenario.gone("high-0").work()
+    assert scenario.held() == {}
+
+
+@pytest.mark.parametrize("mark", [{"preemptable": False}, {"fixture": True}, {"critical": True}])
+def test_protected_pods_stay(mark: dict[str, object]) -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1, more=mark).run()
+    assert scenario.pod("high", cpu=1, priority=10).run(50).evicted == []
+
+
+def test_a_doomed_pod_counts_as_terminating_at_once() -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
+    scenario.pod("high", cpu=1, priority=10).work()
+    assert scenario.state.pods[scenario.evicted[0]].state is MemberState.TERMINATING
