@@ -13,10 +13,13 @@ from phalanx.dialects.core import decode_namespace, decode_priority_class
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.account import Account, AccountKey
+from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
     ClusterEvent,
+    DisruptionBudgetRemoved,
+    DisruptionBudgetUpdated,
     GangRemoved,
     GangUpdated,
     NamespaceWeighed,
@@ -41,7 +44,8 @@ from tests.dialects.objects import (
 )
 
 Fact = Callable[[Intake], list[ClusterEvent]]
-Nouns = tuple[dict[str, Pod], dict[GangKey, Gang], dict[AccountKey, Account], dict[str, int]]
+Budgets = dict[tuple[str, str], DisruptionBudget]
+Nouns = tuple[dict[str, Pod], dict[GangKey, Gang], dict[AccountKey, Account], dict[str, int], Budgets]
 
 GANGS = ("a", "b", "Bad_Name")
 NAME_KEYS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io/name", "pod-group/name")
@@ -115,6 +119,23 @@ def account_states(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
+@st.composite
+def budget_states(draw: st.DrawFn) -> dict[str, Any]:
+    key = draw(st.sampled_from(NAME_KEYS))
+    selectors: list[Any] = [
+        None,
+        {},
+        {"matchLabels": {key: draw(st.sampled_from(GANGS))}},
+        {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]},
+        {"matchExpressions": [{"key": key, "operator": "Near"}]},
+    ]
+    status = {
+        "disruptionsAllowed": draw(st.sampled_from([0, 1, "x"])),
+        "disruptedPods": {"p0": "2030-01-01T00:00:00Z"},
+    }
+    return {"selector": draw(st.sampled_from(selectors)), "status": draw(st.sampled_from([{}, status]))}
+
+
 def show_account(resource: ServedKind, name: str, namespace: str, state: dict[str, Any]) -> Fact:
     return lambda door: door.account(resource, group(name, namespace=namespace, **state))
 
@@ -148,6 +169,17 @@ def show_queue(queue: str) -> Fact:
     annotations = {"scheduling.volcano.sh/queue-name": queue, "volcano.sh/namespace.weight": str(len(queue) + 1)}
     raw = msgspec.json.encode({"metadata": {"name": "default", "annotations": annotations}})
     return lambda door: door.namespace(decode_namespace(raw))
+
+
+def show_budget(name: str, state: dict[str, Any] | None) -> Fact:
+    """None is a budget that cannot be decoded."""
+    if state is None:
+        return lambda door: door.malformed_disruption_budget("default", name, f"uid-{name}", "odd")
+    return lambda door: door.disruption_budget(group(name, **state))
+
+
+def hide_budget(name: str) -> Fact:
+    return lambda door: door.disruption_budget_removed("default", name)
 
 
 @st.composite
@@ -188,6 +220,15 @@ def histories(draw: st.DrawFn) -> tuple[list[Fact], list[Fact]]:
         elif accounts:
             final.append(story[-1])
         told.append(story)
+    for name in ("x", "y"):
+        budgets = draw(st.lists(budget_states(), max_size=3))
+        goes = draw(st.booleans())
+        story = [show_budget(name, state) for state in budgets]
+        if budgets and goes:
+            story += [show_budget(name, None), hide_budget(name)]
+        elif budgets:
+            final.append(story[-1])
+        told.append(story)
     story = [show_queue(queue) for queue in draw(st.lists(st.sampled_from(["", "q"]), max_size=2))]
     final += story[-1:]
     told.append(story)
@@ -207,6 +248,7 @@ def outcome(facts: list[Fact]) -> Nouns:
     gangs: dict[GangKey, Gang] = {}
     accounts: dict[AccountKey, Account] = {}
     weights: dict[str, int] = {}
+    budgets: Budgets = {}
     for fact in facts:
         for event in fact(door):
             match event:
@@ -228,9 +270,17 @@ def outcome(facts: list[Fact]) -> Nouns:
                 case NamespaceWeighed(namespace, weight):
                     assert weights.get(namespace, 1) != weight, "told without a change"
                     weights[namespace] = weight
+                case DisruptionBudgetUpdated(budget):
+                    assert budgets.get((budget.namespace, budget.name)) != budget, "told without a change"
+                    budgets[budget.namespace, budget.name] = budget
+                case DisruptionBudgetRemoved(namespace, name):
+                    del budgets[namespace, name]
+            counting = {(found.namespace, name) for found in pods.values() for name in found.budgets}
+            assert counting <= budgets.keys(), "a pod names a budget that was not told, or is gone"
         named = {GangKey(found.namespace, found.gang) for found in pods.values() if found.gang}
         assert named <= gangs.keys(), "a pod names a gang that was not told"
-    return pods, gangs, accounts, {namespace: weight for namespace, weight in weights.items() if weight != 1}
+    weighed = {namespace: weight for namespace, weight in weights.items() if weight != 1}
+    return pods, gangs, accounts, weighed, budgets
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -247,5 +297,6 @@ def test_when_everything_is_gone_nothing_is_left(history: tuple[list[Fact], list
     ends = [hide_pod(f"p{at}") for at in range(4)]
     ends += [hide_group(resource, name) for resource in (X_K8S, SIGS, VOLCANO, KUBE_BATCH) for name in ("a", "b")]
     ends += [hide_account(*place) for place in ACCOUNTS]
+    ends += [hide_budget(name) for name in ("x", "y")]
     ends.append(lambda door: door.namespace_removed("default"))
-    assert outcome(facts + ends) == ({}, {}, {}, {})
+    assert outcome(facts + ends) == ({}, {}, {}, {}, {})

@@ -40,6 +40,7 @@ PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
+DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 DEFINITIONS = Resource(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
@@ -90,6 +91,7 @@ class Observer:
         self.classes = self._reflector(PRIORITY_CLASSES, decode_priority_class, self._priority_class, optional=True)
         self.namespaces = self._reflector(NAMESPACES, decode_namespace, self._namespace, optional=True)
         self.quotas = self._reflector(RESOURCE_QUOTAS, decode_resource_quota, self._resource_quota, optional=True)
+        self.budgets = self._reflector(DISRUPTION_BUDGETS, decode_object, self._disruption_budget, optional=True)
         self.definitions = self._reflector(DEFINITIONS, bytes, self._definition, optional=True)
 
     async def run(self) -> None:
@@ -110,7 +112,7 @@ class Observer:
             self._tell_touched(key)
 
     def _core(self) -> tuple[Reflector[Any], ...]:
-        return self.pods, self.nodes, self.classes, self.namespaces, self.quotas
+        return self.pods, self.nodes, self.classes, self.namespaces, self.quotas, self.budgets
 
     def _gang_touched(self, key: GangKey) -> None:
         if self._early is None:
@@ -122,6 +124,11 @@ class Observer:
     def fresh(self) -> bool:
         """Whether pods and nodes are being watched right now: nothing is bound on stale knowledge."""
         return all(reflector.state is ReflectorState.WATCHING for reflector in (self.pods, self.nodes))
+
+    @property
+    def knows_budgets(self) -> bool:
+        """Whether we may read PodDisruptionBudgets; where we may not, only the Eviction API keeps to them."""
+        return self.budgets.state is not ReflectorState.FORBIDDEN
 
     def served_kinds(self) -> list[ServedKind]:
         return sorted(self._kinds, key=lambda kind: (kind.group, kind.plural))
@@ -197,6 +204,22 @@ class Observer:
             case Delete((namespace, name)):
                 self._apply(self._intake.resource_quota_removed(namespace, name))
         self._changed()
+
+    def _disruption_budget(self, change: Change[dict[str, Any]]) -> None:
+        intake = self._intake
+        match change:
+            case Upsert(document, _, (namespace, name), uid):
+                try:
+                    events = intake.disruption_budget(document)
+                except Exception as error:
+                    log.exception("PodDisruptionBudget %s/%s cannot be taken in", namespace, name)
+                    events = intake.malformed_disruption_budget(namespace, name, uid, _text(error))
+                self._apply(events)
+            case Delete((namespace, name)):
+                self._apply(intake.disruption_budget_removed(namespace, name))
+            case Malformed((namespace, name), uid, problem):
+                if name:
+                    self._apply(intake.malformed_disruption_budget(namespace, name, uid, problem))
 
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()

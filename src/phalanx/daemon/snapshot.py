@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.observer import (
+    DISRUPTION_BUDGETS,
     NAMESPACES,
     NODES,
     PODS,
@@ -77,6 +78,7 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
     await read(PRIORITY_CLASSES, decode_priority_class, intake.priority_class)
     await read(NAMESPACES, decode_namespace, intake.namespace)
     await read(RESOURCE_QUOTAS, decode_resource_quota, intake.resource_quota)
+    await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
     await read(NODES, decode_node, intake.node)
     served = await discover(client)
     for kind, resource in served_groups(served):

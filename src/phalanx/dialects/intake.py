@@ -24,6 +24,7 @@ from phalanx.dialects.core import (
     clamp_priority,
 )
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
@@ -104,6 +105,7 @@ class Intake:
         self._accounts = AccountBook(self._notices)
         self._profiles = ProfileBook(self._nodes)
         self._namespaces = NamespaceBook(self._notices)
+        self._disruption = DisruptionBook(self._notices)
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -118,7 +120,8 @@ class Intake:
         declaration = self._declaration(pod)
         spec = self._nouns.spec(pod)
         queue, follows = self._queue_of(metadata, declaration)
-        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue)
+        budgets = self._budgets_of(pod)
+        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets)
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
@@ -143,6 +146,7 @@ class Intake:
             del self._uids[record.pod.key]
         self._repulsion.waits_no_more(record.pod)
         self._queues.leave(record.pod.namespace, uid)
+        self._disruption.leave(record.pod.namespace, uid)
         events: list[ClusterEvent] = [PodRemoved(uid)]
         if record.voice is not None:
             events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
@@ -221,6 +225,13 @@ class Intake:
                 record.repelled = domains
                 events.append(PodUpdated(self._repulsion.repelled(record.pod)))
         return events
+
+    def _budgets_of(self, pod: PodObject) -> tuple[str, ...]:
+        metadata = pod.metadata
+        if pod.status.phase not in ("Succeeded", "Failed"):
+            return self._disruption.join(metadata.namespace, metadata.uid, metadata.labels)
+        self._disruption.leave(metadata.namespace, metadata.uid)
+        return ()
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
         declaration = declare(pod)
@@ -413,6 +424,32 @@ class Intake:
     def account_object(self, key: AccountKey) -> AccountObject | None:
         """For the status of the account's own object; None where the account has no object."""
         return self._accounts.object(key)
+
+    # PodDisruptionBudgets
+
+    def disruption_budget(self, document: Document) -> list[ClusterEvent]:
+        """The budget's own news first, then the pods that it counts or counts no more."""
+        events, counted = self._disruption.replace(document)
+        return events + self._tell_counted(counted)
+
+    def malformed_disruption_budget(self, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
+        """A budget whose JSON cannot be decoded: nobody whom it counted may be evicted."""
+        events, counted = self._disruption.malformed(namespace, name, uid, error)
+        return events + self._tell_counted(counted)
+
+    def disruption_budget_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
+        """No pod is left with the name of a budget that is gone."""
+        events, counted = self._disruption.remove(namespace, name)
+        return self._tell_counted(counted) + events
+
+    def _tell_counted(self, counted: Mapping[str, tuple[str, ...]]) -> list[ClusterEvent]:
+        events: list[ClusterEvent] = []
+        for uid, budgets in sorted(counted.items()):
+            record = self._pods.get(uid)
+            if record is not None and record.pod.budgets != budgets:
+                record.pod = msgspec.structs.replace(record.pod, budgets=budgets)
+                events.append(PodUpdated(self._repulsion.repelled(record.pod)))
+        return events
 
     # Surroundings
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from phalanx.dialects.core import LabelSelector
+from phalanx.dialects.salvage import salvage
 from phalanx.model.selectors import Requirement
 
 Labels = Mapping[str, str]
@@ -31,6 +34,14 @@ def requirements_of(selector: LabelSelector) -> Selector:
     return tuple(found)
 
 
+def read_selector(stated: object) -> Selector:
+    """A selector as it stands in a custom object. Raises IllegibleSelectorError."""
+    wire, faults = salvage(_Wrapped, {"metadata": {"name": "-"}, "selector": stated})
+    if faults:
+        raise IllegibleSelectorError("; ".join(map(str, faults)))
+    return requirements_of(wire.selector)
+
+
 def selects(requirements: Selector, labels: Labels) -> bool:
     return all(_holds(requirement, labels) for requirement in requirements)
 
@@ -45,3 +56,7 @@ def _holds(requirement: Requirement, labels: Labels) -> bool:
         case "Exists":
             return requirement.key in labels
     return requirement.key not in labels
+
+
+class _Wrapped(msgspec.Struct):
+    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)

@@ -77,10 +77,17 @@ class PodNouns:
             found = self._specs[key] = Spec(pod_class, demand, faults)
         return found
 
-    def pod(self, pod: PodObject, spec: Spec, gang: str, queue: str = DEFAULT_QUEUE) -> Pod:
+    def pod(
+        self,
+        pod: PodObject,
+        spec: Spec,
+        gang: str,
+        queue: str = DEFAULT_QUEUE,
+        budgets: tuple[str, ...] = (),
+    ) -> Pod:
         """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node.
 
-        `gang` is "" for a pod on its own, `queue` is where such a pod waits.
+        `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         labels, annotations = metadata.labels, metadata.annotations
@@ -122,6 +129,7 @@ class PodNouns:
             cooldown=terms.cooldown,
             fixture=is_fixture(metadata),
             critical=is_critical(pod),
+            budgets=budgets,
         )
 
     def _time(self, text: str | None) -> int:

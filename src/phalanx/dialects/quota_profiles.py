@@ -11,10 +11,8 @@ import msgspec
 from phalanx.dialects import koordinator_quotas
 from phalanx.dialects.account_book import Address
 from phalanx.dialects.accountspec import AccountReader, AccountSpec, Place
-from phalanx.dialects.core import LabelSelector
-from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, requirements_of, selects
+from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
 from phalanx.dialects.reader import Document, show
-from phalanx.dialects.salvage import salvage
 from phalanx.model.account import Account, Tree, limits_of
 from phalanx.model.node import Node
 from phalanx.model.resources import CPU, MEMORY
@@ -114,15 +112,11 @@ class _ProfileReader(AccountReader):
         if not isinstance(stated, Mapping):
             self.refuse("spec.nodeSelector", stated, "write a selector such as {matchLabels: {pool: gpu}}")
             return None
-        wire, faults = salvage(_Wrapped, {"metadata": {"name": self.ref.name}, "selector": stated})
         try:
-            requirements = requirements_of(wire.selector)
+            return read_selector(stated)
         except IllegibleSelectorError as error:
             self.refuse("spec.nodeSelector", stated, str(error))
             return None
-        for fault in faults:
-            self.refuse("spec.nodeSelector", stated, str(fault))
-        return None if faults else requirements
 
     def ratio(self) -> Fraction:
         value = self.spec.get("resourceRatio")
@@ -160,7 +154,3 @@ class _ProfileReader(AccountReader):
         for byte in f"{self.ref.namespace}/{self.ref.name}".encode():
             value = (value ^ byte) * _FNV_PRIME % 2**64
         return str(value)
-
-
-class _Wrapped(msgspec.Struct):
-    selector: LabelSelector = msgspec.field(default_factory=LabelSelector)
