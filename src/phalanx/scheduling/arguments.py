@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, tzinfo
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
-from zoneinfo import ZoneInfo
 
 from phalanx.model.duration import parse_duration
 from phalanx.scheduling.errors import PolicyError
@@ -29,6 +27,12 @@ class Arguments:
 
     def keys(self) -> list[str]:
         return sorted(self._values)
+
+    def only(self, known: Iterable[str]) -> None:
+        """Refuses other keys than these."""
+        for key in self.keys():
+            if key not in known:
+                raise PolicyError(f"{self.owner}: unknown key {key!r}; known are {', '.join(known)}")
 
     def text(self, key: str, default: str = "") -> str:
         return str(self._values[key]) if key in self._values else default
@@ -91,15 +95,11 @@ class Arguments:
             raise self._error(key, "a list")
         return value
 
-    def time_zone(self, key: str) -> tzinfo:
-        """UTC where none is named."""
-        return UTC if key not in self._values else self.parsed(key, ZoneInfo, "a time zone such as Europe/Berlin")
-
     def parsed(self, key: str, parse: Callable[[str], T], wanted: str) -> T:
-        """What `parse` makes of the text of an argument; it may raise ValueError or KeyError."""
+        """What `parse` makes of the text of an argument that is there; it may raise ValueError."""
         try:
             return parse(str(self._values[key]).strip())
-        except (ValueError, KeyError, OSError):
+        except ValueError:
             raise self._error(key, wanted) from None
 
     def _error(self, key: str, wanted: str) -> PolicyError:

@@ -23,9 +23,11 @@ from phalanx.scheduling.plugins.priority import Priority
 from phalanx.scheduling.plugins.proportion import Proportion
 from phalanx.scheduling.plugins.protection import Protection
 from phalanx.scheduling.plugins.quotas import Quotas
+from phalanx.scheduling.plugins.rescheduling import Rescheduling
 from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.plugins.sla import Sla
+from phalanx.scheduling.plugins.tdm import Tdm
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
 
@@ -45,9 +47,11 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Predicates,
         Priority,
         Proportion,
+        Rescheduling,
         ResourceQuotaPlugin,
         ResourceStrategyFit,
         Sla,
+        Tdm,
     )
     return {plugin.name: plugin for plugin in ours}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
@@ -12,16 +12,23 @@ from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.quorum import Requirement
 
+if TYPE_CHECKING:
+    from phalanx.scheduling.placement import Placer
+
 T = TypeVar("T")
 
 
 class View(Protocol):
-    """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch."""
+    """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch.
+
+    `placer` tells where the scheduler would put pods, `rounds` when a plugin last did what it does now and then.
+    """
 
     now: float
     state: ClusterState
     history: UsageHistory
     rounds: Rounds
+    placer: Placer
 
     @property
     def ledger(self) -> Ledger:

@@ -36,7 +36,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enabledSubJobOrder": (),
         "enabledSubJobPipelined": (),
         "enabledSubJobReady": (),
-        "enabledVictim": (),
+        "enabledVictim": ("outcasts",),
     }
 )
 
@@ -86,9 +86,7 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         ),
         "nodegroup": ("enablePreferredOrder", "strict"),
         "numa-aware": ("weight",),
-        "rescheduling": ("interval", "labelSelector", "metricsPeriod", "queueSelector", "strategies"),
         "task-topology": ("task-topology.weight",),
-        "tdm": ("tdm.evict.period", "tdm.revocable-zone.*"),
         "usage": ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight"),
     }
 )
