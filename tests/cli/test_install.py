@@ -208,6 +208,7 @@ def test_the_rights_name_no_wildcard_and_no_secret() -> None:
         "pods": ["get", "list", "watch", "delete"],
         "pods/binding": ["create"],
         "pods/status": ["patch"],
+        "pods/eviction": ["create"],
     }
 
 
