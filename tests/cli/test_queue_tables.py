@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import msgspec
 import pytest
 
 from phalanx.cli.columns import bar, brief, columns
@@ -128,6 +131,16 @@ def test_everything_about_a_queue() -> None:
     )
     amounts = next(line for line in text.splitlines() if line.startswith(GPU))
     assert amounts.split() == [GPU, "-", "4", "3", "-", "6", "-", "2", "3", "-"]
+
+
+def test_how_far_pods_are_protected_against_eviction_is_shown_where_it_is_stated() -> None:
+    plain = "\n".join(describe_quota(QUOTA))
+    assert "Evictions" not in plain
+    assert "Protected" not in plain
+    limited = msgspec.structs.replace(QUOTA, min_run_time="1h30m", eviction_rate="10/1m")
+    text = "\n".join(describe_quota(limited))
+    assert re.search(r"Protected for: +1h30m after a pod has got its node", text)
+    assert re.search(r"Evictions: +at most 10 pod\(s\) within 1m", text)
 
 
 def test_everything_about_a_queue_with_nothing_in_it() -> None:

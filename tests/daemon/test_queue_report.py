@@ -9,7 +9,7 @@ from phalanx.daemon.account_entries import BudgetUse, Counts, QueueEntry, QueueR
 from phalanx.daemon.queue_report import report
 from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
-from phalanx.model.account import Account, AccountKey, AccountState, Budget, Limits, Tree, limits_of
+from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, Limits, Tree, limits_of
 from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
 from phalanx.model.node import Node
@@ -231,6 +231,14 @@ class TestBudgets:
 
     def test_without_a_budget_nothing_is_told(self) -> None:
         assert queue(World(10).queue("a").report(), "a").budget is None
+
+
+class TestEvictionLimits:
+    def test_what_an_account_states_is_told_in_its_own_spelling(self) -> None:
+        world = World(10).queue("a", min_run_time=5400, eviction_rate=EvictionRate(10, 60)).queue("b")
+        answer = world.report()
+        told = [(queue(answer, name).min_run_time, queue(answer, name).eviction_rate) for name in "ab"]
+        assert told == [("1h30m", "10/1m"), ("", "")]
 
 
 class TestFirstInLine:

@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.dialects.accounts import read_account
 from phalanx.dialects.kinds import ServedKind
-from phalanx.model.account import Account, AccountKey, AccountState, Budget, Tree
+from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, Tree
 from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH_LAST_QUEUE,
@@ -435,3 +435,72 @@ def test_the_rest_of_a_budget_holds() -> None:
     account = volcano(annotations={BUDGET: text})
     assert account.budget == Budget((("cpu", 1000),), 3600)
     assert codes(account) == ["InvalidBudget", "InvalidBudget"]
+
+
+def test_a_node_of_a_tree_may_state_its_budget_as_an_object() -> None:
+    stated = {"window": "1h", "hours": {"cpu": 1}}
+    (account,) = tree(node("root", attributes={BUDGET: stated})).values()
+    assert account.budget == Budget((("cpu", 1000),), 3600)
+
+
+# How much eviction it bears
+
+RUN, RATE = "phalanx.dev/min-run-time", "phalanx.dev/eviction-rate"
+LIMITS = {RUN: "1h30m", RATE: "10/1m"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "document"),
+    [
+        (VOLCANO_QUEUE, queue(annotations=LIMITS)),
+        (KUBE_BATCH_QUEUE, queue(annotations=LIMITS)),
+        (QUOTA, quota(annotations=LIMITS)),
+        (SIGS_QUOTA, quota(annotations=LIMITS)),
+        (SIGS_QUOTA, quota(annotations={**LIMITS, KO + "namespaces": "[]"})),
+        (QUOTA_TREE, quota_tree(node("root"), annotations=LIMITS)),
+        (QUOTA_TREE, quota_tree(node("root", attributes=LIMITS))),
+    ],
+)
+def test_every_account_may_limit_the_eviction_of_its_pods(kind: ServedKind, document: dict[str, Any]) -> None:
+    account = the_account(kind, document)
+    assert (account.min_run_time, account.eviction_rate) == (5400, EvictionRate(10, 60))
+    assert account.warnings == ()
+
+
+def test_a_node_of_a_tree_limits_for_itself() -> None:
+    child = node("child", attributes={RUN: "10m"})
+    accounts = read_account(QUOTA_TREE, quota_tree(node("root", child), annotations={RUN: "1m"})).accounts
+    assert [(account.key.name, account.min_run_time) for account in accounts] == [("root", 60), ("child", 600)]
+
+
+def test_nothing_said_limits_nothing() -> None:
+    account = volcano()
+    assert (account.min_run_time, account.eviction_rate) == (0, None)
+
+
+@pytest.mark.parametrize("text", ["soon", "-5m", "10", "1d"])
+def test_a_run_time_that_is_none_is_told_by_field_and_harms_nothing_else(text: str) -> None:
+    account = volcano(annotations={RUN: text, RATE: "1/1h"}, weight=3)
+    assert (account.min_run_time, account.eviction_rate) == (0, EvictionRate(1, 3600))
+    assert (account.weight, account.problem) == (3, None)
+    (warning,) = account.warnings
+    assert warning.code == "InvalidAnnotation"
+    assert f'annotation {RUN} is "{text}"; write a duration' in warning.message
+
+
+@pytest.mark.parametrize(
+    "text", ["10", "10/", "/1m", "ten/1m", "-1/1m", "0/1m", "10/0s", "10/-1m", "10/m", "1.5/1m"]
+)
+def test_a_rate_that_is_none_is_told_by_field_and_harms_nothing_else(text: str) -> None:
+    account = volcano(annotations={RUN: "5m", RATE: text})
+    assert (account.min_run_time, account.eviction_rate, account.problem) == (300, None, None)
+    (warning,) = account.warnings
+    assert warning.code == "InvalidAnnotation"
+    assert f'annotation {RATE} is "{text}"; write pods per duration, such as 10/1m' in warning.message
+
+
+def test_what_a_node_of_a_tree_states_wrongly_is_told_by_that_node() -> None:
+    accounts = tree(node("root", node("child", attributes={RATE: 5}), min={"cpu": 1}))
+    assert codes(accounts["root"]) == []
+    (warning,) = accounts["child"].warnings
+    assert f'spec.root.children[0] {RATE} is "5"; write pods per duration' in warning.message

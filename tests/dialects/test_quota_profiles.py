@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from phalanx.dialects.core import NodeObject, decode_node
 from phalanx.dialects.intake import Intake
-from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.account import Account, AccountKey, EvictionRate, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 from tests.dialects.objects import EPOCH, PROFILE, SIGS_QUOTA, group, quota
 
@@ -48,6 +48,12 @@ def test_a_profile_is_the_root_of_a_tree_that_shares_what_its_nodes_offer() -> N
     assert account.total == (("cpu", 10_000), ("memory", 17 * 2**30), ("nvidia.com/gpu", 8))
     assert account.deserved == (("cpu", 10_000), ("memory", 17 * 2**30))
     assert (account.capability, account.label) == ((), "ElasticQuotaProfile kube-system/profile")
+
+
+def test_a_profile_may_limit_the_eviction_of_pods() -> None:
+    limits = {"phalanx.dev/min-run-time": "5m", "phalanx.dev/eviction-rate": "2/1h"}
+    account = gpus(Intake(["phalanx"]).account(PROFILE, profile(annotations=limits)))
+    assert (account.min_run_time, account.eviction_rate) == (300, EvictionRate(2, 3600))
 
 
 def test_the_total_follows_the_nodes() -> None:

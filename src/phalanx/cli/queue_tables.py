@@ -102,6 +102,7 @@ def describe_queue(entry: QueueEntry) -> list[str]:
         *_shares(entry, "entitled to"),
         ("Share over time", percent(entry.past) if entry.past is not None else "not kept by this policy"),
         *_budget(entry),
+        *_protection(entry),
         *_problems(entry),
     ]
     amounts = {
@@ -141,6 +142,7 @@ def describe_quota(entry: QuotaEntry) -> list[str]:
         ("Lends", "yes, what it does not use" if entry.lends else "no: its min stays reserved"),
         *_shares(entry, "its min is"),
         *_budget(entry),
+        *_protection(entry),
         *_problems(entry),
     ]
     amounts = {"MIN": entry.min, "MAX": entry.max, **({"RUNTIME": entry.runtime} if entry.runtime else {})}
@@ -276,6 +278,16 @@ def _budget(entry: Entry) -> list[tuple[str, str]]:
         return []
     spent = ", ".join(f"{budget.spent[name]} of {cap} {name} hours" for name, cap in budget.hours.items())
     return [("Budget", f"{spent} spent in the {budget.window} that end at {budget.ends}")]
+
+
+def _protection(entry: Entry) -> list[tuple[str, str]]:
+    pairs = []
+    if entry.min_run_time:
+        pairs.append(("Protected for", f"{entry.min_run_time} after a pod has got its node"))
+    if entry.eviction_rate:
+        pods, _, window = entry.eviction_rate.partition("/")
+        pairs.append(("Evictions", f"at most {pods} pod(s) within {window}"))
+    return pairs
 
 
 def _problems(entry: Entry) -> list[tuple[str, str]]:

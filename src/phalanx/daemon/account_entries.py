@@ -51,7 +51,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     part of it by right: what it is entitled to or its min. `used` is charged for pods on nodes, `running` is the
     part of it that runs, `pending` is asked for by pods that wait. `borrowed` is used above its right, `lent` the
     part of its right that others hold; `partners` are whom from or to, the largest first; of many only
-    the first few are named and `further_partners` counts the others. `first` is what waits first.
+    the first few are named and `further_partners` counts the others. `first` is what waits first. `min_run_time`
+    is a duration, `eviction_rate` reads `10/1m`: how far its pods are protected against eviction.
     """
 
     name: str
@@ -71,6 +72,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     further_partners: int = 0
     ceilings: list[Ceiling] = []
     budget: BudgetUse | None = None
+    min_run_time: str = ""
+    eviction_rate: str = ""
     first: Waiting | None = None
     fault: str = ""
     warnings: list[str] = []

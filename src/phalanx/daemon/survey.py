@@ -150,8 +150,12 @@ class Survey:
         entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
         entry.ceilings = [Ceiling(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
         entry.fault = record.fault.message if record.fault is not None else ""
-        if record.noun is not None:
-            entry.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
+        noun = record.noun
+        if noun is not None:
+            entry.min_run_time = format_duration(noun.min_run_time) if noun.min_run_time else ""
+            rate = noun.eviction_rate
+            entry.eviction_rate = f"{rate.pods}/{format_duration(rate.window)}" if rate is not None else ""
+            entry.warnings = [f"{warning.code}: {warning.message}" for warning in noun.warnings]
 
     # who borrows from whom
 

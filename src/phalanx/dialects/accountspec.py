@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
 from phalanx.dialects.budgets import BUDGET, parse_budget
+from phalanx.dialects.eviction_limits import EVICTION_RATE, MIN_RUN_TIME, parse_eviction_rate, parse_min_run_time
 from phalanx.dialects.reader import ObjectReader, describe
-from phalanx.model.account import Account, Budget, Limits, Tree, limits_of
+from phalanx.model.account import Account, Budget, EvictionRate, Limits, Tree, limits_of
 from phalanx.model.gang import GroupRef, Problem
 from phalanx.model.quantity import QuantityError, format_quantity
 from phalanx.model.resources import parse_amount
 
+T = TypeVar("T")
 Amounts = dict[str, int]
+Stated = Mapping[str, str]
 Rank = tuple[int, int, str, str, str, str]
 
 _QUOTA_PREFIXES = ("requests.", "limits.", "count/")
@@ -104,11 +108,33 @@ class AccountReader(ObjectReader):
                 self.warnings.append(Problem(code, f"{describe(self.ref)}: {message}"))
         return limits_of(kept)
 
-    def budget(self, text: str = "", place: str = f"annotation {BUDGET}") -> Budget | None:
-        text = text or self.annotations.get(BUDGET, "")
+    # What an object states about itself in annotations; `stated` are those of a part of it, which is `place`.
+
+    def budget(self, stated: Stated | None = None, place: str = "annotation") -> Budget | None:
+        text = self._text(BUDGET, stated)
         if not text:
             return None
         budget, faults = parse_budget(text)
         for fault in faults:
-            self.warnings.append(Problem("InvalidBudget", f"{describe(self.ref)}: {place}: {fault}"))
+            self.warnings.append(Problem("InvalidBudget", f"{describe(self.ref)}: {place} {BUDGET}: {fault}"))
         return budget
+
+    def min_run_time(self, stated: Stated | None = None, place: str = "annotation") -> int:
+        return self._parsed(MIN_RUN_TIME, stated, place, parse_min_run_time) or 0
+
+    def eviction_rate(self, stated: Stated | None = None, place: str = "annotation") -> EvictionRate | None:
+        return self._parsed(EVICTION_RATE, stated, place, parse_eviction_rate)
+
+    def _text(self, key: str, stated: Stated | None) -> str:
+        return (self.annotations if stated is None else stated).get(key, "")
+
+    def _parsed(self, key: str, stated: Stated | None, place: str, parse: Callable[[str], T]) -> T | None:
+        """None where nothing is stated, or nothing that can be read."""
+        text = self._text(key, stated)
+        if not text:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.warn("InvalidAnnotation", f"{place} {key}", text, str(error))
+            return None

@@ -29,6 +29,8 @@ def read_elastic_quota(resource: ServedKind, document: Document) -> AccountSpec:
         capability=limits_of(maximum),
         namespaces=(ref.namespace,),
         budget=reader.budget(),
+        min_run_time=reader.min_run_time(),
+        eviction_rate=reader.eviction_rate(),
         created=reader.created,
         problem=reader.problem,
         warnings=tuple(reader.warnings),

@@ -72,6 +72,8 @@ def read_quota(resource: ServedKind, document: Document) -> AccountSpec:
         lends=reader.labels.get(LENDS) != "false",
         total=reader.total(),
         budget=reader.budget(),
+        min_run_time=reader.min_run_time(),
+        eviction_rate=reader.eviction_rate(),
         created=reader.created,
         problem=reader.problem,
         warnings=tuple(reader.warnings),

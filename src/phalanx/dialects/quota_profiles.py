@@ -66,6 +66,7 @@ class _Profile:
         self._keys = reader.resource_keys()
         self._labels = reader.quota_labels()
         self._budget = reader.budget()
+        self._min_run_time, self._eviction_rate = reader.min_run_time(), reader.eviction_rate()
         self._total: dict[str, int] = {}
 
     def add(self, node: Node, sign: int) -> bool:
@@ -99,6 +100,8 @@ class _Profile:
             lends=labels.get(koordinator_quotas.LENDS) != "false",
             total=limits_of(total),
             budget=self._budget,
+            min_run_time=self._min_run_time,
+            eviction_rate=self._eviction_rate,
             created=reader.created,
         )
         return AccountSpec(ref, Place(Tree.KOORDINATOR, self._name), rank, (account,), "", warnings)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.accountspec import AccountReader, AccountSpec, Amounts, Place
-from phalanx.dialects.budgets import BUDGET
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, describe, show
 from phalanx.model.account import Account, AccountKey, Tree, limits_of
@@ -44,7 +43,7 @@ class _Node(msgspec.Struct):
     maximum: Amounts = {}
     namespaces: list[str] = []
     children: list[_Node] = []
-    budget: str = ""
+    attributes: dict[str, str] = {}
     faults: list[Problem] = []
     remarks: list[Problem] = []
 
@@ -79,7 +78,7 @@ class _TreeReader(AccountReader):
         node.minimum = self._aside(node, stated.get("min"), f"{field}.min")
         node.maximum = self._aside(node, stated.get("max"), f"{field}.max")
         node.namespaces = self._namespaces(node, stated.get("namespaces"))
-        node.budget = self._budget_text(stated, parent)
+        node.attributes = self._attributes(stated, parent)
         children = stated.get("children")
         if children is not None and not isinstance(children, list):
             self._fault(node, f"{field}.children is {show(children)}; write a list of nodes")
@@ -107,13 +106,14 @@ class _TreeReader(AccountReader):
         self._fault(node, f"{node.field}.namespaces is {show(value)}; write a list of names")
         return []
 
-    def _budget_text(self, stated: Mapping[str, Any], parent: _Node | None) -> str:
-        """The object's own annotation is the root's budget; every node may have one among its attributes."""
+    def _attributes(self, stated: Mapping[str, Any], parent: _Node | None) -> dict[str, str]:
+        """What a node states about itself; the object's own annotations are the root's."""
         attributes = stated.get("attributes")
-        text = attributes.get(BUDGET) if isinstance(attributes, Mapping) else None
-        if isinstance(text, str) and text:
-            return text
-        return self.annotations.get(BUDGET, "") if parent is None else ""
+        found = dict(self.annotations) if parent is None else {}
+        for key, text in attributes.items() if isinstance(attributes, Mapping) else ():
+            if text is not None:
+                found[str(key)] = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+        return found
 
     # What nodes may not do to each other.
 
@@ -162,7 +162,6 @@ class _TreeReader(AccountReader):
     def _account(self, node: _Node) -> Account:
         self.warnings = []
         deserved = self.below(node.minimum, f"{node.field}.min", node.maximum, f"{node.field}.max", "MinExceedsMax")
-        budget = self.budget(node.budget, f"{node.field}: budget") if node.budget else None
         return Account(
             key=node.key,
             uid=self.ref.uid,
@@ -173,7 +172,9 @@ class _TreeReader(AccountReader):
             deserved=deserved,
             capability=limits_of(node.maximum),
             namespaces=tuple(sorted(node.namespaces)),
-            budget=budget,
+            budget=self.budget(node.attributes, node.field),
+            min_run_time=self.min_run_time(node.attributes, node.field),
+            eviction_rate=self.eviction_rate(node.attributes, node.field),
             created=self.created,
             problem=node.faults[0] if node.faults else None,
             warnings=(*node.remarks, *self.warnings),
