@@ -226,3 +226,11 @@ def test_the_rights_cover_what_queues_and_quotas_need() -> None:
             assert verbs(kind.group, f"{kind.plural}/status") == {"patch"}
     assert verbs("scheduling.volcano.sh", "queues") == read | {"create"}
     assert verbs("", "resourcequotas") == read
+
+
+def test_disruption_budgets_are_read_and_left_to_their_owners() -> None:
+    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    rules = [rule for rule in role["rules"] if "policy" in rule["apiGroups"]]
+    assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
+        (["poddisruptionbudgets"], ["get", "list", "watch"])
+    ]

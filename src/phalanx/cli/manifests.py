@@ -87,6 +87,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["pods/status"], ["patch"])
     yield _rule([""], ["pods/eviction"], ["create"])
     yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
+    yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)
     yield _rule(["scheduling.k8s.io"], ["podgroups/status"], ["patch"])
