@@ -75,6 +75,8 @@ def pod_states(draw: st.DrawFn, name: str) -> dict[str, Any]:
         annotations["gang.scheduling.koordinator.sh/groups"] = draw(st.sampled_from(['["default/b"]', "odd"]))
     if draw(st.booleans()):
         annotations["scheduling.volcano.sh/queue-name"] = draw(st.sampled_from(["a", "default"]))
+    if draw(st.booleans()):
+        annotations["volcano.sh/preemptable"] = draw(st.sampled_from(["true", "false"]))
     return {
         "name": name,
         "labels": labels,
@@ -94,7 +96,14 @@ def group_states(draw: st.DrawFn) -> dict[str, Any]:
         spec["priorityClassName"] = draw(st.sampled_from(["high", "low"]))
     if draw(st.booleans()):
         spec["minTaskMember"] = {"ps": draw(st.integers(0, 3))}
-    return {**spec, "status": {"phase": draw(st.sampled_from(["", "Pending", "Inqueue"]))}}
+    annotations = {}
+    if draw(st.booleans()):
+        annotations["volcano.sh/revocable-zone"] = draw(st.sampled_from(["*", "rz1"]))
+    return {
+        **spec,
+        "annotations": annotations,
+        "status": {"phase": draw(st.sampled_from(["", "Pending", "Inqueue"]))},
+    }
 
 
 @st.composite

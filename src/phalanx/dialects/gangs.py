@@ -38,6 +38,7 @@ class GangBook:
         self._class_users: dict[str, set[GangKey]] = {}
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
+        self._turned: dict[GangKey, None] = {}
 
     def gang(self, key: GangKey) -> Gang | None:
         entry = self._entries.get(key)
@@ -47,6 +48,11 @@ class GangBook:
         """The schedulers of the active members."""
         entry = self._entries.get(key)
         return entry.members.schedulers() if entry else set()
+
+    def take_turned(self) -> list[str]:
+        """The members of gangs that have since the last call come to be revocable or ceased to be, sorted."""
+        turned, self._turned = self._turned, {}
+        return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
 
     def oldest_member(self, key: GangKey) -> str | None:
         """Its uid; None for a gang without members."""
@@ -133,6 +139,8 @@ class GangBook:
         if gang == entry.gang:
             return []
         self._tell_about(resolved, entry)
+        if gang.revocable != (entry.gang is not None and entry.gang.revocable):
+            self._turned[key] = None
         entry.gang = gang
         return [GangUpdated(gang)]
 

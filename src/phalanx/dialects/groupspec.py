@@ -12,6 +12,7 @@ from phalanx.dialects.koordinator import NO_EXTRAS, Extras, read_extras
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.dialects.requests import resource_list
 from phalanx.dialects.salvage import Fault
+from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, GroupRef, Problem
 from phalanx.model.resources import Requests
 
@@ -44,6 +45,9 @@ class GroupSpec(msgspec.Struct, frozen=True):
     admitted: bool = True
     unit: bool = False
     preemptable: bool = True
+    revocable: bool = False
+    min_available: Portion | None = None
+    max_unavailable: Portion | None = None
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

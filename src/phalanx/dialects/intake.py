@@ -31,6 +31,7 @@ from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.koordinator import Stated
+from phalanx.dialects.lending import LentClasses, follows
 from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
@@ -44,7 +45,7 @@ from phalanx.dialects.resolver import Voice, is_legal_minimum
 from phalanx.dialects.salvage import Fault
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Dialect, GangKey, GroupRef
+from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
 
@@ -77,12 +78,15 @@ _UNSEEN = _Seen()
 
 
 class _PodRecord(msgspec.Struct, gc=False):
-    """`pod` is what the object says; `repelled` is what was told beside it, `faults` what is passed over in it."""
+    """`pod` is what the object says; `repelled` and `lent` (it got its gang's word on lent nodes) are what was told
+    beside it, `faults` what is passed over in it.
+    """
 
     pod: Pod
     voice: Voice | None
     owners: str
     repelled: Domains = ()
+    lent: bool = False
     faults: tuple[Fault, ...] = ()
 
 
@@ -102,6 +106,7 @@ class Intake:
         self._queues = QueueDefaults()
         self._gangs = GangBook(self._options, self._notices)
         self._repulsion = Repulsion(self._nodes)
+        self._lent = LentClasses()
         self._accounts = AccountBook(self._notices)
         self._profiles = ProfileBook(self._nodes)
         self._namespaces = NamespaceBook(self._notices)
@@ -134,7 +139,7 @@ class Intake:
             self._queues.leave(noun.namespace, uid)
         events += self._store(noun, voice, owners)
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
-        return events + self._tell_repelled(touched)
+        return events + self._tell_members() + self._tell_repelled(touched)
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -150,7 +155,7 @@ class Intake:
         events: list[ClusterEvent] = [PodRemoved(uid)]
         if record.voice is not None:
             events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
-        return events + self._tell_repelled(self._repulsion.repels_no_more(uid))
+        return events + self._tell_members() + self._tell_repelled(self._repulsion.repels_no_more(uid))
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
         """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
@@ -160,7 +165,7 @@ class Intake:
         noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
         touched = self._place(noun, None, None)
         events += self._store(noun, record.voice if record else None, record.owners if record else "")
-        return events + self._tell_repelled(touched)
+        return events + self._tell_members() + self._tell_repelled(touched)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""
@@ -176,7 +181,7 @@ class Intake:
             self._uids[noun.key] = uid
             if voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
-            events.append(PodUpdated(self._repulsion.repelled(noun)))
+            events.append(self._shown(self._pods[uid]))
             self._tell_about(noun, voice, "", ())
             return events
         last, said = record.pod, record.voice
@@ -188,7 +193,7 @@ class Intake:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
         repelled, record.repelled = record.repelled, self._repulsion.domains(uid)
         if noun != last or repelled != record.repelled:
-            events.append(PodUpdated(self._repulsion.repelled(noun)))
+            events.append(self._shown(record))
             self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
             events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
@@ -216,6 +221,20 @@ class Intake:
             return self._repulsion.repels(noun.uid, noun.node, terms)
         return self._repulsion.repels_no_more(noun.uid)
 
+    def _shown(self, record: _PodRecord) -> PodUpdated:
+        """The pod with what others decide about it: its gang where it may go, those that are there where not."""
+        record.lent = follows(record.pod, self._gang_of(record.pod))
+        return PodUpdated(self._repulsion.repelled(self._lent.of(record.pod) if record.lent else record.pod))
+
+    def _tell_members(self) -> list[ClusterEvent]:
+        """The members that were told otherwise than what their gangs say about lent nodes now."""
+        records = [self._pods[uid] for uid in self._gangs.take_turned() if uid in self._pods]
+        turned = (record for record in records if record.lent != follows(record.pod, self._gang_of(record.pod)))
+        return [self._shown(record) for record in turned]
+
+    def _gang_of(self, pod: Pod) -> Gang | None:
+        return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
+
     def _tell_repelled(self, uids: Iterable[str]) -> list[ClusterEvent]:
         """The pods among these whose closed domains differ from what was told last."""
         events: list[ClusterEvent] = []
@@ -223,7 +242,7 @@ class Intake:
             record, domains = self._pods[uid], self._repulsion.domains(uid)
             if record.repelled != domains:
                 record.repelled = domains
-                events.append(PodUpdated(self._repulsion.repelled(record.pod)))
+                events.append(self._shown(record))
         return events
 
     def _budgets_of(self, pod: PodObject) -> tuple[str, ...]:
@@ -347,7 +366,7 @@ class Intake:
             self._objects[address] = specs
         if specs == last:
             return []
-        return self._gangs.replace(address[1], last, specs)
+        return self._gangs.replace(address[1], last, specs) + self._tell_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
         """For the status of the gang's own object; None where the gang has no object."""
@@ -448,7 +467,7 @@ class Intake:
             record = self._pods.get(uid)
             if record is not None and record.pod.budgets != budgets:
                 record.pod = msgspec.structs.replace(record.pod, budgets=budgets)
-                events.append(PodUpdated(self._repulsion.repelled(record.pod)))
+                events.append(self._shown(record))
         return events
 
     # Surroundings
@@ -482,5 +501,5 @@ class Intake:
         for uid in self._queues.change(namespace, queue):
             record = self._pods[uid]
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
-            events.append(PodUpdated(self._repulsion.repelled(record.pod)))
+            events.append(self._shown(record))
         return events

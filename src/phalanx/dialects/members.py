@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import KeysView
 
 from phalanx.dialects.resolver import Member, Voice
 
@@ -46,6 +47,9 @@ class Members:
     def oldest(self) -> str:
         """The uid of the oldest member of all."""
         return min(entries[0] for entries in self._by_voice.values())[2]
+
+    def uids(self) -> KeysView[str]:
+        return self._voices.keys()
 
     def schedulers(self) -> set[str]:
         return {voice.scheduler for voice in self._by_voice if voice.active}

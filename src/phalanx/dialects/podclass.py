@@ -20,7 +20,7 @@ _SCORING_TYPES = ("LeastAllocated", "MostAllocated")
 _RESTRICTING_VOLUMES = tuple((field.name, field.encode_name) for field in msgspec.structs.fields(Volume))
 
 
-def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "") -> PodClass:
+def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: bool | None = None) -> PodClass:
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
     required = node_affinity.required if node_affinity else None
     preferred = node_affinity.preferred if node_affinity else ()
@@ -42,6 +42,7 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "") -> PodClass:
         scored_cpu=demand.scored_cpu,
         scored_memory=demand.scored_memory,
         strategy=strategy,
+        revocable=revocable,
         unsupported=tuple(sorted(set(_unsupported(spec)))),
     )
 

@@ -7,7 +7,7 @@ import re
 import msgspec
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
-from phalanx.dialects.declaration import index_of, role_of
+from phalanx.dialects.declaration import controller_of, index_of, role_of
 from phalanx.dialects.evictability import (
     DEFAULT_GRACE,
     bound_at,
@@ -17,6 +17,7 @@ from phalanx.dialects.evictability import (
     is_critical,
     is_fixture,
 )
+from phalanx.dialects.lending import revocable_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
@@ -72,7 +73,8 @@ class PodNouns:
                 self._classes.clear()
             demand = demand_of(pod.spec)
             strategy, faults = scoring_strategy(pod.metadata.annotations)
-            pod_class = pod_class_of(pod.spec, demand, strategy)
+            revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
+            pod_class = pod_class_of(pod.spec, demand, strategy, revocable)
             pod_class = self._classes.setdefault(pod_class, pod_class)
             found = self._specs[key] = Spec(pod_class, demand, faults)
         return found
@@ -128,6 +130,7 @@ class PodNouns:
             preemptable=terms.preemptable and not any(map(hides_terms, pod.faults)),
             cooldown=terms.cooldown,
             fixture=is_fixture(metadata),
+            controlled=controller_of(metadata) is not None,
             critical=is_critical(pod),
             budgets=budgets,
         )
@@ -254,6 +257,7 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         spec.host_network,
         spec.host_users,
         strategy,
+        revocable_of(pod.metadata.labels, annotations),
     )
 
 

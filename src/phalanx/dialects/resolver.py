@@ -124,6 +124,9 @@ class _Resolution:
             admitted=spec.admitted if spec else True,
             unit=spec.unit if spec else False,
             preemptable=spec.preemptable if spec else True,
+            revocable=spec.revocable if spec else False,
+            min_available=spec.min_available if spec else None,
+            max_unavailable=spec.max_unavailable if spec else None,
             total=self._total(min_member),
         )
         self._check_topology()

@@ -7,7 +7,9 @@ from typing import Any
 
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.reader import Document, is_whole
+from phalanx.dialects.lending import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
+from phalanx.dialects.reader import Document, describe, is_whole
+from phalanx.dialects.salvage import Fault
 from phalanx.dialects.standing import (
     Conditions,
     Standing,
@@ -15,7 +17,8 @@ from phalanx.dialects.standing import (
     find_condition,
     set_condition,
 )
-from phalanx.model.gang import Dialect
+from phalanx.model.disruption import Portion
+from phalanx.model.gang import Dialect, Problem
 
 GROUP = "scheduling.volcano.sh"
 
@@ -27,6 +30,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     min_resources = reader.resources("minResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
     _refuse_topology(reader)
+    min_available, max_unavailable = _disruption_budget(reader)
     return GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -42,6 +46,9 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         admission=True,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
         preemptable=reader.preemptable,
+        revocable=revocable_of(reader.labels, reader.annotations) or False,
+        min_available=min_available,
+        max_unavailable=max_unavailable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
@@ -73,6 +80,19 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
         )
         return ()
     return tuple(sorted(roles.items()))
+
+
+def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
+    """(the members that must stay, those that may be missing): of two the first holds, and what cannot be read lets
+    nobody go."""
+    faults: list[Fault] = []
+    stay = portion_of(reader.annotations, MIN_AVAILABLE, faults)
+    miss = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if stay is None else None
+    reader.warnings += [
+        Problem("InvalidAnnotation", f"{describe(reader.ref)}: {fault}; until then nobody goes for nobody's sake")
+        for fault in faults
+    ]
+    return stay, miss
 
 
 def _refuse_topology(reader: GroupReader) -> None:

@@ -21,7 +21,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
     of it. `repelled` are the topology domains (node label, value) that pods which are there already keep closed to
     the pod by their required anti-affinity. `revocable` pods may use nodes that are lent for a time: their owner
-    says that they may be evicted.
+    says that they may be evicted (None where the owner says nothing).
     """
 
     requests: Requests = ()
@@ -35,7 +35,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     strategy: str = ""  # JSON of a per-pod scoring override (volcano.sh/resource-strategy-*)
     unsupported: tuple[str, ...] = ()
     repelled: tuple[tuple[str, str], ...] = ()
-    revocable: bool = False
+    revocable: bool | None = None
 
     @property
     def best_effort(self) -> bool:

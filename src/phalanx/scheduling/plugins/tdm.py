@@ -92,7 +92,7 @@ class Tdm(Plugin):
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> bool:
         """Whoever may not use lent nodes first."""
         if isinstance(gang, PodRecord):
-            return gang.cls.pod_class.revocable
+            return bool(gang.cls.pod_class.revocable)
         return gang.noun is not None and gang.noun.revocable
 
     def victim_order(self, session: View, record: PodRecord) -> bool:
@@ -140,7 +140,7 @@ class Tdm(Plugin):
 
 
 def _stays_by_leave(record: PodRecord) -> bool:
-    return record.state in _CAN_LEAVE and record.cls.pod_class.revocable
+    return record.state in _CAN_LEAVE and bool(record.cls.pod_class.revocable)
 
 
 def _has_budget(gang: GangRecord) -> bool:
