@@ -10,11 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.dialects.accounts import ACCOUNT_KINDS
+from phalanx.dialects.accounts import ACCOUNT_KINDS, read_account
 from phalanx.dialects.budgets import BUDGET, parse_budget
+from phalanx.dialects.eviction_limits import MIN_RUN_TIME
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
+from phalanx.model.account import EvictionRate
 from phalanx.model.events import AccountUpdated
+from tests.dialects.objects import VOLCANO_QUEUE
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
@@ -55,3 +58,14 @@ def test_the_example_of_a_budget_is_one() -> None:
         if BUDGET in (annotations := example.get("metadata", {}).get("annotations", {}))
     ]
     assert [parse_budget(text)[1] for text in budgets] == [[]]
+
+
+def test_the_example_of_limits_on_eviction_is_one() -> None:
+    (limits,) = [
+        annotations
+        for example in examples()
+        if MIN_RUN_TIME in (annotations := example.get("metadata", {}).get("annotations", {}))
+    ]
+    queue = {"metadata": {"name": "q", "annotations": limits}}
+    (account,) = read_account(VOLCANO_QUEUE, queue).accounts
+    assert (account.min_run_time, account.eviction_rate) == (600, EvictionRate(10, 60))
