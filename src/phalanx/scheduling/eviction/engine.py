@@ -9,18 +9,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import ClassVar
 
 import msgspec
 
 from phalanx.cluster.members import PodRecord
-from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
-from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.caps import EvictionLog
 from phalanx.scheduling.eviction.cost import Cost, cost_of
 from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
-from phalanx.scheduling.eviction.victims import Removals, Roster, Victim, lost_work
+from phalanx.scheduling.eviction.taken import Taken
+from phalanx.scheduling.eviction.victims import Roster, Victim, lost_work
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
 from phalanx.scheduling.session import Session
@@ -64,83 +65,10 @@ class Futile(msgspec.Struct, frozen=True):
     again: float | None = None
 
 
-class _Taken:
-    """The victims that are off at the moment, with what that does to accounts and caps."""
-
-    def __init__(self, session: Session, transaction: Transaction, log: EvictionLog) -> None:
-        self._session = session
-        self._transaction = transaction
-        self._log = log
-        self._caps = Caps(session, log)
-
-    @property
-    def violations(self) -> int:
-        return self._caps.violations
-
-    def admissible(self, order: Sequence[Victim]) -> list[Victim]:
-        """The order without those who may not go once those before them have gone."""
-        removals, caps = Removals(), Caps(self._session, self._log)
-        sequence: list[Victim] = []
-        singles: dict[object, list[Victim]] = {}
-        for victim in order:
-            for gang in victim.gangs if not victim.whole else ():
-                singles.setdefault(gang, []).append(victim)
-        taken: set[Victim] = set()
-
-        def take(victim: Victim) -> bool:
-            if victim in taken:
-                return True
-            if not removals.permit(victim) or caps.take_all(victim.records) is not None:
-                return False
-            removals.add(victim)
-            taken.add(victim)
-            sequence.append(victim)
-            return True
-
-        for victim in order:
-            if victim.whole:
-                # Nobody of a gang that falls stays behind.
-                mates = [single for gang in victim.gangs for single in singles.get(gang, ())]
-                if not all(take(single) for single in mates):
-                    continue
-            take(victim)
-        return sequence
-
-    def go(self, victims: Sequence[Victim]) -> None:
-        self._move(victims, 1)
-
-    def stay(self, victims: Sequence[Victim]) -> None:
-        self._move(victims, -1)
-
-    def _move(self, victims: Sequence[Victim], step: int) -> None:
-        records = [record for victim in victims for record in victim.records]
-        if step > 0:
-            self._transaction.remove(records)
-        else:
-            self._transaction.put_back(records)
-        for record in records:
-            self._caps.count(record, step)
-
-    def may_stay(self, victim: Victim, chosen: Sequence[Victim]) -> bool:
-        """Nobody of a gang that falls stays behind."""
-        return victim.whole or not any(
-            other.whole and gang in other.gangs for other in chosen for gang in victim.gangs
-        )
-
-    def has_room(self, victim: Victim) -> bool:
-        """Whether all its pods could be where they were."""
-        nodes = self._session.state.nodes
-        for record in victim.records:
-            if record.row < 0:
-                continue
-            usage = record.footprint.usage
-            if (nodes.idle[:, record.row] < usage)[usage > 0].any() or record.cls.pod_class.host_ports:
-                return False
-        return True
-
-
 class Search:
-    """One question; `run` answers it."""
+    """One question; `run` answers it. `bound` tells whether grounds, vetoes and caps hold."""
+
+    bound: ClassVar[bool] = True
 
     def __init__(
         self, session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog
@@ -161,17 +89,10 @@ class Search:
         self._totals = session.totals()
 
     def run(self) -> Eviction | Futile:
-        session, state = self._session, self._session.state
-        if not self._for.preempts:
+        state = self._session.state
+        if self.bound and not self._for.preempts:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
-        options = self._options
-        self._lenders = Lenders(
-            session,
-            self._for,
-            preempt=options.preempt,
-            reclaim=options.reclaim,
-            foreign=options.foreign_victims,
-        )
+        self._lenders = self._find_lenders()
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
@@ -184,7 +105,7 @@ class Search:
     def _search(self) -> Eviction | Futile:
         facts = self._try()
         if facts is None:
-            found = self._outcome(_Taken(self._session, self._transaction, self._log), [])
+            found = self._outcome(Taken(self._session, self._transaction, self._log, bound=self.bound), [])
             assert found is not None
             return found
         if not self._lenders.pods:
@@ -204,6 +125,9 @@ class Search:
         return self._futile(facts)
 
     # asking
+
+    def _find_lenders(self) -> Lenders:
+        return lenders_for(self._session, self._for, self._options)
 
     def _try(self) -> Shortage | Gap | Excess | None:
         """Whether the beneficiary fits now; nothing stays placed."""
@@ -414,7 +338,7 @@ class Search:
 
     def _shrink(self, order: Sequence[Victim]) -> Eviction | None:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
-        taken = _Taken(self._session, self._transaction, self._log)
+        taken = Taken(self._session, self._transaction, self._log, bound=self.bound)
         sequence = taken.admissible(order)
         low, high = 0, len(sequence)
         taken.go(sequence)
@@ -442,7 +366,7 @@ class Search:
         taken.stay(chosen)
         return found
 
-    def _spare(self, taken: _Taken, chosen: list[Victim]) -> list[Victim]:
+    def _spare(self, taken: Taken, chosen: list[Victim]) -> list[Victim]:
         """Gives back who is not needed, the most valuable first."""
         chosen = self._spare_untouched(taken, chosen)
         for victim in reversed(chosen[:]):
@@ -457,7 +381,7 @@ class Search:
                 taken.go([victim])
         return chosen
 
-    def _spare_untouched(self, taken: _Taken, chosen: list[Victim]) -> list[Victim]:
+    def _spare_untouched(self, taken: Taken, chosen: list[Victim]) -> list[Victim]:
         """Gives back those whose room nobody takes where the beneficiary is now."""
         if len(chosen) <= _RETRIES:
             return chosen
@@ -474,7 +398,7 @@ class Search:
             return chosen
         return kept
 
-    def _accounts_allow(self, taken: _Taken, victim: Victim) -> bool:
+    def _accounts_allow(self, taken: Taken, victim: Victim) -> bool:
         """Lets a victim stay unless an account of the beneficiary would hold too much then."""
         taken.stay([victim])
         for payer in self._for.payers:
@@ -487,7 +411,7 @@ class Search:
                             return False
         return True
 
-    def _outcome(self, taken: _Taken, chosen: Sequence[Victim]) -> Eviction | None:
+    def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:
             return None
         found = Eviction(tuple(chosen), tuple(self._for.placed), self._needed(), cost_of(chosen, taken.violations))
@@ -510,6 +434,17 @@ class Search:
             if found is not None and found.cost.decisive < best.cost.decisive:
                 best = found
         return best
+
+
+def lenders_for(session: Session, beneficiary: Beneficiary, options: EvictionOptions) -> Lenders:
+    """Who may go for a beneficiary under a policy's options."""
+    return Lenders(
+        session,
+        beneficiary,
+        preempt=options.preempt,
+        reclaim=options.reclaim,
+        foreign=options.foreign_victims,
+    )
 
 
 def spared_by(session: Session, record: PodRecord) -> Spared | None:
