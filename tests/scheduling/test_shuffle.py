@@ -1,0 +1,157 @@
+"""`shuffle`: plugins say who is to leave, and nobody is torn out of a gang for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from phalanx.cluster.members import PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.disruption import DisruptionBudget, Portion
+from phalanx.model.events import DisruptionBudgetUpdated
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.plugin import Outcast, Plugin
+from phalanx.scheduling.policy import ConfiguredPlugin, load_policy
+from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.view import View
+
+from .scenario import NAMESPACE, Scenario
+
+POLICY = """
+actions: "enqueue, allocate, backfill, shuffle"
+tiers: [{plugins: [{name: gang}, {name: conformance}, {name: predicates}, {name: nodeorder}]}]
+"""
+
+
+class Broom(Plugin):
+    """Wants the pods that it is told to be gone, all in one round, and notes what became of each."""
+
+    name = "broom"
+
+    def __init__(self, names: list[str], whole: bool) -> None:
+        super().__init__(Arguments("broom", {}))
+        self.names = names
+        self.whole = whole
+        self.went: dict[str, bool] = {}
+
+    def outcasts(self, session: View) -> Iterator[Outcast]:
+        if not session.rounds.due(self.name, 60, session.now):
+            return
+        session.rounds.begin(self.name, session.now)
+        for name in self.names:
+            record: PodRecord | None = session.state.pods.get(name)
+            if record is not None:
+                yield Outcast(record, EvictionReason.REVOKED, "it is swept out", self.whole)
+                self.went[name] = record.doomed
+
+
+def sweep(scenario: Scenario, *names: str, whole: bool = False) -> list[str]:
+    """Who leaves when these are to go."""
+    broom = Broom(list(names), whole)
+    policy = load_policy(POLICY)
+    policy = msgspec.structs.replace(policy, plugins=(*policy.plugins, ConfiguredPlugin(broom, 1)))
+    scenario.scheduler = Scheduler(scenario.state, policy)
+    scenario.cycle()
+    assert broom.went == {name: name in scenario.evicted for name in names if name in broom.went}
+    return scenario.evicted
+
+
+def world() -> Scenario:
+    return Scenario(POLICY).nodes(2, cpu=8)
+
+
+def test_a_pod_on_its_own_goes() -> None:
+    scenario = world().pods("p", 2, cpu=1).run()
+    assert sweep(scenario, "p-1") == ["p-1"]
+    (eviction,) = scenario.plans[-1].evictions
+    assert (eviction.reason, eviction.message, eviction.beneficiary) == (
+        EvictionReason.REVOKED,
+        "it is swept out",
+        "",
+    )
+
+
+def test_nobody_else_gets_the_room_before_it_is_free() -> None:
+    scenario = Scenario(POLICY).node("n1", cpu=1).pod("first", cpu=1).run()
+    sweep(scenario, "first")
+    scenario.pod("second", cpu=1).work()
+    assert scenario.placed() == ["first"]
+    assert scenario.run().placed() == ["second"]
+
+
+def test_pending_pods_and_those_on_their_way_are_passed_over() -> None:
+    scenario = world().pod("waits", cpu=99).pod("bound", cpu=1).run().pod("placed", cpu=1)
+    scenario.cycle()
+    assert sweep(scenario, "waits", "placed", "bound", "bound") == ["bound"]
+
+
+class TestGangs:
+    def test_members_above_the_minimum_go_and_no_more(self) -> None:
+        scenario = world().job("gang", 5, minimum=3, cpu=1).run()
+        assert sweep(scenario, *(f"gang-{n}" for n in range(5))) == ["gang-0", "gang-1"]
+
+    def test_roles_keep_their_minima(self) -> None:
+        scenario = world().gang("gang", 1, roles=(("ps", 1),))
+        scenario.pods("ps", 2, gang="gang", role="ps", cpu=1).pods("worker", 2, gang="gang", role="worker", cpu=1)
+        assert sweep(scenario.run(), "ps-0", "ps-1", "worker-0", "worker-1") == ["ps-0", "worker-0", "worker-1"]
+
+    def test_one_that_needs_everybody_loses_nobody(self) -> None:
+        scenario = world().job("gang", 3, cpu=1).run()
+        assert sweep(scenario, "gang-0", "gang-1", "gang-2") == []
+
+    def test_unless_the_plugin_says_that_it_may_go_as_a_whole(self) -> None:
+        scenario = world().job("gang", 3, cpu=1).run()
+        assert sweep(scenario, "gang-1", whole=True) == ["gang-0", "gang-1", "gang-2"]
+
+    def test_one_spared_member_holds_the_whole_gang(self) -> None:
+        scenario = world().job("gang", 3, cpu=1).run().becomes("gang-2", critical=True)
+        assert sweep(scenario, "gang-1", whole=True) == []
+
+    def test_its_bundle_goes_with_it(self) -> None:
+        scenario = world().job("ps", 2, cpu=1).job("worker", 2, cpu=1)
+        scenario.gang("worker", 2, bundle=["ps", "worker"]).run()
+        assert sorted(sweep(scenario, "worker-0", whole=True)) == ["ps-0", "ps-1", "worker-0", "worker-1"]
+
+    def test_a_gang_whose_members_may_only_be_disrupted_together(self) -> None:
+        scenario = world().job("gang", 3, minimum=1, cpu=1).gang("gang", 1, unit=True).run()
+        assert sweep(scenario, "gang-0") == []
+        assert len(sweep(scenario, "gang-0", whole=True)) == 3
+
+    def test_a_gang_that_nobody_declares_is_left_alone(self) -> None:
+        scenario = world().pods("p", 2, gang="ghost", node="n1", cpu=1)
+        assert scenario.state.gangs[GangKey(NAMESPACE, "ghost")].noun is None
+        assert sweep(scenario, "p-0") == []
+
+    def test_a_member_on_its_way_to_a_node_holds_its_gang(self) -> None:
+        scenario = world().job("gang", 2, cpu=1).work()
+        scenario.confirm("gang-0")
+        assert sweep(scenario, "gang-0", whole=True) == []
+
+    @pytest.mark.parametrize(
+        ("budget", "gone"),
+        [({"max_unavailable": Portion(1)}, 1), ({"min_available": Portion(50, percent=True)}, 2)],
+    )
+    def test_the_owners_own_budget_holds(self, budget: dict[str, object], gone: int) -> None:
+        scenario = world().job("gang", 4, minimum=1, cpu=1).gang("gang", 1, **budget).run()
+        assert len(sweep(scenario, *(f"gang-{n}" for n in range(4)))) == gone
+
+
+class TestDisruptionBudgets:
+    def test_they_are_hard_for_nobody_needs_the_room(self) -> None:
+        scenario = world().pods("p", 3, cpu=1, more={"budgets": ("b",)}).run()
+        scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=2)))
+        assert sweep(scenario, "p-0", "p-1", "p-2") == ["p-0", "p-1"]
+
+    def test_who_was_told_to_leave_counts_until_the_budget_knows(self) -> None:
+        scenario = world().pods("p", 3, cpu=1, more={"budgets": ("b",)}).run()
+        scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=1)))
+        assert sweep(scenario, "p-0") == ["p-0"]
+        assert sweep(scenario, "p-1") == ["p-0"]
+
+    def test_a_whole_gang_breaks_none_either(self) -> None:
+        scenario = world().job("gang", 3, cpu=1, more={"budgets": ("b",)}).run()
+        scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=2)))
+        assert sweep(scenario, "gang-0", whole=True) == []
