@@ -115,6 +115,13 @@ class Plugin:
         """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
         raise NotImplementedError
 
+    def prospect(
+        self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
+    ) -> Mapping[str, int] | None:
+        """What a queue would deserve if another (or it itself) asked for more; where nobody implements this it is
+        what it deserves now."""
+        raise NotImplementedError
+
     def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
         raise NotImplementedError

@@ -149,8 +149,11 @@ def admission_room(session: View, gang: GangRecord) -> int:
     if closed is not None:
         return 0
     room = UNLIMITED
-    for _, _, amount, limit, taken in _bounds(session, gang, queue):
-        room = min(room, max(0, (limit - taken) // amount))
+    for account, name, amount, limit, taken in _bounds(session, gang, queue):
+        left = limit - taken
+        if amount > left:
+            left += session.obtainable(gang, account).get(name, 0)
+        room = min(room, max(0, left // amount))
     return room
 
 
@@ -160,7 +163,7 @@ def admission_objection(session: View, gang: GangRecord) -> tuple[str, str] | No
     if closed is not None:
         return closed
     for account, name, amount, limit, taken in _bounds(session, gang, queue):
-        if amount > limit - taken:
+        if amount > limit - taken + session.obtainable(gang, account).get(name, 0):
             wanted, most = format_quantity(amount, name), format_quantity(limit, name)
             return (
                 f"its minResources ask for {wanted} {name}, more than {account.label} has left of its "

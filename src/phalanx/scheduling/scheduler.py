@@ -10,10 +10,11 @@ from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue, objection
-from phalanx.scheduling.actions.preempt import make_room
+from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.futility import Futility
+from phalanx.scheduling.eviction.prospects import Prospects
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.past import Past
@@ -146,7 +147,7 @@ class Scheduler:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
         self._follow_time(now)
         plan = Plan(self._cycles, [], [], [], [], [], [])
-        return Session(
+        session = Session(
             self.state,
             self.pipeline,
             self.placer,
@@ -157,6 +158,8 @@ class Scheduler:
             self._memory,
             self.past,
         )
+        session.prospects = Prospects(session).of
+        return session
 
     def waiting(self, session: Session) -> list[Unit]:
         """Everything that asks for something, each with its rank, for those who ask; nothing moves."""
@@ -224,7 +227,7 @@ class Scheduler:
             session.step()
             demand, unit = stale
             refusal = self._refusal_now(session, demand, unit)
-            if refusal is None:
+            if refusal is None or could_make_room(session, unit, demand):
                 self.work.wake(demand)
                 return
             for other in self.work.renew(demand, refusal):

@@ -37,6 +37,10 @@ _LEAST_PART = 64
 _ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
 
 
+def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
+    return {}
+
+
 class Memory:
     """What was computed from demand, until demand changes."""
 
@@ -102,6 +106,7 @@ class Session:
             past.futility,
         )
         self.made_room = False
+        self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         self.allowance = Allowance(state.ledger, self._ceilings)
         self._totals: dict[str, tuple[int, int]] | None = None
@@ -178,6 +183,10 @@ class Session:
     def configured(self, kind: type[T]) -> T | None:
         """The policy's plugin of a class, as the policy configures it."""
         return self.pipeline.policy.configured(kind)
+
+    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
+        return self.prospects(gang, account)
 
     def _ceilings(self, account: AccountRecord) -> Iterator[Ceiling]:
         for plugin in self.pipeline.plugins("ceiling"):

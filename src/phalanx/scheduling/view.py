@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -48,6 +49,9 @@ class View(Protocol):
 
     def totals(self) -> dict[str, tuple[int, int]]:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+
+    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
 
     def promised(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from phalanx.cluster.claims import Claim
 from phalanx.model.decisions import EvictionReason
-from phalanx.scheduling.demand import Alone, Quorum, Surplus
+from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.eviction.engine import Eviction, Futile, Search
 from phalanx.scheduling.eviction.futility import Question
@@ -31,14 +31,22 @@ def make_room(session: Session) -> None:
         if session.out_of_time():
             session.plan.complete = False
             return
-        beneficiary = beneficiary_of(session, unit)
+        beneficiary = beneficiary_of(session, unit, session.waits[unit.key][0])
         if beneficiary is not None:
             _serve(session, beneficiary)
 
 
-def beneficiary_of(session: Session, unit: Unit) -> Beneficiary | None:
-    """For whom of a waiting unit others may have to go; None where that would not help, or may not be."""
-    demand, _ = session.waits[unit.key]
+def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
+    """Whether others would go for a parked unit now. (It was refused when there was less to take.)"""
+    options = session.pipeline.policy.eviction
+    if not (options.preempt or options.reclaim):
+        return False
+    beneficiary = beneficiary_of(session, unit, demand)
+    return beneficiary is not None and isinstance(search(session, beneficiary), Eviction)
+
+
+def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
+    """For whom of a unit that waits with this demand others may have to go; None where nobody may."""
     match demand:
         case Alone() if unit.pod is not None:
             return PodBeneficiary(session, unit, unit.pod)

@@ -12,7 +12,7 @@ from phalanx.cluster.paths import KOORDINATOR_DEFAULT
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.ceilings import UNLIMITED
-from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.plugin import Plugin, overrides
 from phalanx.scheduling.plugins.capacity import Capacity
 from phalanx.scheduling.plugins.quotas import Quotas
 from phalanx.scheduling.queuetree import QUEUE_CLOSED
@@ -108,11 +108,22 @@ class Grounds:
     has a ground to take the same back (`tests/scheduling/test_grounds_fixpoint.py`).
     """
 
-    def __init__(self, session: Session, payer: Payer, wanted: Amounts, *, preempt: bool, reclaim: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        payer: Payer,
+        wanted: Amounts,
+        *,
+        preempt: bool,
+        reclaim: bool,
+        announced: bool = False,
+    ) -> None:
+        """`announced` is somebody who has no pods yet, so that what queues deserve does not count his request: it
+        is what they would deserve if it did."""
         ledger = session.ledger  # sums and faults as of now
         self._fault = payer.fault.message if payer.fault is not None else None
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
-        self._queues = _Queues(session, payer, wanted, preempt, reclaim)
+        self._queues = _Queues(session, payer, wanted, preempt, reclaim, announced)
         kinds = session.memo("kinds of trees", lambda: {account.key.tree for account in ledger.accounts.values()})
         self._quotas = [
             _Quotas(session, tree, payer, wanted, preempt, reclaim) for tree in _QUOTA_TREES if tree in kinds
@@ -151,11 +162,20 @@ class Grounds:
 class _Queues:
     """What the queues say."""
 
-    def __init__(self, session: Session, payer: Payer, wanted: Amounts, preempt: bool, reclaim: bool) -> None:
+    def __init__(
+        self,
+        session: Session,
+        payer: Payer,
+        wanted: Amounts,
+        preempt: bool,
+        reclaim: bool,
+        announced: bool,
+    ) -> None:
         self._session = session
         self._wanted = wanted
         self._preempt = preempt
         self._reclaim = reclaim
+        self._announced = announced
         self._plugins = session.pipeline.plugins("deserved")
         capacity = session.configured(Capacity)
         self._levels = capacity.reclaim_level if capacity is not None else None
@@ -247,11 +267,16 @@ class _Queues:
             found = self._shares[account] = []
             least = account.guarantee
             for plugin in self._plugins:
-                deserved, named = plugin.deserved(self._session, account), self._named[plugin]
+                deserved, named = self._deserved(plugin, account), self._named[plugin]
                 if deserved is not None:
                     share = {name: max(deserved.get(name, 0), least.get(name, 0)) for name in self._wanted}
                     found.append({name: amount for name, amount in share.items() if name in named})
         return found
+
+    def _deserved(self, plugin: Plugin, account: AccountRecord) -> Amounts | None:
+        if self._announced and self._chain and overrides(plugin, "prospect"):
+            return plugin.prospect(self._session, account, self._chain[0], self._wanted)
+        return plugin.deserved(self._session, account)
 
 
 class _Quotas:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -13,13 +14,26 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
-from phalanx.scheduling.eviction.beneficiary import Beneficiary
 from phalanx.scheduling.eviction.grounds import Ground, Grounds
 from phalanx.scheduling.session import Session
 
 Level = tuple[bool, int, float, int]
 """In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
 before high priority."""
+
+
+class Asker(Protocol):
+    """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
+    its own `gangs` are compared with `pod_priority`."""
+
+    @property
+    def payers(self) -> Mapping[Payer, Mapping[str, int]]: ...
+    @property
+    def gangs(self) -> tuple[GangRecord, ...]: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def pod_priority(self) -> int: ...
 
 
 class Sums:
@@ -37,13 +51,20 @@ class Lenders:
     """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
 
     def __init__(
-        self, session: Session, beneficiary: Beneficiary, *, preempt: bool, reclaim: bool, foreign: bool
+        self,
+        session: Session,
+        beneficiary: Asker,
+        *,
+        preempt: bool,
+        reclaim: bool,
+        foreign: bool,
+        announced: bool = False,
     ) -> None:
         self._session = session
         self._beneficiary = beneficiary
         self._foreign = foreign
         self._rules = [
-            Grounds(session, payer, wanted, preempt=preempt, reclaim=reclaim)
+            Grounds(session, payer, wanted, preempt=preempt, reclaim=reclaim, announced=announced)
             for payer, wanted in beneficiary.payers.items()
         ]
         self.grounds: dict[Payer, Ground] = {}

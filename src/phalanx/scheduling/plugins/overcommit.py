@@ -16,7 +16,11 @@ _HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
 
 
 class Overcommit(Plugin):
-    """Permits a group when `inqueue + minResources <= total x factor - used` in every resource that it names."""
+    """Permits a group when `inqueue + minResources <= total x factor - used` in every resource that it names.
+
+    What pods use that may have to go for the group does not count as used (in Volcano it does, and keeps a queue
+    from taking back what it deserves).
+    """
 
     name = "overcommit"
     arguments = ("overcommit-factor",)
@@ -63,6 +67,9 @@ class Overcommit(Plugin):
         for name, amount in noun.min_resources:
             allocatable, used = totals.get(name, (0, 0))
             room = allocatable * self._per_mille // 1000 - used - promised.get(name, 0)
+            if amount > room:
+                # Otherwise what was lent to others could never be asked back: without pods nobody is evicted.
+                room += session.obtainable(gang).get(name, 0)
             if amount > 0:
                 fits = min(fits, max(0, room // amount))
         return fits

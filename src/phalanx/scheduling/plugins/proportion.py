@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
-from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.arguments import Arguments
@@ -61,6 +62,15 @@ class Proportion(QueueAdmission):
         if account.key.tree is not Tree.QUEUE:
             return None
         return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
+
+    def prospect(
+        self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
+    ) -> Amounts | None:
+        if account.key.tree is not Tree.QUEUE:
+            return None
+        key = ("prospective shares", asker.key, tuple(sorted(wanted.items())))
+        shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
+        return shares.get(account.key, _NONE)
 
     def _ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if not takes_part(account):
@@ -128,8 +138,11 @@ def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, A
     return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
 
 
-def _needs(session: View) -> dict[AccountKey, dict[str, int]]:
-    """What each queue that takes part and requests something could use, itself and through its children."""
+def _needs(
+    session: View, more: Mapping[AccountKey, Amounts] = MappingProxyType({})
+) -> dict[AccountKey, dict[str, int]]:
+    """What each queue that takes part and requests something could use, itself and through its children; `more` is
+    what some queues might ask for besides."""
     order = [session.ledger.accounts[ROOT]]
     for queue in order:
         order.extend(child for child in queue.children.values() if takes_part(child))
@@ -137,6 +150,7 @@ def _needs(session: View) -> dict[AccountKey, dict[str, int]]:
     needs: dict[AccountKey, dict[str, int]] = {}
     for queue in reversed(order):
         need = _own(queue, charged)
+        add_amounts(need, more.get(queue.key, _NONE), 1)
         for child in queue.children.values():
             below = needs.get(child.key)
             if below is None:

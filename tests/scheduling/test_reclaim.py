@@ -1,0 +1,178 @@
+"""What was lent comes back: elastic quotas within their min, queues within what they deserve."""
+
+from __future__ import annotations
+
+from .scenario import Scenario, amounts
+
+PROPORTION = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
+        {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]
+"""
+CAPACITY = PROPORTION.replace("proportion", "capacity")
+
+
+def two_quotas(nodes: int = 1, cpu: int = 10) -> Scenario:
+    """QuotaA (min 4, max 6) and QuotaB (min 6, max 8) over ten CPUs (KEP-9, story 1)."""
+    scenario = Scenario().nodes(nodes, cpu=cpu)
+    return scenario.elastic_quota("a", {"cpu": 4}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {"cpu": 8})
+
+
+def test_story_1_what_a_borrowed_comes_back_when_b_needs_its_min() -> None:
+    scenario = two_quotas()
+    scenario.within("a").pods("a", 6, cpu=1, priority=1000).run()
+    scenario.within("b").pods("b", 3, cpu=1).run()
+    scenario.within("b").pod("b-3", cpu=3).run(50)
+    assert len(scenario.evicted) == 2
+    assert all(name.startswith("a-") for name in scenario.evicted)
+    assert scenario.where("b-3") == "n1"
+
+
+def test_story_1_the_end_what_is_guaranteed_is_not_taken() -> None:
+    scenario = two_quotas()
+    scenario.within("a").pods("a", 4, cpu=1).run()
+    scenario.within("b").pods("b", 6, cpu=1).run()
+    scenario.within("b").pod("b-more", cpu=1, priority=100).run(50)
+    assert [name for name in scenario.evicted if name.startswith("a")] == []
+
+
+def test_story_2_above_min_only_lower_priorities_of_the_own_quota_go() -> None:
+    scenario = Scenario().node("n1", cpu=10)
+    scenario.elastic_quota("a", {"cpu": 3}, {"cpu": 4}).elastic_quota("b", {"cpu": 4}, {"cpu": 6})
+    scenario.elastic_quota("c", {"cpu": 3}, {"cpu": 4})
+    scenario.within("a").pods("a", 2, cpu=1).within("c").pods("c", 3, cpu=1)
+    scenario.within("b").pod("b-low", cpu=3).pod("b-mid", cpu=2, priority=5).run()
+    scenario.within("b").pod("b-high", cpu=1, priority=10).run(50)
+    assert scenario.evicted == ["b-low"]
+    assert scenario.where("b-high") == "n1"
+
+
+def test_worked_example_1_priority_does_not_cross_quotas() -> None:
+    scenario = Scenario().node("n1", cpu=1)
+    scenario.elastic_quota("q1", {"cpu": 0}, {"cpu": 2}).elastic_quota("q2", {"cpu": 0}, {"cpu": 2})
+    scenario.elastic_quota("q3", {"cpu": 1}, {"cpu": 2})
+    scenario.within("q1").pod("one", cpu=1).run()
+    scenario.within("q2").pod("two", cpu=1, priority=1_000_000).run(50)
+    assert scenario.evicted == []
+    scenario.within("q3").pod("three", cpu=1).run(50)
+    assert scenario.evicted == ["one"]
+
+
+def across_nodes(policy: str | None = None) -> Scenario:
+    scenario = Scenario(policy).nodes(2, cpu=2)
+    scenario.elastic_quota("q1", {"cpu": 0}, {"cpu": 2}).elastic_quota("q2", {"cpu": 2}, {"cpu": 2})
+    scenario.within("q1").pod("one", cpu=1, node="n1").pod("two", cpu=1, node="n2").run()
+    scenario.recreates = True
+    return scenario.within("q2").pod("large", cpu=2)
+
+
+def test_worked_example_2_quota_is_freed_across_nodes() -> None:
+    scenario = across_nodes().run(50)
+    assert sorted(scenario.evicted) == ["one", "two"]
+    assert scenario.placed("large") == ["large"]
+
+
+def test_worked_example_2_as_it_was_with_one_node_at_a_time() -> None:
+    policy = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+configurations:
+- {name: preempt, arguments: {singleNodePreemption: true}}
+- {name: reclaim, arguments: {singleNodePreemption: true}}
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]}]
+"""
+    scenario = across_nodes(policy).run(50)
+    assert scenario.evicted == []
+    assert scenario.placed("large") == []
+
+
+def test_a_gang_within_its_min_takes_back_and_nothing_moves_afterwards() -> None:
+    scenario = two_quotas(nodes=2, cpu=5)
+    scenario.recreates = True
+    scenario.within("a").job("train", 2, cpu=1).pods("a", 4, cpu=1).run()
+    scenario.within("b").job("big", 6, cpu=1).run(50)
+    assert len(scenario.placed("big")) == 6
+    assert len(scenario.evicted) == 2
+    assert len(scenario.placed("train")) == 2
+
+
+def test_queues_take_back_what_they_deserve_by_weight() -> None:
+    scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
+    scenario.recreates = True
+    scenario.pods("a", 8, cpu=1, queue="a").run()
+    scenario.job("b", 4, queue="b", cpu=1).run(50)
+    assert len(scenario.placed("b")) == 4
+    assert len(scenario.evicted) == 4
+
+
+def test_a_queue_gets_no_more_than_it_deserves() -> None:
+    scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
+    scenario.pods("a", 8, cpu=1, queue="a").run()
+    assert scenario.job("b", 5, queue="b", cpu=1).run(50).evicted == []
+
+
+def test_a_queue_that_is_not_reclaimable_keeps_what_it_has() -> None:
+    scenario = Scenario(PROPORTION).nodes(2, cpu=4).queue("a", weight=1, reclaimable=False).queue("b", weight=1)
+    scenario.pods("a", 8, cpu=1, queue="a").run()
+    assert scenario.job("b", 2, queue="b", cpu=1).run(50).evicted == []
+
+
+def test_deserved_shares_of_three_queues_settle_with_the_fewest_evictions() -> None:
+    """64 CPUs; A deserves 32, B 16, C 16, and B and C hold 24 each (Volcano, issue 5896: 18 went, 16 had to)."""
+    scenario = Scenario(CAPACITY).nodes(4, cpu=16)
+    for name, deserved in (("a", 32), ("b", 16), ("c", 16)):
+        scenario.queue(name, deserved={"cpu": deserved})
+    scenario.recreates = True
+    for name, count in (("a", 16), ("b", 24), ("c", 24)):
+        scenario.pods(name, count, cpu=1, queue=name)
+    scenario.run()
+    assert len(scenario.placed()) == 64
+    scenario.pods("a-more", 16, cpu=1, queue="a").run(50)
+    assert len(scenario.evicted) == 16
+    assert len(scenario.placed("a")) == 32
+    assert len(scenario.placed("b")) == len(scenario.placed("c")) == 16
+
+
+def test_the_nearest_branch_gives_first() -> None:
+    scenario = Scenario(CAPACITY).nodes(2, cpu=8)
+    scenario.queue("org", deserved={"cpu": 8}).queue("other", deserved={"cpu": 4})
+    scenario.queue("org-a", parent="org", deserved={"cpu": 4}).queue("org-b", parent="org", deserved={"cpu": 4})
+    scenario.pods("sibling", 6, cpu=1, queue="org-b").pods("stranger", 10, cpu=1, queue="other").run()
+    scenario.job("mine", 2, queue="org-a", cpu=1).run(50)
+    assert len(scenario.evicted) == 2
+    assert all(name.startswith("sibling") for name in scenario.evicted)
+
+
+def test_guarantees_are_never_undercut() -> None:
+    scenario = Scenario(CAPACITY).nodes(1, cpu=8)
+    scenario.queue("a", deserved={"cpu": 6}).queue("b", guarantee={"cpu": 4}, deserved={"cpu": 2})
+    scenario.pods("b", 8, cpu=1, queue="b").run()
+    scenario.pods("a", 6, cpu=1, queue="a").run(50)
+    assert len(scenario.placed("b")) >= 4
+
+
+def test_a_group_without_pods_is_let_in_where_its_queue_may_take_back() -> None:
+    """Volcano holds it back: the cluster is full, so it never gets pods that could reclaim (issues 569, 4817)."""
+    scenario = Scenario().nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
+    scenario.pods("a", 8, cpu=1, queue="a").run()
+    scenario.gang("b", 4, queue="b", admission=True, admitted=False, min_resources=amounts(cpu=4)).run()
+    assert scenario.admissions == ["b"]
+    scenario.pods("b", 4, gang="b", cpu=1).run(50)
+    assert len(scenario.placed("b")) == 4
+
+
+def test_a_group_is_not_let_in_for_what_it_may_not_take_back() -> None:
+    scenario = Scenario().nodes(2, cpu=4).queue("a", weight=1).queue("b", weight=1)
+    scenario.pods("a", 8, cpu=1, queue="a").run()
+    scenario.gang("b", 8, queue="b", admission=True, admitted=False, min_resources=amounts(cpu=8)).run()
+    assert scenario.admissions == []
+
+
+def test_what_was_refused_is_looked_at_again_when_a_protected_pod_leaves() -> None:
+    """The parked gang is not woken by the little room alone; it wakes since evictions help now."""
+    scenario = Scenario().node("n1", cpu=4).pods("safe", 2, cpu=1, more={"preemptable": False})
+    scenario.pods("low", 2, cpu=1).run()
+    scenario.job("high", 3, cpu=1, priority=10).run()
+    assert scenario.evicted == []
+    scenario.gone("safe-0").run(50)
+    assert len(scenario.placed("high")) == 3
+    assert sorted(scenario.evicted) == ["low-0", "low-1"]
