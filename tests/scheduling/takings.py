@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.cluster.members import PodRecord
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import MemberState, PodPhase
 from phalanx.scheduling.eviction.grounds import Ground, Grounds, held
 
 from .scenario import Scenario
@@ -103,5 +103,5 @@ def settled(scenario: Scenario, takings: Takings) -> Scenario:
     """What was taken has gone, and those who took it run; nothing comes back."""
     scenario.gone(*(record.pod.name for record in takings.taken))
     for record in takings.takers:
-        scenario.becomes(record.pod.name, node="n").becomes(record.pod.name, phase="Running")
+        scenario.becomes(record.pod.name, node="n").becomes(record.pod.name, phase=PodPhase.RUNNING)
     return scenario
