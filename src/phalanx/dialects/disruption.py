@@ -15,19 +15,43 @@ from phalanx.model.events import ClusterEvent, DisruptionBudgetRemoved, Disrupti
 
 KIND = "PodDisruptionBudget"
 
-LabelSet = tuple[tuple[str, str], ...]
+Pair = tuple[str, str]
 Names = tuple[str, ...]
 
 # Beyond this many the caches start anew: what is in use stays, it is only shared less.
 _CACHE_SIZE = 50_000
+_SPARE = 1000
+
+
+class LabelSet(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
+    """The labels of a pod as they came; compared by what they are, hashed once."""
+
+    pairs: tuple[Pair, ...]
+
+
+class _Meant(msgspec.Struct, frozen=True):
+    """Whom a selector means: those with all of `pairs` among their labels of whom all of `rest` holds too.
+
+    Most selectors are pairs alone, and those cost little to ask, which thousands of pods are.
+    """
+
+    pairs: tuple[Pair, ...] = ()
+    rest: Selector = ()
+
+    def includes(self, labels: LabelSet) -> bool:
+        own = labels.pairs
+        for pair in self.pairs:
+            if pair not in own:
+                return False
+        return not self.rest or selects(self.rest, dict(own))
 
 
 class _Budget(msgspec.Struct, frozen=True):
-    """`selector` is None where no pod is meant; `fault` says what cannot be read."""
+    """`meant` is None where no pod is meant; `fault` says what cannot be read."""
 
     noun: DisruptionBudget
     uid: str
-    selector: Selector | None = None
+    meant: _Meant | None = None
     fault: str = ""
 
 
@@ -35,18 +59,18 @@ class DisruptionBook:
     """Every budget, and the labels of every pod that one might count.
 
     Labels are kept because a budget may come after the pods that it means. Pods of one template share them. Methods
-    that take news of a budget return what `ClusterState` is to know, and which budgets count whom now: all pods of
-    the namespace by uid, or none where nothing about that has changed.
+    that take news of a budget return what `ClusterState` is to know, and by uid the pods which other budgets may
+    count now, with the names of those.
     """
 
     def __init__(self, notices: NoticeBoard) -> None:
         self._notices = notices
         self._budgets: dict[str, dict[str, _Budget]] = {}
         self._pods: dict[str, dict[str, LabelSet]] = {}
-        # Per namespace with budgets: who counts pods with these labels.
+        # Per namespace with budgets: who counts pods with these labels, for all that its pods have or had.
         self._matches: dict[str, dict[LabelSet, Names]] = {}
-        self._sets: dict[LabelSet, LabelSet] = {}
-        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        self._sets: dict[tuple[Pair, ...], LabelSet] = {}
+        self._pairs: dict[Pair, Pair] = {}
 
     # pods
 
@@ -74,20 +98,22 @@ class DisruptionBook:
             self._sets.clear()
             self._pairs.clear()
         pairs = self._pairs
-        own = tuple([pairs.setdefault(pair, pair) for pair in found])
-        self._sets[own] = own
+        own = LabelSet(tuple([pairs.setdefault(pair, pair) for pair in found]))
+        self._sets[own.pairs] = own
         return own
 
     def _names(self, namespace: str, labels: LabelSet) -> Names:
-        budgets = self._budgets.get(namespace)
-        if budgets is None:
+        matches = self._matches.get(namespace)
+        if matches is None:
             return ()
-        matches = self._matches.setdefault(namespace, {})
         found = matches.get(labels)
         if found is None:
-            if len(matches) >= _CACHE_SIZE:
-                matches.clear()
-            found = matches[labels] = tuple(sorted(_counting(budgets, dict(labels))))
+            pods = self._pods[namespace]
+            if len(matches) > 2 * len(pods) + _SPARE:
+                matches = self._matches[namespace] = {
+                    each: matches[each] for each in pods.values() if each in matches
+                }
+            found = matches[labels] = _counting(self._budgets[namespace], labels)
         return found
 
     # budgets
@@ -105,20 +131,19 @@ class DisruptionBook:
         budget = _Budget(
             DisruptionBudget(namespace, name),
             uid or (last.uid if last else ""),
-            last.selector if last else None,
+            last.meant if last else None,
             f"cannot be read: {error}; apply it again",
         )
         return [*self._tell(budget)], self._put(budget)
 
     def remove(self, namespace: str, name: str) -> tuple[list[ClusterEvent], dict[str, Names]]:
         budgets = self._budgets.get(namespace, {})
-        last = budgets.pop(name, None)
-        if last is None:
+        if budgets.pop(name, None) is None:
             return [], {}
+        counted = self._count_anew(namespace, name, None)
         if not budgets:
-            del self._budgets[namespace]
-            self._matches.pop(namespace, None)
-        return [DisruptionBudgetRemoved(namespace, name)], self._count_anew(namespace, last.selector, None)
+            del self._budgets[namespace], self._matches[namespace]
+        return [DisruptionBudgetRemoved(namespace, name)], counted
 
     def _tell(self, budget: _Budget) -> list[ClusterEvent]:
         noun = budget.noun
@@ -135,30 +160,43 @@ class DisruptionBook:
         return budget is not None and budget.fault == fault
 
     def _put(self, budget: _Budget) -> dict[str, Names]:
-        noun = budget.noun
-        budgets = self._budgets.setdefault(noun.namespace, {})
-        last = budgets.get(noun.name)
-        budgets[noun.name] = budget
-        return self._count_anew(noun.namespace, last.selector if last else None, budget.selector)
-
-    def _count_anew(self, namespace: str, last: Selector | None, now: Selector | None) -> dict[str, Names]:
-        if last == now:
+        namespace, name = budget.noun.namespace, budget.noun.name
+        if namespace not in self._budgets:
+            self._budgets[namespace] = {}
+            self._matches[namespace] = dict.fromkeys(self._pods.get(namespace, {}).values(), ())
+        budgets = self._budgets[namespace]
+        last = budgets.get(name)
+        budgets[name] = budget
+        if last is not None and last.meant == budget.meant:
             return {}
-        self._matches.pop(namespace, None)
-        return {uid: self._names(namespace, labels) for uid, labels in self._pods.get(namespace, {}).items()}
+        return self._count_anew(namespace, name, budget.meant)
+
+    def _count_anew(self, namespace: str, name: str, meant: _Meant | None) -> dict[str, Names]:
+        """The pods that a budget counts, or counts no more, now that it means others than before."""
+        matches = self._matches[namespace]
+        changed: dict[LabelSet, Names] = {}
+        for labels, names in matches.items():
+            counts = meant is not None and meant.includes(labels)
+            if counts != (name in names):
+                rest = [each for each in names if each != name]
+                changed[labels] = tuple(sorted([*rest, name] if counts else rest))
+        if not changed:
+            return {}
+        matches.update(changed)
+        pods = self._pods.get(namespace, {})
+        return {uid: changed[labels] for uid, labels in pods.items() if labels in changed}
 
 
-def _counting(budgets: Mapping[str, _Budget], labels: Labels) -> list[str]:
-    return [
-        name for name, budget in budgets.items() if budget.selector is not None and selects(budget.selector, labels)
-    ]
+def _counting(budgets: Mapping[str, _Budget], labels: LabelSet) -> Names:
+    counting = (name for name, each in budgets.items() if each.meant is not None and each.meant.includes(labels))
+    return tuple(sorted(counting))
 
 
 def _read(document: Document) -> _Budget:
     metadata = _object(document.get("metadata"))
     namespace, name = str(metadata.get("namespace") or ""), str(metadata.get("name") or "")
     faults: list[str] = []
-    selector = _selector(document.get("spec"), faults)
+    meant = _meant(document.get("spec"), faults)
     status = document.get("status")
     noun = DisruptionBudget(
         namespace,
@@ -166,10 +204,10 @@ def _read(document: Document) -> _Budget:
         _allowed(metadata, status, faults),
         _disrupted(_object(status).get("disruptedPods"), faults),
     )
-    return _Budget(noun, str(metadata.get("uid") or ""), selector, "; ".join(faults))
+    return _Budget(noun, str(metadata.get("uid") or ""), meant, "; ".join(faults))
 
 
-def _selector(spec: object, faults: list[str]) -> Selector | None:
+def _meant(spec: object, faults: list[str]) -> _Meant | None:
     """An empty selector means every pod of the namespace; none, or one that cannot be read, means no pod."""
     if spec is not None and not isinstance(spec, Mapping):
         faults.append(f"spec is {show(spec)}; it protects no pod until it is an object with a selector")
@@ -177,10 +215,14 @@ def _selector(spec: object, faults: list[str]) -> Selector | None:
     if stated is None:
         return None
     try:
-        return read_selector(stated)
+        selector = read_selector(stated)
     except IllegibleSelectorError as error:
         faults.append(f"spec.selector is {show(stated)}; {error}; it protects no pod until that is corrected")
         return None
+    exact = [each for each in selector if each.operator == "In" and len(each.values) == 1]
+    return _Meant(
+        tuple((each.key, each.values[0]) for each in exact), tuple(each for each in selector if each not in exact)
+    )
 
 
 def _allowed(metadata: Document, status: object, faults: list[str]) -> int:
