@@ -29,6 +29,11 @@ class EvictionLog:
         # What is older than the longest window that was asked about is forgotten.
         self._windows: dict[AccountKey, float] = {}
 
+    @property
+    def noted(self) -> int:
+        """How many notes are kept."""
+        return sum(map(len, self._noted.values()))
+
     def evicted(self, record: PodRecord, now: float) -> None:
         """Notes that a pod is told to leave, with every account that cares."""
         for account, rate in rates(record):
