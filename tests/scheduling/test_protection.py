@@ -1,0 +1,156 @@
+"""Vetoes on victims: what objects say under every policy, and the plugins conformance, cdp and pdb."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import DisruptionBudgetUpdated
+from phalanx.scheduling.plugin import Spared
+
+from .desk import policy
+from .scenario import NAMESPACE, Scenario
+
+BARE = policy()
+FOREIGN = f"{policy()}\nconfigurations: [{{name: preempt, arguments: {{phalanx.foreignVictims: true}}}}]"
+
+
+def spared(scenario: Scenario, name: str = "p") -> list[Spared]:
+    """Every objection to the eviction of a pod."""
+    session = scenario.scheduler.look(scenario.now)
+    record = scenario.state.pods[name]
+    said = [plugin.spares(session, record) for plugin in session.pipeline.plugins("spares")]
+    return [each for each in said if each is not None]
+
+
+def why(scenario: Scenario, name: str = "p") -> list[str]:
+    return [each.why for each in spared(scenario, name)]
+
+
+def world(plugins: str = BARE, scheduler: str = "phalanx", **fields: Any) -> Scenario:
+    scenario = Scenario(plugins).node("n").pod("p", node="n", cpu=1, scheduler=scheduler)
+    return scenario.becomes("p", **fields)
+
+
+class TestUnderEveryPolicy:
+    def test_an_ordinary_pod_may_go(self) -> None:
+        assert spared(world()) == []
+
+    @pytest.mark.parametrize(
+        ("fields", "reason"),
+        [
+            ({"fixture": True}, "belongs to its node: another would come in its place"),
+            ({"firm": True}, "is not preemptible, and holds no more than its quota's min"),
+            ({"preemptable": False}, "is marked as not preemptable"),
+        ],
+    )
+    def test_what_pods_say(self, fields: dict[str, Any], reason: str) -> None:
+        assert spared(world(**fields)) == [Spared(reason)]
+
+    def test_what_gangs_say(self) -> None:
+        scenario = Scenario(BARE).node("n").job("train", 2, node="n", cpu=1)
+        assert why(scenario, "train-0") == []
+        scenario.gang("train", 2, preemptable=False)
+        assert why(scenario, "train-0") == ["belongs to gang ns/train, which is marked as not preemptable"]
+
+    def test_pods_of_other_schedulers_stay_unless_the_policy_lets_them_go(self) -> None:
+        assert why(world(scheduler="default-scheduler")) == ["belongs to scheduler default-scheduler"]
+        allowed = FOREIGN.replace("backfill", "backfill, preempt")
+        assert why(world(allowed, scheduler="default-scheduler")) == []
+
+    def test_everybody_gets_the_minimum_run_time_of_every_account(self) -> None:
+        scenario = world(bound=400, started=700).queue("default", min_run_time=900)
+        scenario.elastic_quota(NAMESPACE, {}, {})
+        assert spared(scenario) == [
+            Spared("has not had the 15m yet that queue default lets its pods run", until=1300.0)
+        ]
+        key = AccountKey(Tree.ELASTIC_QUOTA, NAMESPACE)
+        scenario.account(key, label="the quota", min_run_time=1200)
+        assert spared(scenario) == [
+            Spared("has not had the 20m yet that the quota lets its pods run", until=1600.0)
+        ]
+        scenario.now = 1600
+        assert spared(scenario) == []
+
+    @pytest.mark.parametrize(
+        ("fields", "until"),
+        [({"bound": 950, "started": 980}, 1050.0), ({"started": 980}, 1080.0), ({"created": 990}, 1090.0)],
+    )
+    def test_the_run_time_counts_from_the_binding_or_what_is_known_of_it(
+        self, fields: dict[str, Any], until: float
+    ) -> None:
+        scenario = world(**fields).queue("default", min_run_time=100)
+        assert [each.until for each in spared(scenario)] == [until]
+
+    def test_whom_the_api_would_not_evict_is_left_alone_for_a_while(self) -> None:
+        scenario = world()
+        scenario.state.doom(scenario.state.pods["p"])
+        scenario.state.spare("p", 1060.0)
+        assert spared(scenario) == [Spared("could not be evicted a short while ago", until=1060.0)]
+        scenario.now = 1060
+        assert spared(scenario) == []
+
+
+class TestConformance:
+    POLICY = policy("name: conformance")
+
+    def test_what_the_cluster_needs_stays(self) -> None:
+        assert why(world(self.POLICY, critical=True)) == ["is critical to the cluster"]
+        scenario = Scenario(self.POLICY).node("n").within("kube-system").pod("p", node="n", cpu=1)
+        assert why(scenario) == ["is in the namespace kube-system"]
+        assert why(world(self.POLICY)) == []
+
+    def test_without_it_only_priorities_count(self) -> None:
+        assert why(world(critical=True)) == []
+
+
+class TestCooldown:
+    POLICY = policy("name: cdp")
+
+    def test_a_running_pod_stays_for_its_cooldown(self) -> None:
+        scenario = world(self.POLICY, bound=900, cooldown=300)
+        assert spared(scenario) == [Spared("is protected for 5m after it got its node", until=1200.0)]
+        scenario.now = 1200
+        assert spared(scenario) == []
+
+    def test_one_that_does_not_run_yet_has_none(self) -> None:
+        assert spared(world(self.POLICY, bound=900, cooldown=300, phase="Pending")) == []
+
+    def test_it_is_an_opinion_of_the_policy(self) -> None:
+        assert spared(world(bound=900, cooldown=300)) == []
+
+
+class TestBudgets:
+    POLICY = policy("name: pdb")
+
+    def budget(self, scenario: Scenario, allowed: int, *disrupted: str) -> Scenario:
+        noun = DisruptionBudget(NAMESPACE, "web", allowed, frozenset(disrupted))
+        return scenario.observe("budget", DisruptionBudgetUpdated(noun))
+
+    def test_a_budget_that_allows_nothing_is_a_veto(self) -> None:
+        scenario = self.budget(world(self.POLICY, budgets=("web",)), 0)
+        assert why(scenario) == ["is counted by PodDisruptionBudget web, which allows no disruption now"]
+        assert why(self.budget(scenario, 1)) == []
+        assert why(self.budget(scenario, 0, "p")) == []
+
+    def test_pods_that_it_does_not_count_may_go(self) -> None:
+        assert why(self.budget(world(self.POLICY), 0)) == []
+
+    def test_without_the_plugin_it_is_none(self) -> None:
+        assert why(self.budget(world(budgets=("web",)), 0)) == []
+
+
+class TestHowVetoesCombine:
+    def test_a_veto_in_any_tier_holds(self) -> None:
+        """Volcano #5963, #5896: a later tier, or plugin of the same tier, brought back whom an earlier one spared."""
+        plugins = "{plugins: [{name: pdb}, {name: gang}]}, {plugins: [{name: conformance}, {name: cdp}]}"
+        text = f"actions: allocate, preempt\ntiers: [{{plugins: [{{name: predicates}}]}}, {plugins}]"
+        scenario = world(text, critical=True, bound=900, cooldown=300, budgets=("web",))
+        TestBudgets().budget(scenario, 0)
+        assert len(why(scenario)) == 3
+        assert why(scenario.becomes("p", critical=False, cooldown=0)) == [
+            "is counted by PodDisruptionBudget web, which allows no disruption now"
+        ]
