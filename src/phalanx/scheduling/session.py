@@ -28,6 +28,7 @@ from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
 
 if TYPE_CHECKING:
+    from phalanx.scheduling.eviction.engine import Eviction
     from phalanx.scheduling.pipeline import Pipeline
 
 T = TypeVar("T")
@@ -64,7 +65,7 @@ class Session:
 
     Decisions are recorded through `bind`, `admit`, `judge_gang` and `judge_pod`; the plan is their sum. An action
     tells of every unit that it has dealt with (`saw`), and what the unit waits for if room or a vote can help it
-    (`wait`).
+    (`wait`). `disruptions` are the evictions decided for the units that wait for them.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class Session:
             past.futility,
         )
         self.made_room = False
+        self.disruptions: dict[UnitKey, Eviction] = {}
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         self.allowance = Allowance(state.ledger, self._ceilings)

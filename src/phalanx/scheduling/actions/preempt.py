@@ -89,6 +89,7 @@ def _serve(session: Session, beneficiary: Beneficiary) -> None:
 def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
     """Tells the victims to go and holds the room for whom they go."""
     unit = beneficiary.unit
+    session.disruptions[unit.key] = found
     cause = session.next_cause()
     leavers = [record for victim in found.victims for record in victim.records] + list(found.leavers)
     # Grace begins when they are told; those who leave already have their own end.
