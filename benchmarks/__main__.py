@@ -6,7 +6,7 @@ import subprocess
 import sys
 from itertools import chain
 
-from benchmarks import bench_accounts, bench_planning, bench_refusal
+from benchmarks import bench_accounts, bench_eviction, bench_planning, bench_refusal
 from benchmarks.report import show
 
 # These start servers and print figures of their own.
@@ -14,7 +14,7 @@ OTHERS = ("benchmarks.bench_end_to_end", "benchmarks.bench_transport")
 
 
 def main() -> int:
-    kept = show(chain(bench_planning.rows(), bench_accounts.rows(), bench_refusal.rows()))
+    kept = show(chain(bench_planning.rows(), bench_accounts.rows(), bench_refusal.rows(), bench_eviction.rows()))
     for module in OTHERS:
         print(f"\n{module}", flush=True)
         kept = subprocess.run([sys.executable, "-m", module], check=False).returncode == 0 and kept

@@ -25,10 +25,23 @@ def in_own_process(measure: Callable[..., Row], *arguments: object) -> Row:
         return pool.apply(_with_memory, (measure, arguments))
 
 
+def all_in_own_process(measure: Callable[..., list[Row]], *arguments: object) -> list[Row]:
+    """The same for a measurement of several lines."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        rows, megabytes = pool.apply(_all_with_memory, (measure, arguments))
+    for row in rows:
+        row.megabytes = megabytes
+    return rows
+
+
 def _with_memory(measure: Callable[..., Row], arguments: tuple[object, ...]) -> Row:
     row = measure(*arguments)
     row.megabytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return row
+
+
+def _all_with_memory(measure: Callable[..., list[Row]], arguments: tuple[object, ...]) -> tuple[list[Row], float]:
+    return measure(*arguments), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def show(rows: Iterable[Row]) -> bool:
