@@ -6,16 +6,14 @@ from typing import Any
 
 import pytest
 
+from phalanx.cluster.accounts import Payer
 from phalanx.model.account import AccountKey, AccountState, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import Problem
-from phalanx.scheduling.eviction.grounds import (
-    NO_PREEMPTION,
-    NO_RECLAIM,
-    NOBODY_DESERVES,
-    ONE_WITHOUT_QUOTA,
-    Ground,
-)
+from phalanx.scheduling.eviction.ground import NO_PREEMPTION, NO_RECLAIM, Ground
+from phalanx.scheduling.eviction.grounds import Grounds
+from phalanx.scheduling.eviction.queuegrounds import NOBODY_DESERVES
+from phalanx.scheduling.eviction.quotagrounds import ONE_WITHOUT_QUOTA
 
 from .desk import policy, queue
 from .scenario import Scenario
@@ -333,6 +331,23 @@ class TestQueues:
         words = {name: takings.word(f"{name}-0") for name in "bcd"}
         excess = {name: word.excess for name, word in words.items() if isinstance(word, Ground)}
         assert excess == {"b": 0.2, "c": 0.5, "d": 1.0}
+
+    def test_all_that_a_beneficiary_asks_for_counts_where_its_payers_meet(self) -> None:
+        scenario = world(CAPACITY).queue("a", deserved={"cpu": 3}).queue("b").pod("b", queue="b", node="n", cpu=1)
+        for namespace in ("x", "y"):
+            scenario.within(namespace).pods(namespace, 2, queue="a", cpu=1)
+        payers: dict[Payer, dict[str, int]] = {}
+        for name in ("x-0", "y-0"):
+            payer = scenario.state.pods[name].payer
+            assert payer is not None
+            payers[payer] = {"cpu": 2000}
+        session, lender = scenario.scheduler.look(scenario.now), scenario.state.pods["b"].payer
+        assert lender is not None
+        for payer, wanted in payers.items():
+            alone = Grounds(session, payer, wanted, preempt=True, reclaim=True)
+            assert reclaimed(alone.of(lender))
+            both = Grounds(session, payer, wanted, preempt=True, reclaim=True, together=payers)
+            assert both.of(lender) == "queue a would hold more cpu than what it deserves"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})

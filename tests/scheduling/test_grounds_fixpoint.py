@@ -85,7 +85,7 @@ class Disorder:
 
     def unit(self) -> list[str]:
         """Waiting pods of one payer."""
-        alike = {"queue": self.draw.choice(self.leaves), "namespace": self.draw.choice(_NAMESPACES)}
+        alike: dict[str, Any] = {"queue": self.draw.choice(self.leaves), "namespace": self.draw.choice(_NAMESPACES)}
         alike["priority"] = self.draw.choice([0, 1, 5])
         return [self.pod(running=False, **alike) for _ in range(self.draw.randint(1, 3))]
 

@@ -145,7 +145,7 @@ class TestBudgets:
 
 class TestHowVetoesCombine:
     def test_a_veto_in_any_tier_holds(self) -> None:
-        """Volcano #5963, #5896: a later tier, or plugin of the same tier, brought back whom an earlier one spared."""
+        """Volcano #5963, #5896: a later tier or plugin brought back whom an earlier one had spared."""
         plugins = "{plugins: [{name: pdb}, {name: gang}]}, {plugins: [{name: conformance}, {name: cdp}]}"
         text = f"actions: allocate, preempt\ntiers: [{{plugins: [{{name: predicates}}]}}, {plugins}]"
         scenario = world(text, critical=True, bound=900, cooldown=300, budgets=("web",))

@@ -64,7 +64,15 @@ class Lenders:
         self._beneficiary = beneficiary
         self._foreign = foreign
         self._rules = [
-            Grounds(session, payer, wanted, preempt=preempt, reclaim=reclaim, announced=announced)
+            Grounds(
+                session,
+                payer,
+                wanted,
+                preempt=preempt,
+                reclaim=reclaim,
+                announced=announced,
+                together=beneficiary.payers,
+            )
             for payer, wanted in beneficiary.payers.items()
         ]
         self.grounds: dict[Payer, Ground] = {}
