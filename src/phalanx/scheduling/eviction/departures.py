@@ -18,21 +18,23 @@ _CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 
 class Departures:
     """Every veto of the policy's plugins holds, no gang is torn apart, and nobody's need justifies breaking a
-    disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it "."""
+    disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it ".
+
+    `mark` names the present set, `undo` goes back to one.
+    """
 
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
         self._caps = Caps(session, log)
         self._headcount = Headcount()
+        self._taken: dict[PodRecord, None] = {}
 
     def take(self, record: PodRecord) -> str | None:
         """Counts a pod as leaving; why it may not, and then nothing is counted."""
+        if record in self._taken:
+            return "is on its way already"
         objection = self.veto(record) or self._headcount.take(record)
-        if objection is None:
-            objection = self._capped([record])
-            if objection is not None:
-                self._headcount.give_back(record)
-        return objection
+        return objection or self._count([record])
 
     def take_whole(self, record: PodRecord) -> list[PodRecord] | str:
         """Counts the pod's whole gang as leaving (with its bundle): who that is, or why they may not."""
@@ -43,17 +45,17 @@ class Departures:
             objection = self.veto(member)
             if objection is not None:
                 return f"belongs to a gang with pod {member.pod.key}, which {objection}"
-        objection = self._headcount.take_all(members)
-        if objection is None:
-            objection = self._capped(members)
-            if objection is not None:
-                self._restore(members)
-        return objection or members
+        news = [member for member in members if member not in self._taken]
+        return self._headcount.take_all(news) or self._count(news) or members
 
-    def give_back(self, records: Sequence[PodRecord]) -> None:
-        """Pods that were taken stay after all."""
-        self._restore(records)
-        for record in records:
+    def mark(self) -> int:
+        return len(self._taken)
+
+    def undo(self, mark: int) -> None:
+        """Those who were taken since the mark stay after all."""
+        while len(self._taken) > mark:
+            record, _ = self._taken.popitem()
+            self._headcount.give_back(record)
             self._caps.give_back(record)
 
     def veto(self, record: PodRecord) -> str | None:
@@ -66,15 +68,17 @@ class Departures:
                 return spared.why
         return None
 
-    def _restore(self, records: Sequence[PodRecord]) -> None:
-        for record in records:
-            self._headcount.give_back(record)
-
-    def _capped(self, records: Sequence[PodRecord]) -> str | None:
+    def _count(self, records: Sequence[PodRecord]) -> str | None:
+        """Counts those whom their gangs let go against budgets and rates."""
         broken = self._caps.violations
         reason = self._caps.take_all(records)
         if reason is None and self._caps.violations > broken:
             for record in records:
                 self._caps.give_back(record)
             reason = "the PodDisruptionBudgets that count it allow no further disruption"
-        return f"must stay: {reason}" if reason is not None else None
+        if reason is not None:
+            for record in records:
+                self._headcount.give_back(record)
+            return f"must stay: {reason}"
+        self._taken.update(dict.fromkeys(records))
+        return None
