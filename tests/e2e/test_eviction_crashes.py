@@ -1,0 +1,146 @@
+"""A scheduler that dies while it makes room: whoever waits gets the room, and nobody leaves who need not."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.e2e.world import PODS, Object, World, condition
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+GANG = ("t-0", "t-1")
+LOW = ("a", "b", "c", "d")
+
+
+def gang(size: int = 2) -> dict[str, dict[str, str]]:
+    prefix = "pod-group.scheduling.sigs.k8s.io"
+    return {
+        "labels": {f"{prefix}/name": "train", f"{prefix}/min-available": str(size)},
+        "annotations": {f"{prefix}/match-policy": "waiting-and-running"},
+    }
+
+
+async def submit(world: World) -> None:
+    """A node full of pods of low priority, and a gang of two with a high one."""
+    await world.node("n1", cpu="4")
+    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": world.name}}
+    await world.make({**high, "value": 1000})
+    for name in LOW:
+        await world.pod(name, nodeName=f"{world.name}-n1", terminationGracePeriodSeconds=30)
+    await world.phase("Running", *LOW)
+    await world.pods(*GANG, priorityClassName=world.name, **gang())
+
+
+async def pods(world: World) -> dict[str, Object]:
+    return {item["metadata"]["name"]: item for item in await world.list(PODS)}
+
+
+async def leaving(world: World) -> set[str]:
+    found = await pods(world)
+    return {name for name, item in found.items() if item["metadata"].get("deletionTimestamp")}
+
+
+async def let_them_leave(world: World, evicted: set[str]) -> None:
+    """Plays the kubelet until the gang is bound; takes note of who has left."""
+    while True:
+        for name in await leaving(world):
+            evicted.add(name)
+            await world.delete(PODS, name)
+        placement = await world.placement()
+        if all(placement[name] for name in GANG):
+            return
+        await asyncio.sleep(0.02)
+
+
+async def finish(world: World) -> set[str]:
+    """Who has left when the gang has its room."""
+    evicted: set[str] = set()
+    async with asyncio.timeout(20):
+        await let_them_leave(world, evicted)
+    return evicted
+
+
+async def test_promises_stand_before_anyone_is_told_to_leave(world: World) -> None:
+    await submit(world)
+    scheduler = await world.scheduler()
+
+    async def two_leave() -> bool:
+        return len(await leaving(world)) == 2
+
+    await world.until(two_leave, "two are told to leave")
+    found = await pods(world)
+    assert [found[name]["status"].get("nominatedNodeName") for name in GANG] == [f"{world.name}-n1"] * 2
+    for name in await leaving(world):
+        told = condition(found[name], "DisruptionTarget")
+        assert (told["status"], told["reason"]) == ("True", "PreemptionByScheduler")
+        assert told["message"].startswith("phalanx: ")
+    await world.until_event("Preempted", words="gang .*/train")
+    first = [write.rpartition("/ns/")[-1] for write in scheduler.wire.writes]
+    promises = [at for at, write in enumerate(first) if write.startswith("PATCH") and "/t-" in write]
+    deletions = [at for at, write in enumerate(first) if write.startswith("DELETE")]
+    assert max(promises[:2]) < min(deletions)
+    assert len(await finish(world)) == 2
+    found = await pods(world)
+    assert not any(found[name]["status"].get("nominatedNodeName") for name in GANG), "the binding has cleared them"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is sent", "before it is answered"])
+@pytest.mark.parametrize("nth", range(1, 7))
+async def test_killed_at_any_write_of_an_eviction(world: World, nth: int, after: bool) -> None:
+    """Two promises, two conditions, two deletions."""
+    await submit(world)
+    first = await world.scheduler(wait=False, concurrency=1)
+    first.wire.die("*", "/pods/", nth=nth, after=after)
+    await asyncio.wait_for(first.wire.dead.wait(), 20)
+    await first.kill()
+    found = await pods(world)
+    if await leaving(world):
+        assert all(found[name]["status"].get("nominatedNodeName") for name in GANG)
+    await world.scheduler()
+    assert len(await finish(world)) == 2
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before it is sent", "before it is answered"])
+@pytest.mark.parametrize("nth", range(1, 7))
+async def test_any_answer_may_be_lost(world: World, nth: int, after: bool) -> None:
+    await submit(world)
+    scheduler = await world.scheduler(wait=False, concurrency=1)
+    scheduler.wire.lose("*", "/pods/", nth=nth, after=after)
+    assert len(await finish(world)) == 2
+
+
+async def test_a_beneficiary_that_is_deleted_before_anyone_has_left_saves_them(world: World) -> None:
+    """The deletions do not get through for a while; then there is nobody to make room for."""
+    await submit(world)
+    scheduler = await world.scheduler(wait=False)
+    scheduler.wire.lose("PATCH", "/pods/[abcd]/status$", times=1000)
+
+    async def promised() -> bool:
+        found = await pods(world)
+        return all(found[name]["status"].get("nominatedNodeName") for name in GANG)
+
+    await world.until(promised, "the gang has been promised room")
+    await world.delete(PODS, *GANG)
+    await asyncio.sleep(0.5)
+    scheduler.wire.rules.clear()
+    await world.settled(scheduler)
+    assert await leaving(world) == set()
+    found = await pods(world)
+    assert all(condition(found[name], "DisruptionTarget").get("status") != "True" for name in LOW)
+    assert all(record.doomed is False for record in scheduler.service.state.pods.values())
+
+
+@pytest.mark.usefixtures("embedded")
+async def test_who_may_not_be_evicted_is_spared_and_others_are_chosen(world: World) -> None:
+    await submit(world)
+    scheduler = await world.scheduler(wait=False)
+    world.server.faults.answer("DELETE", "/pods/[abcd]$", 403)
+    evicted = await finish(world)
+    deletions = [write.rpartition("/")[-1] for write in scheduler.wire.writes if write.startswith("DELETE")]
+    refused = deletions[0]
+    assert len(evicted) == 2
+    assert refused not in evicted
+    assert set(deletions) == evicted | {refused}
+    assert condition((await pods(world))[refused], "DisruptionTarget")["status"] == "False"
