@@ -390,6 +390,22 @@ async def test_room_that_is_found_elsewhere_calls_evictions_off(full: World) -> 
     assert not full.server.terminates("v")
 
 
+async def test_a_pod_that_is_placed_elsewhere_needs_no_room_that_is_being_cleared(full: World) -> None:
+    """The promise stands and the deletion is under way, but the API server asks for patience."""
+    full.server.fail("DELETE", "/v", status=429)
+
+    def place(call: Any) -> None:
+        if call.method == "DELETE":
+            full.state.unclaim(full.state.pods["uid-p"])
+            full.executor.carry_out(full.scheduler.cycle(1000.0))
+
+    full.server.before = place
+    await full.preempt("p", "v")
+    assert full.server.node_of("p") == "n1"
+    assert full.server.calls.count("DELETE v") == 1
+    assert full.state_of("v") is RUNNING
+
+
 async def test_a_gang_that_is_evicted_as_a_whole_says_so() -> None:
     members = [pod(f"m{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3)]
     world = World(state_of(pod("p", ""), *members, gang=Gang(G, source=REF, min_member=2)))

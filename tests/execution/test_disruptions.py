@@ -195,6 +195,24 @@ async def test_a_later_decision_for_the_same_pod_counts_on_the_earlier_one(life:
     assert len(life.disruptions) == 0
 
 
+async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Life) -> None:
+    """v is protected for the moment when w is chosen too; the end of their beneficiary is the end of both."""
+    life.way = EVICTION_API
+    life.server.protected |= {"v", "w"}
+
+    def decide_again(call: Call) -> None:
+        if life.server.calls.count("POST v/eviction") == 1 and len(life.disruptions) == 1:
+            life.decide("a", "w", "c2")
+        if life.server.calls.count("POST w/eviction") == 1:
+            life.disruptions.release("uid-a")
+
+    life.server.before = decide_again
+    life.decide("a", "v", "c1")
+    await life.settle()
+    assert life.outcomes == {"v": CALLED_OFF, "w": CALLED_OFF}
+    assert len(life.disruptions) == 0
+
+
 async def test_the_last_word_of_a_plan_counts(life: Life) -> None:
     """What was held is given up and something else is decided at once: who was leaving goes on to leave."""
     life.server.change(life.server.pods["ns", "a"])

@@ -263,6 +263,13 @@ async def test_the_guard_is_asked_before_each_try(world: World) -> None:
     assert world.target() == "False", "what was announced is taken back"
 
 
+async def test_a_condition_that_may_have_been_written_is_taken_back_as_well(world: World) -> None:
+    world.server.fail("PATCH", "/status", error=ConnectionLost("cut"), after_write=True)
+    answers = iter([None, CALLED_OFF])
+    assert (await world.evict(guard=lambda evict: next(answers))).outcome is CALLED_OFF
+    assert world.target() == "False"
+
+
 async def test_what_is_called_off_in_time_leaves_no_trace(world: World) -> None:
     assert (await world.evict(guard=lambda evict: CALLED_OFF)).outcome is CALLED_OFF
     assert world.server.calls == []

@@ -11,9 +11,10 @@ import pytest
 from phalanx.execution.conditions import POD_SCHEDULED, NominationOutcome, PodConditions
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.conditions import PodCondition
+from phalanx.kube.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Call
+from phalanx.kube.transport import Answer, Call
 from phalanx.model.verdict import Verdict
 from tests.execution.podserver import PodServer
 
@@ -25,9 +26,9 @@ FULL = Verdict("NotEnoughResources", "0/3 nodes are available: 3 Insufficient cp
 class World:
     """One place in the pool, so that its order can be seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, concurrency: int = 1) -> None:
         self.server = PodServer()
-        self.pool = WritePool(concurrency=1)
+        self.pool = WritePool(concurrency=concurrency)
         self.outcomes: list[NominationOutcome] = []
         self.conditions = PodConditions(
             self.server.client(), self.pool, lambda: 1_900_000_000.0, RetryPolicy(attempts=3, base=0.001)
@@ -124,6 +125,31 @@ async def test_a_promise_overtakes_the_news(world: World) -> None:
     await world.settle()
     assert world.server.calls[:2] == ["PATCH p4/status", "a deletion"]
     assert sorted(world.server.calls[2:]) == [f"PATCH p{number}/status" for number in range(4)]
+
+
+async def test_a_write_that_was_overtaken_is_not_made_beside_the_other() -> None:
+    """Two writes for one pod at a time could arrive in the wrong order."""
+    world = World(concurrency=2)
+    uid = world.add()
+    under_way, most = 0, 0
+    inner = world.server.request
+
+    async def slowly(call: Call, identity: Identity) -> Answer:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        world.conditions.judge(uid, FULL)
+        await asyncio.sleep(0.01)
+        under_way -= 1
+        return await inner(call, identity)
+
+    world.server.request = slowly  # type: ignore[method-assign]
+    world.conditions.judge(uid, FULL)
+    world.nominate(uid, "n1")
+    await world.settle()
+    assert most == 1
+    assert world.server.nominated("p") == "n1"
+    await world.pool.close()
 
 
 async def test_only_the_newest_promise_is_written(world: World) -> None:
