@@ -244,6 +244,11 @@ class Scenario:
         audit(self.state)
         return self
 
+    @property
+    def events(self) -> tuple[ClusterEvent, ...]:
+        """What is known now, told from the beginning."""
+        return tuple(self._observed.values())
+
     # what happens
 
     def cycle(self, should_stop: Callable[[], bool] = never) -> Plan:
@@ -284,7 +289,7 @@ class Scenario:
         """Pods that were told to leave (these, or all) have left. With `recreates` their controllers make new ones
         in their stead."""
         for uid, record in list(self.state.pods.items()):
-            if record.state is MemberState.TERMINATING and (not names or uid in names):
+            if uid in names or (record.doomed and not names):
                 self.gone(uid)
                 if self.recreates:
                     fresh = {
@@ -398,4 +403,5 @@ class Scenario:
         nodes = self.state.nodes
         for bind in plan.binds:
             row, cls = nodes.row(bind.node), self.state.pods[bind.uid].cls
-            assert (nodes.idle[cls.columns, row] >= 0).all(), f"{bind.name} does not fit on {bind.node}"
+            left = nodes.allocatable[cls.columns, row] - nodes.used[cls.columns, row]
+            assert (left >= 0).all(), f"{bind.name} does not fit on {bind.node}"

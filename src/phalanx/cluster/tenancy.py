@@ -14,16 +14,17 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import MemberState
 
-_EVICTABLE = (MemberState.BOUND, MemberState.RUNNING)
+_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 
 
 class Kind:
     """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
 
-    `sample` is one of them, `number` its place in the arrays.
+    `sample` is one of them, `number` its place in the arrays. `arriving` pods are still on their way to their
+    nodes: they cannot be told to leave yet.
     """
 
-    __slots__ = ("footprint", "gang", "number", "payer", "priority", "sample")
+    __slots__ = ("arriving", "footprint", "gang", "number", "payer", "priority", "sample")
 
     def __init__(self, number: int, sample: PodRecord) -> None:
         assert sample.payer is not None
@@ -33,6 +34,7 @@ class Kind:
         self.footprint: Footprint = sample.footprint
         self.priority = sample.pod.priority
         self.gang: GangRecord | None = sample.gang
+        self.arriving = sample.state is MemberState.PLACED
 
 
 class Table:
@@ -49,7 +51,7 @@ class Table:
 class Tenancy:
     """Built when somebody first asks, and from then on brought up to date row by row (`moved` names them).
 
-    Only pods that are bound or running are counted; whether one of them may be evicted is not asked here.
+    Only pods that are placed, bound or running are counted; whether one may be evicted is not asked here.
     """
 
     def __init__(self) -> None:
@@ -83,7 +85,7 @@ class Tenancy:
         for row in rows:
             counts: dict[int, int] = {}
             for record in tenants.get(row, {}).values():
-                if record.state in _EVICTABLE and record.payer is not None:
+                if record.state in _THERE and record.payer is not None:
                     number = self._number(record)
                     counts[number] = counts.get(number, 0) + 1
             if counts:
@@ -100,6 +102,7 @@ class Tenancy:
             record.gang,
             pod.priority,
             pod.preemptable and not (pod.fixture or pod.critical),
+            record.state is MemberState.PLACED,
         )
         kind = self._kinds.get(key)
         if kind is None:

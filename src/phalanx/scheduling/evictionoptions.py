@@ -43,6 +43,11 @@ class EvictionOptions(msgspec.Struct, frozen=True):
     surplus: bool = False
     levels: bool = False
 
+    @property
+    def active(self) -> bool:
+        """Whether anybody may be evicted for others."""
+        return self.preempt or self.reclaim
+
 
 def eviction_options(
     actions: Iterable[str],

@@ -55,8 +55,11 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
 
 
 def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
-    """Whether the unit has to wait for others to leave still; if so it is told so. If not, what was held for it and
-    is of no use to it is given up."""
+    """Whether the unit has to wait for others to leave still; if so it is told so.
+
+    If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
+    is for the action that asks them).
+    """
     held = claimed(unit)
     if not held:
         return False
@@ -65,7 +68,8 @@ def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
     if claim.awaited(session.state.leaving) and session.now < claim.until:
         await_leavers(session, unit, wanted)
         return True
-    session.unclaim(held)
+    if not session.pipeline.policy.eviction.active:
+        session.unclaim(held)
     return False
 
 

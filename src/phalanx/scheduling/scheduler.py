@@ -129,6 +129,7 @@ class Scheduler:
             if not unit.rank or self.pipeline.order_drifts:
                 self._rank(session, unit)
         session.units.sort(key=_by_rank)
+        self._recall_unasked(session)
         # 3. Act.
         for action in self.policy.actions:
             if plan.complete and action in _ACTIONS:
@@ -196,15 +197,26 @@ class Scheduler:
 
         return rank if self.pipeline.order_drifts else None
 
+    def _recall_unasked(self, session: Session) -> None:
+        """Brings back those that were refused when the time was up before anybody could be asked to go for them."""
+        for unit, demand, refusal in self.work.take_unasked():
+            if unit.key not in session.waits:
+                self._rank(session, unit)
+                session.unasked.append(unit)
+                session.wait(unit, demand, refusal)
+
     def _settle(self, session: Session) -> None:
-        for unit in session.units:
-            if not session.plan.complete and unit.key not in session.seen:
-                self.work.keep(unit)
-            elif unit.key in session.waits:
+        asks = self.policy.eviction.active
+        for unit in (*session.units, *session.unasked):
+            if unit.key in session.waits:
                 demand, refusal = session.waits[unit.key]
                 self.work.park(unit, demand, refusal)
+                if asks and unit.key not in session.asked:
+                    self.work.ask_later(unit.key)
                 if isinstance(demand, Admission | Charge) and (when := session.alarm(unit)) is not None:
                     self.work.set_alarm(unit, when)
+            elif not session.plan.complete and unit.key not in session.seen:
+                self.work.keep(unit)
             elif unit.key not in session.seen and not session.judged(unit):
                 self._not_considered(session, unit)
         for gang in self.work.take_content():
@@ -227,9 +239,11 @@ class Scheduler:
             session.step()
             demand, unit = stale
             refusal = self._refusal_now(session, demand, unit)
-            if refusal is None or could_make_room(session, unit, demand):
+            if refusal is None:
                 self.work.wake(demand)
                 return
+            if could_make_room(session, unit, demand):
+                self.work.ask_all()
             for other in self.work.renew(demand, refusal):
                 tell(session, other, refusal.facts)
                 session.step()

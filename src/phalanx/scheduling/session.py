@@ -106,6 +106,9 @@ class Session:
             past.evictions,
             past.futility,
         )
+        # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
+        self.unasked: list[Unit] = []
+        self.asked: set[UnitKey] = set()
         self.made_room = False
         self.disruptions: dict[UnitKey, Eviction] = {}
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
@@ -354,25 +357,20 @@ class Session:
 
     def nominate(self, record: PodRecord, row: int, claim: Claim) -> None:
         """Holds room for a pod that waits until others have left."""
-        before = record.claim
         self.state.claim(record, row, claim)
-        if claim.lasting or (before is not None and before.lasting):
-            self._nominated(record)
+        self._nominated(record)
 
     def unclaim(self, records: Iterable[PodRecord]) -> None:
         """Gives up what is held for the pods."""
         for record in records:
-            claim = record.claim
-            self.state.unclaim(record)
-            if claim is not None and claim.lasting:
+            if self.state.unclaim(record):
                 self._nominated(record)
 
     def _nominated(self, record: PodRecord) -> None:
         """Says on which node room is held for a pod now, if on any."""
         pod, claim = record.pod, record.claim
-        node = record.nominated if claim is not None and claim.lasting else ""
         cause = claim.cause if claim is not None else self.cause
-        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, node, cause))
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause))
 
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""

@@ -11,7 +11,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.ceilings import Turn
-from phalanx.scheduling.demand import Demand
+from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 
 BundleKey = tuple[GangKey, ...]
 UnitKey = BundleKey | str
@@ -122,6 +122,9 @@ class WorkList:
         self._parked: dict[UnitKey, Demand] = {}
         self._groups: dict[Demand, Group] = {}
         self._content: dict[GangKey, GangRecord] = {}
+        self._unasked: dict[UnitKey, None] = {}
+        self._unripe: dict[UnitKey, None] = {}
+        self._ripened = state.ripened
         self._relief = state.eased()
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, Turn]]] = {}
@@ -136,7 +139,9 @@ class WorkList:
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do."""
         self._absorb()
-        if self._active or self._content:
+        if self._ripened != self._state.ripened:
+            self._ripen()
+        if self._active or self._content or any(key in self._parked for key in self._unasked):
             return False
         return not self._groups or (self._relief == self._state.eased() and self.next_stale() is None)
 
@@ -181,6 +186,41 @@ class WorkList:
         self._parked[unit.key] = demand
         self._renew(group, refusal)
         group.unheard.pop(unit.key, None)
+
+    def ask_later(self, key: UnitKey) -> None:
+        """Notes that nobody has asked yet whether others may go for a parked unit."""
+        self._unasked[key] = None
+
+    def ask_when_ripe(self, key: UnitKey) -> None:
+        """Notes that others may go for a unit once pods that are on their way have arrived."""
+        if self._ripened != self._state.ripened:
+            self._ripen()
+        self._unripe[key] = None
+
+    def _ripen(self) -> None:
+        self._ripened = self._state.ripened
+        self._unasked.update(self._unripe)
+        self._unripe.clear()
+
+    def ask_all(self) -> None:
+        """Somebody may get room now if others go: whoever is first in order, of each demand, is asked about."""
+        for demand, group in self._groups.items():
+            key = group.first() if isinstance(demand, Alone | Quorum | Surplus) else None
+            if key is not None:
+                self._unasked[key] = None
+
+    def take_unasked(self) -> list[tuple[Unit, Demand, Refusal]]:
+        """The parked units that nobody has asked about, with what they wait for; to be parked again."""
+        found = []
+        if self._ripened != self._state.ripened:
+            self._ripen()
+        for key in self._unasked:
+            demand, unit = self._parked.get(key), self._unit(key)
+            if demand is not None and unit is not None:
+                found.append((unit, demand, self._groups[demand].refusal))
+                self._leave(key)
+        self._unasked.clear()
+        return found
 
     def keep(self, unit: Unit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""

@@ -10,7 +10,7 @@ from phalanx.cluster.claims import Claim
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
-from phalanx.scheduling.eviction.engine import Eviction, Futile, Search
+from phalanx.scheduling.eviction.engine import SOON, Eviction, Futile, Search
 from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
@@ -25,12 +25,13 @@ def make_room(session: Session) -> None:
     if session.made_room:
         return
     session.made_room = True
-    for unit in session.units:
+    for unit in sorted((*session.units, *session.unasked), key=lambda unit: unit.rank):
         if unit.key not in session.waits:
             continue
         if session.out_of_time():
             session.plan.complete = False
             return
+        session.asked.add(unit.key)
         beneficiary = beneficiary_of(session, unit, session.waits[unit.key][0])
         if beneficiary is not None:
             _serve(session, beneficiary)
@@ -38,11 +39,13 @@ def make_room(session: Session) -> None:
 
 def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
     """Whether others would go for a parked unit now. (It was refused when there was less to take.)"""
-    options = session.pipeline.policy.eviction
-    if not (options.preempt or options.reclaim):
+    if not session.pipeline.policy.eviction.active:
         return False
     beneficiary = beneficiary_of(session, unit, demand)
-    return beneficiary is not None and isinstance(search(session, beneficiary), Eviction)
+    if beneficiary is None:
+        return False
+    found = search(session, beneficiary)
+    return isinstance(found, Eviction) and bool(found.victims)
 
 
 def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
@@ -67,23 +70,31 @@ def search(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
     changed."""
     question = Question.of(beneficiary)
-    known = session.futility.known(question, session.state.eased(), session.now)
+    state = session.state
+    known = session.futility.known(question, state.eased(), state.ripened, session.now)
     if known is not None:
         return known
     found = Search(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
     if isinstance(found, Futile):
-        session.futility.note(question, session.state.eased(), found)
+        session.futility.note(question, state.eased(), state.ripened, found)
     return found
 
 
 def _serve(session: Session, beneficiary: Beneficiary) -> None:
+    unit = beneficiary.unit
     found = search(session, beneficiary)
     session.step()
     if isinstance(found, Futile):
+        session.unclaim(beneficiary.claimed)
+        if found.unripe:
+            session.work.ask_when_ripe(unit.key)
         if found.again is not None:
-            session.work.set_alarm(beneficiary.unit, found.again)
-        return
-    carry_out(session, beneficiary, found)
+            session.work.set_alarm(unit, found.again)
+    elif found.victims or beneficiary.claimed:
+        carry_out(session, beneficiary, found)
+    else:
+        # It fits once those who leave anyway have left; should that take too long, others are asked after all.
+        session.work.set_alarm(unit, session.now + SOON)
 
 
 def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
@@ -96,7 +107,7 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
     until = max(ends, default=session.now) + _PATIENCE
-    claim = Claim(uids, until, cause, lasting=bool(found.victims))
+    claim = Claim(uids, until, cause)
     for victim in found.victims:
         message = _message(beneficiary, victim.reason)
         for record in victim.records:

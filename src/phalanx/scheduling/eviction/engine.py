@@ -32,7 +32,7 @@ _FEW_PODS = 2000
 # A pod that is still terminating so many seconds after its grace is over is not counted on any more.
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
-_SOON = 300
+SOON = 300
 # How much work a search may do, in looks at a pod or a node. Counted, not timed: equal questions get equal answers.
 _WORK = 80_000
 _MOST_CHECKS = 400
@@ -57,12 +57,14 @@ class Eviction(msgspec.Struct, frozen=True):
 class Futile(msgspec.Struct, frozen=True):
     """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
     many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
-    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not."""
+    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe` while
+    pods that may help once they have arrived on their nodes are on their way there."""
 
     facts: Shortage | Gap | Excess | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
     again: float | None = None
+    unripe: bool = False
 
 
 class Search:
@@ -108,12 +110,16 @@ class Search:
             found = self._outcome(Taken(self._session, self._transaction, self._log, bound=self.bound), [])
             assert found is not None
             return found
-        if not self._lenders.pods:
+        # Ports are not part of the sums that would be freed.
+        tells = not any(cls.pod_class.host_ports for cls in self._for.classes)
+        arriving = bool(self._lenders.arriving.any())
+        if not self._lenders.pods and not arriving:
             return self._futile(facts)
-        if not any(cls.pod_class.host_ports for cls in self._for.classes):  # ports are not part of the sums
+        if tells or not self._lenders.pods:
             without = self._try_without(None)
             if without is not None:
-                return self._futile(without)
+                unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
+                return self._futile(without, unripe)
         best: Eviction | None = None
         for candidates in self._rounds():
             for order in self._orders(candidates):
@@ -122,7 +128,7 @@ class Search:
                     best = found
             if best is not None:
                 return self._improve(best, candidates)
-        return self._futile(facts)
+        return self._futile(facts, arriving)
 
     # asking
 
@@ -136,9 +142,10 @@ class Search:
         self._transaction.unplace()
         return facts
 
-    def _try_without(self, most: Level | None) -> Shortage | Gap | Excess | None:
-        """The same without everybody who may go up to a level, gangs and vetoes of single pods aside."""
-        sums = self._lenders.sums(most)
+    def _try_without(self, most: Level | None, arriving: bool = False) -> Shortage | Gap | Excess | None:
+        """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
+        those who may once they have arrived."""
+        sums = self._lenders.sums(most, arriving)
         self._transaction.remove_sums(sums.freed, sums.charges)
         facts = self._try()
         self._transaction.put_back_sums()
@@ -147,7 +154,7 @@ class Search:
     def _will_leave(self, record: PodRecord) -> bool:
         """Whether to count on a terminating pod's room: it leaves soon, and is not long overdue."""
         left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
-        return -_OVERDUE <= left <= _SOON
+        return -_OVERDUE <= left <= SOON
 
     def _needed(self) -> tuple[PodRecord, ...]:
         """Those who leave anyway and whose room is counted on, while the beneficiary is placed: on the nodes that
@@ -172,10 +179,10 @@ class Search:
                         return False
         return True
 
-    def _futile(self, facts: Shortage | Gap | Excess) -> Futile:
+    def _futile(self, facts: Shortage | Gap | Excess, unripe: bool = False) -> Futile:
         refused = self._lenders.refused + self._refused
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return Futile(facts, self._lenders.pods, tuple(ranked), self._again)
+        return Futile(facts, self._lenders.pods, tuple(ranked), self._again, unripe)
 
     # candidates
 

@@ -40,18 +40,21 @@ class Futility:
 
     def __init__(self) -> None:
         self._eased = -1
-        self._found: dict[Question, Futile] = {}
+        self._found: dict[Question, tuple[Futile, int]] = {}
 
-    def known(self, question: Question, eased: int, now: float) -> Futile | None:
-        """The answer, if it cannot have changed: `eased` counts the changes that may help, `now` may be time."""
+    def known(self, question: Question, eased: int, ripened: int, now: float) -> Futile | None:
+        """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
+        have arrived on their nodes, `now` may be time."""
         if eased != self._eased:
             self._found.clear()
             self._eased = eased
-        found = self._found.get(question)
-        return found if found is not None and (found.again is None or now < found.again) else None
+        found, when = self._found.get(question, (None, -1))
+        if found is None or (found.again is not None and now >= found.again):
+            return None
+        return found if not found.unripe or when == ripened else None
 
-    def note(self, question: Question, eased: int, found: Futile) -> None:
+    def note(self, question: Question, eased: int, ripened: int, found: Futile) -> None:
         if eased != self._eased or len(self._found) >= _MOST:
             self._found.clear()
             self._eased = eased
-        self._found[question] = found
+        self._found[question] = (found, ripened)

@@ -82,12 +82,15 @@ class Lenders:
         self.kinds: Sequence[Kind] = session.state.tenancy.kinds
         counts = np.bincount(self.table.kinds, weights=self.table.counts, minlength=len(self.kinds))
         self.allowed: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
+        self.arriving: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
         self.levels: dict[int, Level] = {}
         for number in np.flatnonzero(counts).tolist():
             kind = self.kinds[number]
             ground = self._judge(kind)
             if isinstance(ground, str):
                 self.refused[ground] += int(counts[number])
+            elif kind.arriving:
+                self.arriving[number] = True
             else:
                 self.allowed[number] = True
                 self.levels[number] = level_of(ground, self._priority(kind))
@@ -109,9 +112,9 @@ class Lenders:
             if level > most:
                 self.allowed[number] = False
 
-    def sums(self, most: Level | None = None) -> Sums:
-        """What would be freed if all went that may go, up to a level."""
-        mask = self.allowed
+    def sums(self, most: Level | None = None, arriving: bool = False) -> Sums:
+        """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
+        mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
             mask = mask.copy()
             for number, level in self.levels.items():
