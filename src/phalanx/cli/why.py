@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, namespace_option, output_option
+from phalanx.cli.eviction_lines import eviction_lines
 
 if TYPE_CHECKING:
     from phalanx.daemon.inquiry import Answer
@@ -45,6 +46,9 @@ def why(
     KIND is pod or podgroup (short: po, pg); a gang that only labels declare is a podgroup too. The answer comes
     from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is changed.
 
+    Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
+    Of a pod that was evicted it says for whom, also after it is gone (as long as its events are kept).
+
     \b
     phalanx why pod/worker-0 -n training
     phalanx why podgroup/tf-smoke-gpu
@@ -64,6 +68,7 @@ def why(
     async def work(client: KubeClient) -> Answer:
         import time
 
+        from phalanx.daemon.farewell import bid_farewell
         from phalanx.daemon.inquiry import Inquiry
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.daemon.snapshot import read_cluster
@@ -76,7 +81,10 @@ def why(
             click.echo(f"warning: not read: {text}", err=True)
         inquiry = Inquiry(snapshot, policy, time.time())
         where = namespace or client.namespace
-        answer = inquiry.pod(where, name) if kind == "pod" else inquiry.gang(GangKey(where, name))
+        if kind == "pod":
+            answer = await bid_farewell(client, where, name, inquiry.pod(where, name))
+        else:
+            answer = inquiry.gang(GangKey(where, name))
         if answer is None:
             what = "pod" if kind == "pod" else "group object or pod that declares a gang"
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
@@ -118,6 +126,8 @@ def render(answer: Answer) -> str:
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.members is not None and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    if answer.evictions is not None:
+        lines.extend(f"  {line}" for line in eviction_lines(answer.evictions))
     lines.extend(f"  Warning: {warning}" for warning in answer.warnings)
     if answer.change:
         lines.append(f"  What would help: {answer.change}")

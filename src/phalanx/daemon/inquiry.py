@@ -7,24 +7,28 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.daemon.outlook import DUE, Outlook, outlook
 from phalanx.daemon.snapshot import Snapshot
-from phalanx.model.decisions import Plan
+from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.quorum import requirement
-from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.rehearsal import Rehearsal
+
+_NODES_NAMED = 5
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
     """What is known about one pod or gang.
 
     `state` is one word: Running, Bound, Waiting, Gated, Finished, Terminating, Foreign, Starting (it would be
-    placed now) or Satisfied. `reason` is the code of the dominant reason while it waits, `message` the sentence,
-    `nodes` how many nodes are out for what, `missing` how many members have no room or do not exist, `change`
-    the smallest change that would help. `nodes` and `change` are empty where nothing is in the way.
+    placed now), Evicting (others would be told to make room now), Evicted (it is gone) or Satisfied. `reason` is
+    the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
+    `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
+    and `change` are empty where nothing is in the way. `evictions` is there where it waits for room.
     """
 
     kind: str
@@ -40,6 +44,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     nodes: list[NodeCount] = []
     change: str = ""
     warnings: list[str] = []
+    evictions: Outlook | None = None
+    uid: str = ""
 
 
 class Inquiry:
@@ -48,6 +54,7 @@ class Inquiry:
     def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
         self._state = snapshot.state
         self._refused = snapshot.refused
+        self._farewells = snapshot.farewells
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
@@ -55,13 +62,15 @@ class Inquiry:
             for key, record in self._state.gangs.items()
             if record.noun is not None
         }
-        scheduler = Scheduler(self._state, policy)
+        scheduler = self._rehearsal = Rehearsal(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
+        # What pods are before the dry run tells any of them to leave.
+        self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
-        self._plan: Plan = plan
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
+        self._told = {evict.uid: evict.message for evict in plan.evictions}
 
     def pod(self, namespace: str, name: str) -> Answer | None:
         """None where there is no such pod."""
@@ -71,7 +80,9 @@ class Inquiry:
         if record is None:
             return None
         pod = record.pod
-        answer = Answer("Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "")
+        answer = Answer(
+            "Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "", uid=pod.uid
+        )
         if record.gang is not None:
             self._describe(answer, record.gang)
         if self._settled(answer, record):
@@ -79,7 +90,7 @@ class Inquiry:
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
             verdict = self._gangs.get(record.gang.key)
-        return self._conclude(answer, verdict, [pod.uid])
+        return self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
 
     def gang(self, key: GangKey) -> Answer | None:
         """None where neither a pod nor an object declares such a gang."""
@@ -91,7 +102,7 @@ class Inquiry:
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
-            return self._conclude(answer, verdict, waiting)
+            return self._weigh(self._conclude(answer, verdict, waiting), key)
         return self._without_pending(answer, key)
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
@@ -134,9 +145,11 @@ class Inquiry:
         """Whether the pod's own state says it all."""
         pod = record.pod
         where = f" on node {pod.node}" if pod.node else ""
-        match record.state:
+        match self._before[pod.uid]:
             case MemberState.RUNNING:
                 answer.state, answer.message = "Running", f"the pod runs{where}"
+                if pod.uid in self._told:
+                    answer.message += f"; it would be told to leave now: {self._told[pod.uid]}"
             case MemberState.BOUND:
                 answer.state, answer.message = (
                     "Bound",
@@ -144,6 +157,7 @@ class Inquiry:
                 )
             case MemberState.TERMINATING:
                 answer.state, answer.message = "Terminating", f"the pod is being deleted{where}"
+                self._bid_farewell(answer, pod)
             case MemberState.SUCCEEDED | MemberState.FAILED:
                 answer.state, answer.message = "Finished", f"the pod has finished ({pod.phase.value})"
             case MemberState.GATED:
@@ -157,6 +171,31 @@ class Inquiry:
             case _:
                 return False
         return True
+
+    def _bid_farewell(self, answer: Answer, pod: Pod) -> None:
+        farewell = self._farewells.get(pod.uid)
+        if farewell is not None:
+            answer.reason = farewell.reason
+            answer.message = f"the pod was told to leave node {pod.node}: {farewell.message}"
+        if pod.leaves:
+            answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
+
+    def _weigh(self, answer: Answer, who: str | GangKey) -> Answer:
+        """What evictions have to do with an answer about something that waits."""
+        unit = self._rehearsal.unit(who)
+        if unit is None or answer.state != "Waiting":
+            return answer
+        found = answer.evictions = outlook(self._rehearsal, unit, self._told)
+        if found is None:
+            return answer
+        if found.state == DUE:
+            nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
+            answer.state, answer.reason, answer.missing = "Evicting", "", 0
+            answer.message = f"{found.message}; once they have left it starts on {nodes}"
+            answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+        ways = [answer.change, *found.changes] if answer.change else found.changes
+        answer.change = ", or ".join(ways)
+        return answer
 
     def _conclude(self, answer: Answer, verdict: Verdict | None, uids: Iterable[str]) -> Answer:
         if verdict is not None:

@@ -29,6 +29,7 @@ from phalanx.dialects.core import (
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import decode_object
+from phalanx.execution.evictor import DISRUPTION_TARGET
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
@@ -40,15 +41,24 @@ from phalanx.scheduling.history import AccountUsage
 T = TypeVar("T")
 
 
+class Farewell(msgspec.Struct, frozen=True):
+    """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget)."""
+
+    reason: str
+    message: str
+
+
 class Snapshot(msgspec.Struct):
     """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
-    to the last binding of a pod. `usages` is what accounts used in the past, where that matters (`stored_usage`).
+    to the last binding of a pod, `farewells` what pods were told that have to leave. `usages` is what accounts used
+    in the past, where that matters (`stored_usage`).
     """
 
     state: ClusterState
     intake: Intake
     missing: list[str] = []
     refused: dict[str, str] = {}
+    farewells: dict[str, Farewell] = {}
     usages: list[AccountUsage] = []
 
 
@@ -90,6 +100,8 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
         for condition in pod.status.conditions:
             if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
                 snapshot.refused[pod.metadata.uid] = condition.message
+            if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
+                snapshot.farewells[pod.metadata.uid] = Farewell(condition.reason, condition.message)
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)

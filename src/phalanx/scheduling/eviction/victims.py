@@ -213,13 +213,17 @@ def _since(record: PodRecord) -> int:
     return pod.started or pod.bound or pod.created
 
 
+def hours_lost(record: PodRecord, now: float) -> float:
+    """Hours since the pod began, or since its last checkpoint."""
+    return max(0.0, now - max(_since(record), record.pod.checkpoint)) / _SECONDS
+
+
 def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int]]) -> float:
-    """Hours since the pod began, or its last checkpoint, times the largest part of the cluster that it holds."""
-    seconds = max(0.0, now - max(_since(record), record.pod.checkpoint))
+    """The same times the largest part of the cluster that it holds."""
     parts = (
         amount / totals[name][0] for name, amount in record.footprint.amounts.items() if totals.get(name, (0,))[0]
     )
-    return seconds / _SECONDS * max(parts, default=0.0)
+    return hours_lost(record, now) * max(parts, default=0.0)
 
 
 class Removals:

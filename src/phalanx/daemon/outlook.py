@@ -1,0 +1,227 @@
+"""What evictions do, or would do, for something that waits: as data that people and programs read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from phalanx.cluster.members import PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.quantity import format_quantity
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.eviction.engine import Eviction
+from phalanx.scheduling.eviction.victims import Victim, hours_lost
+from phalanx.scheduling.explanation import (
+    gap,
+    no_room_for_gang,
+    no_room_for_pod,
+    over_ceiling_for_gang,
+    over_ceiling_for_pod,
+)
+from phalanx.scheduling.rehearsal import Rehearsal, Vain
+from phalanx.scheduling.shortage import Gap, Shortage
+from phalanx.scheduling.work import Unit
+
+LEAVING = "Leaving"
+DUE = "Due"
+VAIN = "Vain"
+
+
+class Departure(msgspec.Struct, omit_defaults=True):
+    """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
+    when its grace is over, where that is so already."""
+
+    pod: str
+    gang: str = ""
+    node: str = ""
+    priority: int = 0
+    since: str = ""
+    until: str = ""
+
+
+class Reason(msgspec.Struct, omit_defaults=True):
+    """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
+
+    why: str
+    pods: list[str]
+    until: str = ""
+
+
+class Price(msgspec.Struct):
+    """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
+    PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
+
+    pods: int
+    gangs: int
+    priority: int
+    violations: int
+    pod_hours: float
+
+
+class Room(msgspec.Struct):
+    node: str
+    pods: int
+
+
+class Outlook(msgspec.Struct, omit_defaults=True):
+    """`state` is Leaving (others are on their way out, and room is held), Due (the scheduler would tell them now)
+    or Vain (evictions do not help; then `pods` are those who would have to go). `rooms` are where it would start.
+    `missing` is what would be missing even without all other pods. After any of `changes` others would go.
+    """
+
+    state: str
+    message: str
+    rooms: list[Room] = []
+    pods: list[Departure] = []
+    reasons: list[Reason] = []
+    cost: Price | None = None
+    missing: str = ""
+    changes: list[str] = []
+
+
+def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Outlook | None:
+    """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
+    uid) that would be evicted now would be told."""
+    found = rehearsal.disruption(unit)
+    if found is None:
+        return None
+    if isinstance(found, Vain):
+        return _vain(rehearsal, unit, found)
+    return _due(rehearsal, found, messages) if found.victims else _leaving(rehearsal, found)
+
+
+def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
+    now, pods = rehearsal.session.now, [_departure(record) for record in found.leavers]
+    last = max((record.pod.leaves for record in found.leavers), default=0)
+    left = int(last - now)
+    end = ""
+    if last:
+        end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
+    return Outlook(
+        LEAVING,
+        f"{_pods(len(pods))} on the way out{end}",
+        rooms=_rooms(rehearsal, found),
+        pods=pods,
+    )
+
+
+def _due(rehearsal: Rehearsal, found: Eviction, messages: Mapping[str, str]) -> Outlook:
+    groups: dict[str, list[str]] = {}
+    for victim in found.victims:
+        for record in victim.records:
+            why = _lent(victim) or messages.get(record.pod.uid, "")
+            groups.setdefault(why, []).append(record.pod.key)
+    records = _records(found)
+    graces = max(record.pod.grace for record in records)
+    return Outlook(
+        DUE,
+        f"{_pods(len(records))} would be told to leave now, with at most {format_duration(graces)} of grace",
+        rooms=_rooms(rehearsal, found),
+        pods=[_departure(record) for record in (*records, *found.leavers)],
+        reasons=[Reason(why, pods) for why, pods in groups.items()],
+        cost=_price(found, rehearsal.session.now),
+    )
+
+
+def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
+    supposed = found.supposed
+    if supposed is None:
+        return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
+    if supposed.eviction is None:
+        missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
+        return Outlook(VAIN, "it would not start even if all others gave way", missing=missing)
+    records = _records(supposed.eviction)
+    stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
+    may_not = "may not" if len(stuck) == len(records) else f"{len(stuck)} of them may not"
+    return Outlook(
+        VAIN,
+        f"{_pods(len(records))} would have to go, and {may_not}",
+        rooms=_rooms(rehearsal, supposed.eviction),
+        pods=[_departure(record) for record in records],
+        reasons=[
+            Reason(
+                obstacle.why,
+                [record.pod.key for record in obstacle.records],
+                format_moment(int(obstacle.until)) if obstacle.until is not None else "",
+            )
+            for obstacle in supposed.obstacles
+        ],
+        cost=_price(supposed.eviction, rehearsal.session.now),
+        changes=list(found.changes),
+    )
+
+
+def _missing(unit: Unit, facts: Shortage | Gap | Excess) -> str:
+    verdict = _sentence(unit, facts)
+    change = verdict.change.replace("free or add", "add")
+    return f"{verdict.message.rstrip('.')}" + (f". To help: {change}" if change else "")
+
+
+def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
+    if unit.pod is not None:
+        assert not isinstance(facts, Gap)
+        return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+    gang = unit.gangs[facts.culprit]
+    match facts:
+        case Shortage():
+            return no_room_for_gang(facts, gang)
+        case Excess():
+            return over_ceiling_for_gang(facts, gang)
+        case Gap():
+            assert gang.noun is not None
+            return gap(facts, gang, gang.noun)
+
+
+def _lent(victim: Victim) -> str:
+    """Of what is taken back: who holds how much of what is not his own."""
+    if victim.reason is not EvictionReason.RECLAIMED:
+        return ""
+    parts = []
+    for payer, ground in victim.grounds.items():
+        for over in ground.overs:
+            account = over.account
+            for name, own in sorted(over.limits.items()):
+                holding = account.used.get(name, 0)
+                if holding > own and victim.amounts[payer].get(name, 0):
+                    amount = f"{format_quantity(holding, name)} {name}"
+                    parts.append(f"{account.label} holds {amount} and {format_quantity(own, name)} is its own")
+    return "; ".join(dict.fromkeys(parts))
+
+
+def _departure(record: PodRecord) -> Departure:
+    pod = record.pod
+    leaves = pod.leaves if pod.terminating else 0
+    return Departure(
+        pod.key,
+        str(record.gang.key) if record.gang is not None else "",
+        pod.node,
+        pod.priority,
+        format_moment(leaves - pod.grace) if leaves else "",
+        format_moment(leaves) if leaves else "",
+    )
+
+
+def _price(found: Eviction, now: float) -> Price:
+    cost = found.cost
+    hours = sum(hours_lost(record, now) for record in _records(found))
+    return Price(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
+
+
+def _records(found: Eviction) -> Sequence[PodRecord]:
+    return [record for victim in found.victims for record in victim.records]
+
+
+def _rooms(rehearsal: Rehearsal, found: Eviction) -> list[Room]:
+    return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
+
+
+def _by_node(names: Iterable[str]) -> list[Room]:
+    return [Room(node, pods) for node, pods in sorted(Counter(names).items())]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod" if count == 1 else f"{count} pods"
