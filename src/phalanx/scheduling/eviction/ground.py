@@ -48,7 +48,8 @@ class Over(msgspec.Struct, frozen=True):
 class Ground(msgspec.Struct, frozen=True):
     """Why a beneficiary may take pods from a lender, and how far.
 
-    With `below` only pods of lower priority. Before every single removal each of `overs` must hold more than its
+    With `below` only pods of lower priority; with `levels` as well those of gangs of equal priority that hold more
+    (see `levelling`). Before every single removal each of `overs` must hold more than its
     limits of something that the victim holds and the beneficiary asks for; after it each of `floors` must still
     hold its limits, where it did before (`permits`). `distance` counts the levels from the beneficiary's leaf up to
     the account that it shares with the lender; nearer lenders go first, then those with the larger `excess`: which
@@ -62,6 +63,7 @@ class Ground(msgspec.Struct, frozen=True):
     floors: tuple[Over, ...] = ()
     distance: int = 0
     excess: float = 0.0
+    levels: bool = False
 
     def permits(self, amounts: Amounts, holdings: Holdings = held) -> bool:
         """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.

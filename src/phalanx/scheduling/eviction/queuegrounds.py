@@ -52,9 +52,10 @@ class QueueGrounds:
     def of(self, lender: Payer) -> Ground | str:
         if self.shared(lender):
             depth = 0 if lender.key.queue else max(0, len(self._chain) - 1)
-            return (
-                Ground(EvictionReason.PREEMPTED, True, distance=depth) if self._question.preempt else NO_PREEMPTION
-            )
+            if not self._question.preempt:
+                return NO_PREEMPTION
+            levels = bool(lender.key.queue) and self._session.pipeline.policy.eviction.levels
+            return Ground(EvictionReason.PREEMPTED, True, distance=depth, levels=levels)
         found = self._found.get(lender.queue)
         if found is None:
             found = self._found[lender.queue] = self._between(lender.queue)
