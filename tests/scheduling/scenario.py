@@ -179,8 +179,8 @@ class Scenario:
         more: Mapping[str, object] | None = None,
         **requests: object,
     ) -> Self:
-        """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise. `more` are
-        further fields of the noun."""
+        """A pod; the remaining keywords are what it requests. One with a node runs unless told otherwise. `more`
+        are further fields of the noun."""
         asked = amounts(**requests)
         base = pod_class or PodClass()
         base = msgspec.structs.replace(
@@ -301,7 +301,7 @@ class Scenario:
                     }
                     self._heirs += 1
                     name = f"{uid.partition('~')[0]}~{self._heirs}"
-                    pod = msgspec.structs.replace(record.pod, name=name, uid=name, nominated="", **fresh)  # type: ignore[arg-type]
+                    pod = msgspec.structs.replace(record.pod, name=name, uid=name, nominated="", **fresh)
                     self.observe(f"pod {name}", PodUpdated(pod))
         return self
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.pod import MemberState, PodClass
 
 from .scenario import Scenario
@@ -131,3 +133,88 @@ def test_a_doomed_pod_counts_as_terminating_at_once() -> None:
     scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
     scenario.pod("high", cpu=1, priority=10).work()
     assert scenario.state.pods[scenario.evicted[0]].state is MemberState.TERMINATING
+
+
+SURPLUS = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang, enableJobStarving: false}, {name: predicates}, {name: nodeorder}]
+"""
+
+
+def test_a_gang_that_has_its_minimum_evicts_nobody_for_the_rest() -> None:
+    scenario = Scenario().node("n1", cpu=4).pods("low", 2, cpu=1).run()
+    scenario.job("high", 4, minimum=2, cpu=1, priority=10).run(50)
+    assert scenario.evicted == []
+    assert len(scenario.placed("high")) == 2
+
+
+def test_unless_the_policy_says_so() -> None:
+    scenario = Scenario(SURPLUS).node("n1", cpu=4).pods("low", 2, cpu=1).run()
+    scenario.recreates = True
+    scenario.job("high", 4, minimum=2, cpu=1, priority=10).run(50)
+    assert len(scenario.placed("high")) == 4
+    assert len(scenario.evicted) == 2
+
+
+def budget(name: str, allowed: int) -> DisruptionBudgetUpdated:
+    return DisruptionBudgetUpdated(DisruptionBudget("ns", name, allowed))
+
+
+def test_pods_whose_disruption_budget_is_used_up_go_last() -> None:
+    scenario = Scenario().node("n1", cpu=4).observe("pdb", budget("web", 0))
+    scenario.pods("web", 3, cpu=1, more={"budgets": ("web",)}).pod("batch", cpu=1).run()
+    scenario.pod("high", cpu=1, priority=10).run(50)
+    assert scenario.evicted == ["batch"]
+    scenario.pod("higher", cpu=2, priority=20).run(50)
+    assert "batch" not in scenario.evicted[1:]
+    assert len(scenario.evicted) == 3  # a preference, no veto
+
+
+def test_a_budget_counts_over_the_whole_set_of_victims() -> None:
+    """Two nodes; either two pods of one budget that allows one, or one of each of two budgets."""
+    scenario = Scenario().nodes(2, cpu=2).observe("pdb-a", budget("a", 1)).observe("pdb-b", budget("b", 1))
+    scenario.pod("a1", cpu=1, node="n1", more={"budgets": ("a",)})
+    scenario.pod("a2", cpu=1, node="n2", more={"budgets": ("a",)})
+    scenario.pod("b1", cpu=1, node="n1", more={"budgets": ("b",)}).pod("x", cpu=1, node="n2", priority=5).run()
+    scenario.job("high", 2, cpu=1, priority=10).run(50)
+    assert sorted(scenario.evicted) in (["a1", "b1"], ["a2", "b1"])
+
+
+def test_pods_leave_in_time_for_whom_the_alarm_rings() -> None:
+    """A protected pod loses its protection by time alone."""
+    policy = SURPLUS.replace("{name: predicates}", "{name: cdp}, {name: predicates}")
+    scenario = (
+        Scenario(policy).node("n1", cpu=1).pod("low", cpu=1, node="n1", more={"bound": 1000, "cooldown": 60}).run()
+    )
+    scenario.pod("high", cpu=1, priority=10).run()
+    assert scenario.evicted == []
+    assert scenario.scheduler.alarm == 1060
+    scenario.now = 1061
+    scenario.scheduler.ring(scenario.now)
+    scenario.run(50)
+    assert scenario.evicted == ["low"]
+    assert scenario.where("high") == "n1"
+
+
+def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
+    scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1).run()
+    scenario.pod("high", cpu=1, priority=10).work()
+    scenario.state.spare("low", scenario.now + 60)
+    scenario.work()
+    assert scenario.evicted == ["low"]
+    assert scenario.held() == {}
+    scenario.now += 61
+    scenario.scheduler.ring(scenario.now)
+    scenario.run(50)
+    assert scenario.evicted == ["low", "low"]
+    assert scenario.where("high") == "n1"
+
+
+def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
+    scenario = full()
+    for number in range(20):
+        scenario.job(f"j{number:02}", 3, cpu=1)
+    scenario.work()
+    assert scenario.evicted == []
+    assert len(scenario.scheduler.past.futility) == 1

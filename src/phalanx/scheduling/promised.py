@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
+from phalanx.model.gang import GangKey
 from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.ceilings import Leaving
 from phalanx.scheduling.demand import Alone, Awaiting, Quorum
@@ -51,6 +52,22 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
     if session.placer.view(cls).score[row] == NOWHERE:
         return False
     transaction.place(cls, [member], [row])
+    return True
+
+
+def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangKey | None = None) -> bool:
+    """Places one pod for which room is held, there or elsewhere."""
+    transaction = session.state.transaction()
+    transaction.lift([record])
+    if not (record.row >= 0 and put(session, transaction, record, record.row)):
+        rows = session.placer.place(kind.cls, 1) if session.allowance.room(kind.payer, kind.cls.footprint) else []
+        if rows:
+            transaction.place(kind.cls, [record], rows)
+    if not transaction.placed:
+        transaction.rollback()
+        return False
+    for placed, row in transaction.commit():
+        session.bind(placed, row, gang, None)
     return True
 
 

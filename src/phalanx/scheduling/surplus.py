@@ -6,8 +6,9 @@ from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.demand import Alone, Surplus
+from phalanx.scheduling.demand import Alone, Awaiting, Surplus
 from phalanx.scheduling.explanation import unreadable
+from phalanx.scheduling.promised import place_promised, waits_on
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Rank, Refusal, Unit
@@ -23,7 +24,8 @@ class Turn:
         self.gang = gang
         self.members: list[PodRecord] = []
         self.refused: dict[Alone, None] = {}
-        for member in session.in_order(gang):
+        # Somebody for whom room is held goes first.
+        for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
             else:
@@ -63,6 +65,9 @@ class Surpluses:
         """Places the gang's next member, or a run of equal ones if nobody else is waiting."""
         session = self._session
         head = turn.members[0]
+        if head.claim is not None:
+            self._take_promised(turn, head)
+            return
         kind = Alone(head.cls, head.payer)
         rows: list[int] = []
         if session.known(kind) is None:
@@ -81,6 +86,16 @@ class Surpluses:
         if not turn.members:
             self._settle(turn.unit)
 
+    def _take_promised(self, turn: Turn, member: PodRecord) -> None:
+        """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
+        session, kind = self._session, Alone(member.cls, member.payer)
+        if place_promised(session, member, kind, turn.gang.key):
+            turn.members.remove(member)
+        elif waits_on(session, turn.unit, kind):
+            turn.members.clear()
+        if not turn.members:
+            self._settle(turn.unit)
+
     def _settle(self, unit: Unit) -> None:
         """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
         for."""
@@ -88,6 +103,8 @@ class Surpluses:
         if any(turn.members for turn in turns):
             return
         session.saw(unit)
+        if isinstance(session.waits.get(unit.key, (None,))[0], Awaiting):
+            return
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
             demand = Surplus(tuple(sorted(refused, key=_place)))

@@ -22,7 +22,7 @@ from phalanx.scheduling.explanation import (
 )
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
-from phalanx.scheduling.promised import claimed, place_where_promised, put, waits_on
+from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
 from phalanx.scheduling.quorum import Requirement, unfinished_plan
 from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
@@ -111,20 +111,9 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
 
 def _kept_promise(session: Session, unit: Unit, record: PodRecord, kind: Alone) -> bool:
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
-    transaction = session.state.transaction()
-    transaction.lift([record])
-    row = record.row
-    if session.held(record) is None and not (row >= 0 and put(session, transaction, record, row)):
-        rows = session.placer.place(kind.cls, 1) if session.allowance.room(kind.payer, kind.cls.footprint) else []
-        if rows:
-            transaction.place(kind.cls, [record], rows)
-    if transaction.placed:
-        for record, row in transaction.commit():
-            session.bind(record, row, None, None)
-    else:
-        transaction.rollback()
-        if not waits_on(session, unit, kind):
-            return False
+    kept = session.held(record) is None and place_promised(session, record, kind)
+    if not (kept or waits_on(session, unit, kind)):
+        return False
     session.saw(unit)
     return True
 

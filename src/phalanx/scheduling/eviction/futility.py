@@ -42,6 +42,9 @@ class Futility:
         self._eased = -1
         self._found: dict[Question, tuple[Futile, int]] = {}
 
+    def __len__(self) -> int:
+        return len(self._found)
+
     def known(self, question: Question, eased: int, ripened: int, now: float) -> Futile | None:
         """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
         have arrived on their nodes, `now` may be time."""
