@@ -1,0 +1,187 @@
+"""One plan in the making: who leaves, where they would go, and a way back from every step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.defragmentation.board import Board
+from phalanx.scheduling.defragmentation.relocation import Cost, Limits, Obstacle
+from phalanx.scheduling.eviction.departures import Departures
+from phalanx.scheduling.eviction.headcount import whole
+from phalanx.scheduling.eviction.victims import lost_work
+from phalanx.scheduling.session import Session
+
+ClassOf = Callable[[PodRecord], ClassRecord]
+"""The class that a pod on a node would have if it waited: the pods that are there may repel it."""
+
+
+class StuckError(Exception):
+    """A step is impossible; what it had changed is taken back."""
+
+    def __init__(self, record: PodRecord | None, reason: str) -> None:
+        super().__init__(reason)
+        self.record = record
+        self.reason = reason
+
+
+class Attempt:
+    """`gone` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
+    order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are.
+    """
+
+    def __init__(
+        self, session: Session, limits: Limits, class_of: ClassOf, spared: frozenset[str] = frozenset()
+    ) -> None:
+        self.board = Board(session)
+        self.gone: dict[PodRecord, int] = {}
+        self.steps: list[list[PodRecord]] = []
+        self.sources: dict[int, None] = {}
+        self.placed: dict[PodRecord, int] = {}
+        self.whole: dict[GangRecord, None] = {}
+        self._session = session
+        self._limits = limits
+        self._class_of = class_of
+        self.spared = spared
+        self._departures = Departures(session, session.evictions)
+        self._arrived: set[int] = set()
+        self._totals = session.totals()
+
+    def movable(self, record: PodRecord) -> str | None:
+        """Why a pod can be no part of any plan, whoever else moves; goes on from "it "."""
+        if record.pod.uid in self.spared:
+            return "is left where it is"
+        if record.pod.fixture or record.state is MemberState.TERMINATING:
+            return None
+        if record.claim is not None or record.state is MemberState.FOREIGN:
+            return "is promised room there"
+        if record.state is MemberState.PLACED:
+            return "is on its way there"
+        if not record.pod.controlled:
+            return "has no controller that would make it again elsewhere"
+        return self._departures.veto(record)
+
+    def empty(self, row: int) -> None:
+        """Everything on the row moves elsewhere, but for what belongs to the node. Raises StuckError."""
+        self._step(row, [record for record in tenants(self._session, row) if record not in self.gone])
+
+    def relieve(self, row: int, records: Iterable[PodRecord], member: PodRecord) -> None:
+        """These leave the row, and the member comes in their stead. Raises StuckError."""
+        self._step(row, list(records), member)
+
+    def place(self, member: PodRecord) -> bool:
+        """Puts a member of the beneficiary where there is room for it, and closes the row to those who move."""
+        rows = self.board.fitting(member.cls, closed_too=True)
+        rows = rows[[row not in self._arrived for row in rows.tolist()]]
+        held = rows[self.board.closed[rows]]
+        row = self.board.fullest(member.cls, held if len(held) else rows)
+        if row is None:
+            return False
+        self.board.come(member.cls, row)
+        self.board.closed[row] = True
+        self.placed[member] = row
+        return True
+
+    def could_take(self, cls: ClassRecord) -> list[int]:
+        """The rows that the class may use and that nobody has moved to."""
+        return [row for row in np.flatnonzero(self.board.mask(cls)).tolist() if row not in self._arrived]
+
+    def cost(self) -> Cost:
+        now, totals = self._session.now, self._totals
+        return Cost(
+            len(self.gone),
+            len(self.whole),
+            max((record.pod.priority for record in self.gone), default=-(2**31)),
+            round(sum(lost_work(record, now, totals) for record in self.gone), 6),
+        )
+
+    def size(self, record: PodRecord) -> float:
+        """The largest part of the cluster that the pod holds."""
+        parts = [
+            amount / max(1, self._totals.get(name, (0,))[0]) for name, amount in record.footprint.amounts.items()
+        ]
+        return max(parts, default=0.0)
+
+    def obstacle(self, stuck: StuckError, row: int) -> Obstacle:
+        pod = stuck.record.pod.key if stuck.record is not None else ""
+        return Obstacle(self._session.state.nodes.names[row], pod, stuck.reason)
+
+    def _step(self, row: int, records: list[PodRecord], member: PodRecord | None = None) -> None:
+        if row in self._arrived:
+            raise StuckError(None, "others would have moved there")
+        mark, taken = self.board.mark(), self._departures.mark()
+        was_closed, before = bool(self.board.closed[row]), (dict(self.gone), dict(self.whole))
+        leaving: dict[PodRecord, None] = {}
+        arrived: set[int] = set()
+        self.board.closed[row] = True
+        try:
+            for record in records:
+                if record not in leaving:
+                    leaving.update(dict.fromkeys(self._let_go(record, leaving)))
+            if len(self.gone) + len(leaving) > self._limits.evictions:
+                raise StuckError(None, f"more than {self._limits.evictions} pods would have to move")
+            for record in leaving:
+                self.board.leave(record)
+            if member is not None:
+                self.board.come(member.cls, row)
+            for record in sorted(leaving, key=lambda record: (-self.size(record), record.pod.key)):
+                cls = self._class_of(record)
+                target = self.board.home(cls)
+                if target is None:
+                    raise StuckError(record, "fits nowhere else")
+                self.board.come(cls, target)
+                self.gone[record] = target
+                arrived.add(target)
+        except StuckError:
+            self.board.undo(mark)
+            self.board.closed[row] = was_closed
+            self._departures.undo(taken)
+            self.gone, self.whole = before
+            raise
+        self._arrived |= arrived
+        self.sources[row] = None
+        self.steps.append(list(leaving))
+        if member is not None:
+            self.placed[member] = row
+
+    def _let_go(self, record: PodRecord, leaving: Iterable[PodRecord]) -> list[PodRecord]:
+        """Counts the pod as leaving, with its gang if that must be; who that is. `leaving` are counted already."""
+        if record.pod.fixture or record.state is MemberState.TERMINATING:
+            return []
+        objection = self.movable(record) or self._departures.take(record)
+        if objection is None:
+            members = [record]
+        elif self._limits.whole_gangs and record.gang is not None and self.movable(record) is None:
+            members = self._let_gang_go(record)
+        else:
+            raise StuckError(record, objection)
+        most = self._limits.per_gang
+        if most is not None and record.gang is not None:
+            mates = {other for other in (*self.gone, *leaving, *members) if other.gang is record.gang}
+            if len(mates) > most:
+                raise StuckError(record, f"belongs to a gang of which more than {most} would have to move")
+        return members
+
+    def _let_gang_go(self, record: PodRecord) -> list[PodRecord]:
+        members = whole(record, self._session.state.gangs)
+        if isinstance(members, str):
+            raise StuckError(record, members)
+        for member in members:
+            if member in self.gone:
+                raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which moves already")
+            if (reason := self.movable(member)) is not None:
+                raise StuckError(record, f"belongs to a gang with pod {member.pod.key}, which {reason}")
+        found = self._departures.take_whole(record)
+        if isinstance(found, str):
+            raise StuckError(record, found)
+        self.whole.update((member.gang, None) for member in members if member.gang is not None)
+        return members
+
+
+def tenants(session: Session, row: int) -> list[PodRecord]:
+    """The pods on a row, by name."""
+    return sorted(session.state.tenants(row), key=lambda record: record.pod.key)

@@ -1,0 +1,146 @@
+"""From a goal to a relocation that has been proved: the way in to this room."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.defragmentation.attempt import Attempt
+from phalanx.scheduling.defragmentation.emptying import Emptying
+from phalanx.scheduling.defragmentation.facts import Facts
+from phalanx.scheduling.defragmentation.rehearsal import Failure, Rehearsal
+from phalanx.scheduling.defragmentation.relocation import (
+    EmptyNodes,
+    Goal,
+    Limits,
+    Move,
+    Obstacle,
+    Relocation,
+    RoomFor,
+)
+from phalanx.scheduling.defragmentation.roommaking import RoomMaking, unit_of
+from phalanx.scheduling.scheduler import Scheduler
+from phalanx.scheduling.session import Session
+
+# People want to know what is in the way, not everything that is.
+_MOST_OBSTACLES = 20
+
+
+def silently(text: str) -> None:
+    """Tells nobody how it gets on."""
+
+
+def plan(facts: Facts, goal: Goal, limits: Limits, tell: Callable[[str], None] = silently) -> Relocation:
+    """A relocation that reaches the goal, or says why there is none. Nothing is changed anywhere.
+
+    A plan is only given if the scheduler itself, in a rehearsal, places everybody who moves (and then the
+    beneficiary); the nodes in `targets` are its choice. Deterministic: equal facts give equal answers.
+    """
+    scheduler = facts.build()
+    session = scheduler.look(facts.now)
+    if isinstance(goal, EmptyNodes):
+        return _Planning(facts, session, limits, tell).empty_nodes(goal)
+    return _Planning(facts, session, limits, tell).room_for(goal, scheduler)
+
+
+class _Planning:
+    def __init__(self, facts: Facts, session: Session, limits: Limits, tell: Callable[[str], None]) -> None:
+        self._facts = facts
+        self._session = session
+        self._limits = limits
+        self._tell = tell
+        self._names = session.state.nodes.names
+
+    def empty_nodes(self, goal: EmptyNodes) -> Relocation:
+        emptying = Emptying(self._session, goal, self._limits, self._class_of, self._tell)
+        answer = Relocation(goal, False, "", free=[self._names[row] for row in emptying.free])
+        if len(emptying.free) >= goal.count:
+            return _reached(answer, f"enough nodes are empty already ({len(emptying.free)}): nobody has to move")
+        attempt = emptying.best()
+        if not emptying.reached(attempt):
+            found = len(emptying.free) + len(attempt.sources)
+            return _failed(answer, f"only {found} of {_count(goal.count, 'node')} can be empty", emptying.obstacles)
+        failure = self._prove(answer, attempt, list(attempt.sources))
+        if failure is not None:
+            return _failed(answer, _rehearsed(failure), emptying.obstacles)
+        answer.freed = [self._names[row] for row in attempt.sources]
+        freed = f"{answer.freed[0]} becomes" if len(answer.freed) == 1 else f"{len(answer.freed)} nodes become"
+        return _reached(answer, f"{_moves(answer)} so that {freed} free")
+
+    def room_for(self, goal: RoomFor, scheduler: Scheduler) -> Relocation:
+        answer = Relocation(goal, False, "")
+        unit = unit_of(scheduler.work.everything(), goal.target)
+        if unit is None:
+            return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
+        making = RoomMaking(self._session, unit, self._limits, self._class_of, self._tell)
+        if not making.members:
+            return _failed(answer, f"{goal.name} does not wait for room", {})
+        attempt = making.best()
+        if attempt is None:
+            who = f"the {_count(len(making.members), 'pod')} that {goal.name} needs"
+            return _failed(answer, f"no room can be made for {who}", making.obstacles)
+        failure = self._prove(answer, attempt, list(dict.fromkeys([*attempt.sources, *attempt.placed.values()])))
+        if failure is not None:
+            return _failed(answer, _rehearsed(failure), making.obstacles)
+        return _reached(answer, f"{_moves(answer)} so that there is room for {goal.name}")
+
+    def _prove(self, answer: Relocation, attempt: Attempt, held: Sequence[int]) -> Failure | None:
+        """Plays the attempt through and takes it into the answer; None if that succeeds."""
+        self._tell("the plan is rehearsed")
+        steps = sorted(attempt.steps, key=lambda step: -max(map(attempt.size, step), default=0.0))
+        failure: Failure | None = None
+        for order in [attempt.steps] if steps == attempt.steps else [attempt.steps, steps]:
+            rehearsal = Rehearsal(self._facts, [self._names[row] for row in held])
+            outcome = rehearsal.run([[record.pod.uid for record in step] for step in order], answer.goal)
+            if not isinstance(outcome, Failure):
+                answer.waves = [
+                    [self._move(attempt, record, rehearsal) for record in step] for step in order if step
+                ]
+                answer.held = [self._names[row] for row in held]
+                answer.placements = outcome
+                answer.cost = attempt.cost()
+                return None
+            failure = failure or outcome
+        return failure
+
+    def _move(self, attempt: Attempt, record: PodRecord, rehearsal: Rehearsal) -> Move:
+        pod, gang = record.pod, record.gang
+        return Move(
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            pod.node,
+            rehearsal.targets[pod.uid],
+            pod.usage or pod.pod_class.requests,
+            pod.priority,
+            str(gang.key) if gang is not None else "",
+            gang in attempt.whole,
+        )
+
+    def _class_of(self, record: PodRecord) -> ClassRecord:
+        wanted = self._facts.waiting_class(record.pod)
+        return record.cls if wanted == record.pod.pod_class else self._session.state.classes.record(wanted)
+
+
+def _reached(answer: Relocation, message: str) -> Relocation:
+    answer.reached, answer.message = True, message
+    return answer
+
+
+def _failed(answer: Relocation, message: str, obstacles: dict[int, Obstacle]) -> Relocation:
+    answer.message = message
+    answer.obstacles = [obstacles[row] for row in sorted(obstacles)][:_MOST_OBSTACLES]
+    return answer
+
+
+def _rehearsed(failure: Failure) -> str:
+    return f"in a rehearsal {failure.who} was not placed: {failure.reason}"
+
+
+def _moves(answer: Relocation) -> str:
+    return f"{_count(len(answer.moves), 'pod')} {'moves' if len(answer.moves) == 1 else 'move'}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

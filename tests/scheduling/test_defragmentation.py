@@ -1,0 +1,418 @@
+"""Nodes become free, or a gang gets room, by moving pods that fit elsewhere: who moves, and who never does."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.disruption import DisruptionBudget, Portion
+from phalanx.model.events import DisruptionBudgetUpdated
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import Taint, Toleration
+from phalanx.scheduling.defragmentation.facts import Facts
+from phalanx.scheduling.defragmentation.planning import plan
+from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits, Obstacle, Relocation, RoomFor
+
+from .scenario import NAMESPACE, Scenario
+
+KEPT = {"controlled": True}
+
+
+def facts(scenario: Scenario) -> Facts:
+    return Facts(scenario.events, scenario.policy, float(scenario.now))
+
+
+def empty(scenario: Scenario, count: int = 1, only: set[str] | None = None, **limits: object) -> Relocation:
+    eligible = frozenset(only) if only is not None else None
+    return plan(facts(scenario), EmptyNodes(count, eligible), Limits(**limits))  # type: ignore[arg-type]
+
+
+def room(scenario: Scenario, gang: str, **limits: object) -> Relocation:
+    return plan(facts(scenario), RoomFor(GangKey(NAMESPACE, gang), f"gang {gang}"), Limits(**limits))  # type: ignore[arg-type]
+
+
+def moves(answer: Relocation) -> dict[str, tuple[str, str]]:
+    return {move.name: (move.source, move.target) for move in answer.moves}
+
+
+def on(
+    scenario: Scenario, node: str, *names: str, cpu: int = 1, priority: int = 0, more: object = None
+) -> Scenario:
+    """Pods that run there and that a controller would make again."""
+    for name in names:
+        scenario.pod(name, node=node, cpu=cpu, priority=priority, more={**KEPT, **(more or {})})  # type: ignore[dict-item]
+    return scenario
+
+
+def three_nodes() -> Scenario:
+    """Four CPUs each; one, two and three of them are taken."""
+    scenario = Scenario().nodes(3, cpu=4)
+    on(scenario, "n1", "a1")
+    on(scenario, "n2", "b1", "b2")
+    return on(scenario, "n3", "c1", "c2", "c3")
+
+
+class TestEmptyingNodes:
+    def test_the_node_with_the_least_on_it_is_emptied(self) -> None:
+        answer = empty(three_nodes())
+        assert answer.reached
+        assert answer.freed == ["n1"]
+        assert list(moves(answer)) == ["a1"]
+
+    def test_targets_are_the_schedulers_own_choice(self) -> None:
+        answer = empty(three_nodes())
+        assert moves(answer)["a1"] == ("n1", "n2")  # nodeorder prefers the emptier node
+
+    def test_two_nodes_on_the_third(self) -> None:
+        scenario = three_nodes().node("n3", cpu=8)
+        answer = empty(scenario, 2)
+        assert sorted(answer.freed) == ["n1", "n2"]
+        assert {target for _, target in moves(answer).values()} == {"n3"}
+        assert answer.held == answer.freed
+
+    def test_what_is_empty_already_counts(self) -> None:
+        answer = empty(three_nodes().node("n4", cpu=4))
+        assert (answer.reached, answer.free, answer.moves) == (True, ["n4"], [])
+        assert empty(three_nodes().node("n4", cpu=4), 2).freed == ["n1"]
+
+    def test_pods_that_belong_to_their_node_do_not_count(self) -> None:
+        scenario = three_nodes().pod("agent", node="n1", cpu=1, more={"fixture": True})
+        assert list(moves(empty(scenario))) == ["a1"]
+        assert empty(scenario.gone("a1")).free == ["n1"]
+
+    def test_only_eligible_nodes_are_emptied(self) -> None:
+        answer = empty(three_nodes(), only={"n2", "n3"})
+        assert answer.freed == ["n2"]
+
+    def test_a_cordoned_node_is_of_no_use(self) -> None:
+        assert empty(three_nodes().node("n1", cpu=4, unschedulable=True).node("n3", cpu=8)).freed == ["n2"]
+
+    def test_if_the_pods_fit_nowhere_there_is_no_plan(self) -> None:
+        answer = empty(three_nodes(), 2)
+        assert (answer.reached, answer.moves) == (False, [])
+        assert answer.message == "only 1 of 2 nodes can be empty"
+        assert Obstacle("n2", "ns/b1", "fits nowhere else") in answer.obstacles
+
+    def test_pods_are_packed_so_that_they_fit(self) -> None:
+        """Two large and two small ones; only one way to pack them leaves a node empty."""
+        scenario = Scenario().node("n1", cpu=4).node("n2", cpu=4).node("n3", cpu=5)
+        on(scenario, "n1", "big", cpu=3)
+        on(scenario, "n2", "tall", cpu=2)
+        on(scenario, "n3", "low", cpu=2)
+        answer = empty(scenario)
+        assert answer.reached
+        assert moves(answer) in ({"tall": ("n2", "n3")}, {"low": ("n3", "n2")}, {"big": ("n1", "n3")})
+
+    def test_nobody_moves_to_a_node_that_is_to_become_free(self) -> None:
+        scenario = Scenario().nodes(6, cpu=4)
+        for number in range(1, 7):
+            on(scenario, f"n{number}", f"p{number}")
+        answer = empty(scenario, 4)
+        assert len(answer.freed) == 4
+        assert not {target for _, target in moves(answer).values()} & set(answer.freed)
+
+    def test_a_node_is_exchanged_for_a_cheaper_one(self) -> None:
+        """The smallest node by number of pods holds what fits nowhere; that does not spoil the plan."""
+        scenario = Scenario().node("n1", cpu=8).node("n2", cpu=4).node("n3", cpu=4)
+        on(scenario, "n1", "huge", cpu=7)
+        on(scenario, "n2", "x1", "x2")
+        on(scenario, "n3", "y1", "y2")
+        answer = empty(scenario)
+        assert (answer.reached, answer.freed) == (True, ["n2"])
+
+
+class TestWhoStays:
+    @pytest.mark.parametrize(
+        ("fields", "reason"),
+        [
+            ({"controlled": False}, "has no controller that would make it again elsewhere"),
+            ({"preemptable": False}, "is marked as not preemptable"),
+            ({"critical": True}, "is critical to the cluster"),
+        ],
+    )
+    def test_whoever_may_not_be_evicted(self, fields: dict[str, object], reason: str) -> None:
+        scenario = Scenario().nodes(2, cpu=4)
+        on(scenario, "n1", "stays", more=fields)
+        on(scenario, "n2", "b1", "b2")
+        answer = empty(scenario)
+        assert answer.freed == ["n2"]
+        on(scenario, "n2", "too", more=fields)
+        answer = empty(scenario)
+        assert not answer.reached
+        assert [(entry.node, entry.pod) for entry in answer.obstacles] == [("n1", "ns/stays"), ("n2", "ns/too")]
+        assert answer.obstacles[0].reason == reason
+
+    def test_members_that_their_gang_needs(self) -> None:
+        scenario = Scenario().nodes(2, cpu=4).gang("g", 2)
+        for name, node in (("g-0", "n1"), ("g-1", "n2")):
+            scenario.pod(name, gang="g", node=node, cpu=1, more=KEPT)
+        answer = empty(scenario)
+        assert not answer.reached
+        assert answer.obstacles[0].reason == "is one of the 2 members that its gang needs"
+
+    def test_a_gang_moves_as_a_whole_where_that_is_wanted(self) -> None:
+        scenario = Scenario().nodes(3, cpu=4).gang("g", 2)
+        for name in ("g-0", "g-1"):
+            scenario.pod(name, gang="g", node="n1", cpu=1, more=KEPT)
+        on(scenario, "n2", *(f"b{n}" for n in range(3)))
+        on(scenario, "n3", *(f"c{n}" for n in range(3)))
+        answer = empty(scenario, whole_gangs=True)
+        assert (answer.freed, answer.cost.gangs) == (["n1"], 1)
+        assert all(move.whole and move.gang == "ns/g" for move in answer.moves)
+
+    def test_surplus_members_move_singly(self) -> None:
+        scenario = Scenario().nodes(2, cpu=4).gang("g", 2)
+        for name, node in (("g-0", "n1"), ("g-1", "n2"), ("g-2", "n2")):
+            scenario.pod(name, gang="g", node=node, cpu=1, more=KEPT)
+        answer = empty(scenario)
+        assert list(moves(answer)) == ["g-0"]
+        assert not answer.moves[0].whole
+
+    def test_no_more_of_one_gang_than_wanted(self) -> None:
+        scenario = Scenario().nodes(2, cpu=8).gang("g", 1)
+        for number in range(3):
+            scenario.pod(f"g-{number}", gang="g", node="n1", cpu=1, more=KEPT)
+        on(scenario, "n2", *(f"b{n}" for n in range(5)))
+        assert empty(scenario, only={"n1"}).reached
+        answer = empty(scenario, only={"n1"}, per_gang=2)
+        assert answer.obstacles[0].reason == "belongs to a gang of which more than 2 would have to move"
+
+    def test_no_more_pods_than_wanted(self) -> None:
+        scenario = three_nodes()
+        assert empty(scenario, only={"n3"}, evictions=3).reached
+        answer = empty(scenario, only={"n3"}, evictions=2)
+        assert answer.obstacles == [Obstacle("n3", "", "more than 2 pods would have to move")]
+
+    def test_no_disruption_budget_is_broken(self) -> None:
+        scenario = Scenario().nodes(2, cpu=4)
+        on(scenario, "n1", "web-0", "web-1", more={"budgets": ("web",)})
+        on(scenario, "n2", "b0", "b1", "b2")
+        scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "web", allowed=1)))
+        answer = empty(scenario, only={"n1"})
+        assert "PodDisruptionBudget" in answer.obstacles[0].reason
+        scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "web", allowed=2)))
+        assert not empty(scenario, only={"n1"}).reached  # two do not fit beside the three
+        assert empty(scenario.gone("b0"), only={"n1"}).reached
+
+    def test_no_gangs_own_budget_either(self) -> None:
+        scenario = Scenario().nodes(2, cpu=8).gang("g", 1, max_unavailable=Portion(1))
+        for number in range(2):
+            scenario.pod(f"g-{number}", gang="g", node="n1", cpu=1, more=KEPT)
+        on(scenario, "n2", "b0", "b1", "b2")
+        assert "no more than 1 may be missing" in empty(scenario, only={"n1"}).obstacles[0].reason
+
+    def test_pods_that_may_run_nowhere_else(self) -> None:
+        scenario = Scenario().node("n1", cpu=4, labels={"disk": "ssd"}).node("n2", cpu=4)
+        bound = PodClass(node_selector=(("disk", "ssd"),))
+        scenario.pod("bound", node="n1", cpu=1, pod_class=bound, more=KEPT)
+        on(scenario, "n2", "b0", "b1")
+        answer = empty(scenario, only={"n1"})
+        assert answer.obstacles == [Obstacle("n1", "ns/bound", "fits nowhere else")]
+
+    def test_pods_that_would_come_back_whatever_keeps_others_away(self) -> None:
+        scenario = Scenario().nodes(2, cpu=4)
+        bold = PodClass(tolerations=(Toleration(operator="Exists"),))
+        scenario.pod("bold", node="n1", cpu=1, pod_class=bold, more=KEPT)
+        on(scenario, "n2", "b0", "b1", "b2")
+        answer = empty(scenario, only={"n1"})
+        assert not answer.reached
+        assert "comes back" in answer.message
+
+
+class TestProof:
+    def test_a_plan_holds_only_if_the_scheduler_itself_carries_it(self) -> None:
+        """Best fit would do, but the scheduler spreads: then the plan is not given for one."""
+        scenario = Scenario().node("n1", cpu=4).node("n2", cpu=3).node("n3", cpu=3)
+        on(scenario, "n1", "one")
+        on(scenario, "n1", "three", cpu=3)
+        answer = empty(scenario, only={"n1"})
+        assert answer.reached
+        assert sorted(target for _, target in moves(answer).values()) == ["n2", "n3"]
+
+    def test_who_waits_with_more_right_may_be_in_the_way(self) -> None:
+        """The quota that the move frees would go to others first."""
+        queue = AccountKey(Tree.QUEUE, "small")
+        scenario = Scenario().nodes(2, cpu=4).account(queue, capability={"cpu": 1})
+        scenario.pod("runs", node="n1", cpu=1, queue="small", more=KEPT)
+        scenario.pod("first", cpu=1, queue="small", priority=10)
+        on(scenario, "n2", "b0")
+        answer = empty(scenario, only={"n1"})
+        assert not answer.reached
+        assert answer.message.startswith("in a rehearsal pod ns/runs was not placed")
+
+    def test_equal_facts_give_equal_answers(self) -> None:
+        scenario = three_nodes()
+        assert msgspec.json.encode(empty(scenario)) == msgspec.json.encode(empty(scenario))
+
+    def test_nothing_is_changed(self) -> None:
+        scenario = three_nodes()
+        version = scenario.state.version
+        empty(scenario)
+        assert scenario.state.version == version
+        assert scenario.run().evicted == []
+
+
+class TestRoomForAGang:
+    def fragmented(self) -> Scenario:
+        """Three nodes of four CPUs with one taken on each: nowhere are four left."""
+        scenario = Scenario().nodes(3, cpu=4)
+        for number in (1, 2, 3):
+            on(scenario, f"n{number}", f"p{number}")
+        return scenario
+
+    def test_a_pod_moves_so_that_a_whole_node_is_free(self) -> None:
+        scenario = self.fragmented().job("big", 1, cpu=4)
+        answer = room(scenario, "big")
+        assert answer.reached
+        assert len(answer.moves) == 1
+        assert [placement.pod for placement in answer.placements] == ["ns/big-0"]
+        assert answer.placements[0].node == answer.moves[0].source
+
+    def test_a_gang_of_two(self) -> None:
+        answer = room(self.fragmented().job("big", 2, cpu=4), "big")
+        assert len(answer.moves) == 2
+        assert len({placement.node for placement in answer.placements}) == 2
+
+    def test_a_gang_of_three_does_not_fit_whatever_moves(self) -> None:
+        answer = room(self.fragmented().job("big", 3, cpu=4), "big")
+        assert not answer.reached
+        assert answer.message == "no room can be made for the 3 pods that gang big needs"
+        assert {entry.reason for entry in answer.obstacles} <= {
+            "fits nowhere else",
+            "others would have moved there",
+        }
+
+    def test_members_go_where_there_is_room_first(self) -> None:
+        scenario = self.fragmented().node("n4", cpu=4).job("big", 2, cpu=4)
+        answer = room(scenario, "big")
+        assert len(answer.moves) == 1
+        assert "n4" in {placement.node for placement in answer.placements}
+        assert answer.moves[0].target != "n4"
+
+    def test_as_few_pods_as_possible_move(self) -> None:
+        scenario = Scenario().node("many", cpu=4).node("one", cpu=4).node("spare", cpu=2)
+        on(scenario, "many", "m1", "m2")
+        on(scenario, "one", "o1", cpu=2)
+        on(scenario, "spare", "s1", cpu=0)
+        answer = room(scenario.job("big", 1, cpu=4), "big")
+        assert list(moves(answer)) == ["o1"]
+
+    def test_less_important_pods_move_before_others(self) -> None:
+        scenario = Scenario().node("n1", cpu=4).node("n2", cpu=1)
+        on(scenario, "n1", "dear", priority=10)
+        on(scenario, "n1", "cheap")
+        answer = room(scenario.job("big", 1, cpu=3), "big")
+        assert list(moves(answer)) == ["cheap"]
+
+    def test_surplus_does_not_count(self) -> None:
+        scenario = self.fragmented().job("big", 2, minimum=1, cpu=4)
+        assert len(room(scenario, "big").moves) == 1
+
+    def test_roles_get_what_they_need(self) -> None:
+        scenario = self.fragmented().gang("big", 1, roles=(("ps", 1),))
+        scenario.pod("ps", gang="big", role="ps", cpu=4).pod("worker", gang="big", role="worker", cpu=1)
+        answer = room(scenario, "big")
+        assert "ns/ps" in {placement.pod for placement in answer.placements}
+        assert len(answer.moves) == 1
+
+    def test_a_pod_on_its_own_can_be_helped_too(self) -> None:
+        scenario = self.fragmented().pod("big", cpu=4)
+        answer = plan(facts(scenario), RoomFor("big", "pod big"), Limits())
+        assert (answer.reached, len(answer.moves)) == (True, 1)
+
+    def test_who_waits_for_nothing_needs_no_help(self) -> None:
+        scenario = self.fragmented().job("small", 1, cpu=1)
+        answer = room(scenario, "small")
+        assert (answer.reached, answer.moves) == (True, [])
+        assert "waits for nothing" in answer.message
+
+    def test_room_is_no_help_against_a_quota(self) -> None:
+        scenario = self.fragmented().queue("small", capability={"cpu": 2}).job("big", 1, cpu=4, queue="small")
+        answer = room(scenario, "big")
+        assert not answer.reached
+        assert answer.message.startswith("in a rehearsal gang big was not placed: ")
+        assert "queue small" in answer.message
+
+    def test_the_budget_of_moves_holds(self) -> None:
+        scenario = self.fragmented().job("big", 2, cpu=4)
+        assert not room(scenario, "big", evictions=1).reached
+        assert room(scenario, "big", evictions=2).reached
+
+    def test_a_gang_is_not_broken_for_another(self) -> None:
+        scenario = Scenario().nodes(2, cpu=4).job("rigid", 2, cpu=1, more=KEPT).run()
+        assert scenario.spread() == {"n1": 1, "n2": 1}
+        answer = room(scenario.job("big", 1, cpu=4), "big")
+        assert not answer.reached
+        assert "members that its gang needs" in answer.obstacles[0].reason
+        assert room(scenario, "big", whole_gangs=True).cost.gangs == 1
+
+    def test_taints_are_looked_at(self) -> None:
+        scenario = self.fragmented().node("n4", cpu=4, taints=[Taint("gpu", "", "NoSchedule")])
+        answer = room(scenario.job("big", 1, cpu=4), "big")
+        assert (answer.reached, len(answer.moves)) == (True, 1)
+        assert answer.moves[0].target != "n4"
+
+
+NAMES = ("n1", "n2", "n3", "n4")
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> Scenario:
+    """Up to four nodes with pods and gangs on them as they may come to be, some of which may not move."""
+    scenario = Scenario()
+    for name in NAMES[: draw(st.integers(2, 4))]:
+        scenario.node(name, cpu=draw(st.integers(3, 6)), labels={"even": str(int(name[1]) % 2 == 0)})
+    for number in range(draw(st.integers(0, 2))):
+        scenario.gang(f"g{number}", draw(st.integers(1, 3)))
+    for number in range(draw(st.integers(0, 9))):
+        node, cpu = draw(st.sampled_from(NAMES)), draw(st.integers(1, 3))
+        row = scenario.state.nodes.row(node)
+        if row < 0 or scenario.state.nodes.idle[1, row] < cpu * 1000:
+            continue
+        gang = draw(st.sampled_from(["", "", "g0", "g1"]))
+        known = GangKey(NAMESPACE, gang) in scenario.state.gangs
+        picky = PodClass(node_selector=(("even", str(int(node[1]) % 2 == 0)),))
+        scenario.pod(
+            f"p{number}",
+            node=node,
+            cpu=cpu,
+            gang=gang if known else "",
+            priority=draw(st.sampled_from([0, 5])),
+            pod_class=draw(st.sampled_from([None, None, picky])),
+            more={"controlled": draw(st.integers(0, 9)) > 0, "fixture": draw(st.integers(0, 9)) == 0},
+        )
+    return scenario
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(clusters(), st.integers(1, 2), st.booleans())
+def test_whatever_is_planned_can_be_carried_out(scenario: Scenario, count: int, whole: bool) -> None:
+    answer = empty(scenario, count, whole_gangs=whole)
+    if not answer.reached:
+        assert answer.moves == []
+        return
+    state = scenario.state
+    targets = {move.uid: move for move in answer.moves}
+    assert len(targets) == len(answer.moves)
+    for gang in state.gangs.values():
+        assert gang.noun is not None
+        here = [uid for uid, member in gang.members.items() if member.pod.node]
+        left = [uid for uid in here if uid not in targets]
+        if len(left) < len(here) and gang.noun.min_member > 1:
+            assert len(left) >= gang.noun.min_member or (whole and not left)
+    used = dict.fromkeys(NAMES, 0)
+    for uid, record in state.pods.items():
+        pod, move = record.pod, targets.get(uid)
+        if move is not None:
+            assert (pod.controlled, pod.fixture, move.source) == (True, False, pod.node)
+            assert move.target not in answer.freed
+            assert pod.pod_class.node_selector in ((), (("even", str(int(move.target[1]) % 2 == 0)),))
+        elif pod.node in (*answer.freed, *answer.free):
+            assert pod.fixture
+        used[pod.node if move is None else move.target] += dict(pod.usage).get("cpu", 0)
+    assert all(node is None or used[node.name] <= dict(node.allocatable)["cpu"] for node in state.nodes.nodes)
+    assert len(answer.freed) + len(answer.free) >= count
