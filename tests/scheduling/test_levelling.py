@@ -74,6 +74,38 @@ class TestGrounds:
         assert not self.levels(scenario, "large-0")
 
 
+class TestEvictions:
+    """The whole way: eight CPUs, all with one gang that needs one member only."""
+
+    def late(self, members: int, text: str = LEVELS, priority: int = 0) -> Scenario:
+        scenario = Scenario(text).node("n", cpu=8).job("large", 8, 1, cpu=1).run()
+        return scenario.job("small", members, cpu=1, priority=priority).run()
+
+    @pytest.mark.parametrize(("members", "gets"), [(3, 3), (4, 4), (5, 0)])
+    def test_a_gang_gets_its_minimum_from_one_that_keeps_as_much(self, members: int, gets: int) -> None:
+        scenario = self.late(members)
+        assert len(scenario.placed("small")) == gets
+        assert len(scenario.evicted) == gets
+
+    def test_nobody_is_told_a_priority_that_is_not(self) -> None:
+        scenario = self.late(3)
+        (message,) = {eviction.message for plan in scenario.plans for eviction in plan.evictions}
+        assert message == "makes room for gang ns/small, which has the same priority and holds less"
+
+    def test_without_the_switch_equals_do_not_move_each_other(self) -> None:
+        text = LEVELS.replace(", enablePreemptable: true", "")
+        assert self.late(3, text).evicted == []
+        assert len(self.late(5, text, priority=1).evicted) == 5
+
+    def test_members_above_the_minimum_if_gangs_starve_without_them(self) -> None:
+        starving = LEVELS.replace("{name: gang}", "{name: gang, enableJobStarving: false}")
+        for text, gets in ((LEVELS, 1), (starving, 4)):
+            scenario = Scenario(text).node("n", cpu=8).job("large", 8, 1, cpu=1).run()
+            scenario.job("small", 8, 1, cpu=1).run()
+            assert len(scenario.placed("small")) == gets
+            assert len(scenario.placed("large")) == 8 - gets
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_levelling_comes_to_an_end(seed: int) -> None:
     """Whoever may takes pod by pod from whoever has more; nobody is ever taken from by whom he took from."""

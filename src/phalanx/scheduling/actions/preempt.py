@@ -12,6 +12,7 @@ from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.eviction.engine import SOON, Eviction, Futile, Search
 from phalanx.scheduling.eviction.futility import Question
+from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
@@ -109,7 +110,7 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     until = max(ends, default=session.now) + _PATIENCE
     claim = Claim(uids, until, cause)
     for victim in found.victims:
-        message = _message(beneficiary, victim.reason)
+        message = _message(beneficiary, victim)
         for record in victim.records:
             session.evict(record, victim.reason, message, beneficiary.name, cause)
     session.unclaim(record for record in claimed(unit) if record not in dict(found.placements))
@@ -118,7 +119,9 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     await_leavers(session, unit, beneficiary.demand)
 
 
-def _message(beneficiary: Beneficiary, reason: EvictionReason) -> str:
-    if reason is EvictionReason.RECLAIMED:
+def _message(beneficiary: Beneficiary, victim: Victim) -> str:
+    if victim.reason is EvictionReason.RECLAIMED:
         return f"what it holds was lent and is taken back for {beneficiary.name}"
+    if victim.priority >= beneficiary.priority and not any(gang in beneficiary.gangs for gang in victim.gangs):
+        return f"makes room for {beneficiary.name}, which has the same priority and holds less"
     return f"makes room for {beneficiary.name}, whose priority {beneficiary.priority} is higher"

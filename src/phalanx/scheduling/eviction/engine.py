@@ -57,8 +57,8 @@ class Eviction(msgspec.Struct, frozen=True):
 class Futile(msgspec.Struct, frozen=True):
     """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
     many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
-    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe` while
-    pods that may help once they have arrived on their nodes are on their way there."""
+    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe`
+    while pods that may help once they have arrived on their nodes are on their way there."""
 
     facts: Shortage | Gap | Excess | None
     candidates: int
@@ -345,7 +345,8 @@ class Search:
 
     def _shrink(self, order: Sequence[Victim]) -> Eviction | None:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
-        taken = Taken(self._session, self._transaction, self._log, bound=self.bound)
+        levelling = self._lenders.levelling
+        taken = Taken(self._session, self._transaction, self._log, levelling, bound=self.bound)
         sequence = taken.admissible(order)
         low, high = 0, len(sequence)
         taken.go(sequence)

@@ -8,13 +8,14 @@ from typing import Protocol
 
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.eviction.grounds import Ground, Grounds
+from phalanx.scheduling.eviction.levelling import Levelling
 from phalanx.scheduling.session import Session
 
 Level = tuple[bool, int, float, int]
@@ -75,6 +76,12 @@ class Lenders:
             )
             for payer, wanted in beneficiary.payers.items()
         ]
+        self.levelling: Levelling | None = None
+        if session.pipeline.policy.eviction.levels:
+            wanted: dict[str, int] = {}
+            for amounts in beneficiary.payers.values():
+                add_amounts(wanted, amounts, 1)
+            self.levelling = Levelling(session, beneficiary.gangs, wanted, beneficiary.priority)
         self.grounds: dict[Payer, Ground] = {}
         self._words: dict[Payer, Ground | str] = {}
         self.refused: Counter[str] = Counter()
@@ -163,9 +170,14 @@ class Lenders:
             return ground if lower else "they belong to the same gang and have no lower priority"
         if ground.below:
             priority = self._session.priority(gang) if gang is not None else pod_priority
-            if priority >= self._beneficiary.priority:
+            if priority >= self._beneficiary.priority and not self._level(ground, gang, priority):
                 return "their priority is not lower"
         return ground
+
+    def _level(self, ground: Ground, gang: GangRecord | None, priority: int) -> bool:
+        """Whether any pod at all of a gang of equal priority could go."""
+        equal = ground.levels and priority == self._beneficiary.priority
+        return equal and self.levelling is not None and self.levelling.permits(gang, {})
 
     def _priority(self, kind: Kind) -> int:
         return self._session.priority(kind.gang) if kind.gang is not None else kind.priority

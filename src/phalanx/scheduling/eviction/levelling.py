@@ -24,11 +24,13 @@ class Levelling:
     had before: otherwise pods that do not move their gangs' shares could take each other's places for ever.
     """
 
-    def __init__(self, session: Session, gangs: Iterable[GangRecord], wanted: Amounts) -> None:
+    def __init__(self, session: Session, gangs: Iterable[GangRecord], wanted: Amounts, priority: int = 0) -> None:
         """`gangs` are the beneficiary's own; none for a pod on its own."""
+        self.gangs = tuple(gangs)
+        self.priority = priority
         self._totals = {name: offered for name, (offered, _) in session.totals().items()}
         held = dict(wanted)
-        for gang in gangs:
+        for gang in self.gangs:
             add_amounts(held, holdings(gang), 1)
         self._ends = self._share(held)
 

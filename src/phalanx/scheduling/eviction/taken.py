@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.levelling import Levelling
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.session import Session
 
@@ -16,8 +17,17 @@ class Taken:
     `bound` tells whether grounds and caps hold; otherwise they are only counted.
     """
 
-    def __init__(self, session: Session, transaction: Transaction, log: EvictionLog, *, bound: bool = True) -> None:
+    def __init__(
+        self,
+        session: Session,
+        transaction: Transaction,
+        log: EvictionLog,
+        levelling: Levelling | None = None,
+        *,
+        bound: bool = True,
+    ) -> None:
         self._bound = bound
+        self._levelling = levelling
         self._session = session
         self._transaction = transaction
         self._log = log
@@ -29,7 +39,7 @@ class Taken:
 
     def admissible(self, order: Sequence[Victim]) -> list[Victim]:
         """The order without those who may not go once those before them have gone."""
-        removals, caps = Removals(), Caps(self._session, self._log)
+        removals, caps = Removals(self._levelling), Caps(self._session, self._log)
         sequence: list[Victim] = []
         singles: dict[object, list[Victim]] = {}
         for victim in order:

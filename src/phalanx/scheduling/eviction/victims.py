@@ -12,6 +12,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.eviction.grounds import Ground
+from phalanx.scheduling.eviction.levelling import Levelling
 
 _THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 _SECONDS = 3600.0
@@ -229,8 +230,10 @@ def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int
 class Removals:
     """Which victims go, and whether accounts allow the next: every removal counts before the next is judged."""
 
-    def __init__(self) -> None:
+    def __init__(self, levelling: Levelling | None = None) -> None:
         self._removed: dict[AccountRecord, dict[str, int]] = {}
+        self._levelling = levelling
+        self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
     def holdings(self, account: AccountRecord) -> Mapping[str, int]:
         """What an account holds without those who go."""
@@ -240,9 +243,35 @@ class Removals:
         return {name: amount - removed.get(name, 0) for name, amount in account.used.items()}
 
     def permit(self, victim: Victim) -> bool:
-        return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in victim.grounds.items())
+        grounds = victim.grounds.items()
+        return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in grounds) and (
+            self._levelling is None
+            or not _levelled(victim, self._levelling)
+            or self._levels(victim, self._levelling)
+        )
+
+    def _levels(self, victim: Victim, levelling: Levelling) -> bool:
+        """Whether the victim's gangs hold enough more than the beneficiary."""
+        return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for payer, amounts in victim.amounts.items():
             for account in payer.path:
                 add_amounts(self._removed.setdefault(account, {}), amounts, sign)
+        for gang in victim.gangs if self._levelling is not None else ():
+            add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
+
+
+def _levelled(victim: Victim, levelling: Levelling) -> bool:
+    """Whether the victim goes because others hold less, not for its priority."""
+    if victim.priority < levelling.priority or any(gang in levelling.gangs for gang in victim.gangs):
+        return False
+    return any(ground.levels for ground in victim.grounds.values())
+
+
+def _of_gang(victim: Victim, gang: GangRecord) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for record in victim.records:
+        if record.gang is gang:
+            add_amounts(amounts, record.footprint.amounts, 1)
+    return amounts
