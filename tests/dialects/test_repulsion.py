@@ -303,3 +303,13 @@ def test_the_verdict_uses_kube_schedulers_words(door: Door) -> None:
     )
     door.gone("old")
     assert [bind.uid for bind in plan(door).binds] == ["uid-p"]
+
+
+def test_who_runs_is_asked_where_it_could_not_go_if_it_waited(door: Door) -> None:
+    door.existing("guard", node="a")
+    door.pod("guest", labels={"app": "x"}, node="b", phase="Running")
+    door.pod("stranger", labels={"app": "y"}, node="b", phase="Running")
+    guest, stranger = (door.state.pods[f"uid-{name}"].pod for name in ("guest", "stranger"))
+    assert guest.pod_class.repelled == ()
+    assert door.intake.waiting_class(guest).repelled == ((HOST, "a"),)
+    assert door.intake.waiting_class(stranger) is stranger.pod_class

@@ -89,6 +89,11 @@ class DisruptionBook:
         if pods is not None and pods.pop(uid, None) is not None and not pods:
             del self._pods[namespace]
 
+    def labels(self, namespace: str, uid: str) -> Labels:
+        """Those of a pod that has not finished."""
+        known = self._pods.get(namespace, {}).get(uid)
+        return dict(known.pairs) if known is not None else {}
+
     def _shared(self, labels: Labels) -> LabelSet:
         found = tuple(labels.items())
         known = self._sets.get(found)

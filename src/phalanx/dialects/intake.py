@@ -47,7 +47,7 @@ from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef
 from phalanx.model.node import Node
-from phalanx.model.pod import Pod
+from phalanx.model.pod import Pod, PodClass
 
 _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 
@@ -231,6 +231,11 @@ class Intake:
         records = [self._pods[uid] for uid in self._gangs.take_turned() if uid in self._pods]
         turned = (record for record in records if record.lent != follows(record.pod, self._gang_of(record.pod)))
         return [self._shown(record) for record in turned]
+
+    def waiting_class(self, pod: Pod) -> PodClass:
+        """The class that a pod on a node would have if it waited: then it matters who repels it."""
+        labels = self._disruption.labels(pod.namespace, pod.uid)
+        return self._repulsion.class_among(pod.pod_class, self._repulsion.closed_to(pod.namespace, labels))
 
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None

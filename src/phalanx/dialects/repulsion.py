@@ -83,11 +83,22 @@ class Repulsion:
         domains = self.domains(pod.uid)
         if not domains:
             return pod
-        key = (pod.pod_class, domains)
+        return msgspec.structs.replace(pod, pod_class=self.class_among(pod.pod_class, domains))
+
+    def class_among(self, pod_class: PodClass, domains: Domains) -> PodClass:
+        """The class of pods to which these domains are closed."""
+        if not domains:
+            return pod_class
+        key = (pod_class, domains)
         found = self._classes.get(key)
         if found is None:
-            found = self._classes[key] = msgspec.structs.replace(pod.pod_class, repelled=domains)
-        return msgspec.structs.replace(pod, pod_class=found)
+            found = self._classes[key] = msgspec.structs.replace(pod_class, repelled=domains)
+        return found
+
+    def closed_to(self, namespace: str, labels: Labels) -> Domains:
+        """The (topology key, value) pairs that would be closed to a pod with these labels, sorted."""
+        terms = [term for term in self._rules if self._means(term, namespace, labels)]
+        return tuple(sorted({(term.topology_key, value) for term in terms for value in self._rules[term].domains}))
 
     # news of pods
 
