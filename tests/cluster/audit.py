@@ -71,6 +71,7 @@ def _audit_states(state: ClusterState) -> None:
         assert record.claim is None or record.state is MemberState.PENDING
     leaving = {uid for uid, record in state.pods.items() if record.state is MemberState.TERMINATING}
     assert set(state.leaving) == leaving
+    assert set(state.promised) == {uid for uid, record in state.pods.items() if record.claim is not None}
     lone = {uid for uid, r in state.pods.items() if not r.pod.gang and r.state is MemberState.PENDING}
     assert set(state.lone) == lone
     assert all(state.lone[uid] is state.pods[uid] for uid in lone)

@@ -228,6 +228,11 @@ class Scenario:
         """Something about an observed pod changes."""
         return self.observe(f"pod {name}", PodUpdated(msgspec.structs.replace(self._pod(name), **change)))
 
+    def becomes_all(self, prefix: str, **change: object) -> Self:
+        for name in [name for name in self.state.pods if name.startswith(prefix)]:
+            self.becomes(name, **change)
+        return self
+
     def finishes(self, *names: str, phase: PodPhase = PodPhase.SUCCEEDED) -> Self:
         for name in names:
             self.becomes(name, phase=phase)

@@ -218,3 +218,32 @@ def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
     scenario.work()
     assert scenario.evicted == []
     assert len(scenario.scheduler.past.futility) == 1
+
+
+def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> None:
+    scenario = full(gangs=2).job("high", 4, cpu=1, priority=10).work()
+    victims = scenario.evicted
+    assert len(scenario.held()) == 4
+    scenario.becomes_all("low", preemptable=False)  # nobody else may go
+    scenario.job("higher", 4, cpu=1, priority=20).work()
+    assert set(scenario.held()) == {f"higher-{number}" for number in range(4)}
+    assert scenario.evicted == victims
+    scenario.run(50)
+    assert len(scenario.placed("higher")) == 4
+    assert scenario.placed("high-") == []
+
+
+def test_an_equal_gang_does_not() -> None:
+    scenario = full(gangs=2).job("high", 4, cpu=1, priority=10).work()
+    scenario.becomes_all("low", preemptable=False)
+    scenario.job("other", 4, cpu=1, priority=10).work()
+    assert set(scenario.held()) == {f"high-{number}" for number in range(4)}
+
+
+def test_what_the_more_important_one_does_not_need_stays_promised() -> None:
+    scenario = full(gangs=2).job("high", 3, cpu=1, priority=10).work()
+    scenario.becomes_all("low", preemptable=False)
+    scenario.pod("higher", cpu=1, priority=20).work()
+    assert set(scenario.held()) == {f"high-{number}" for number in range(3)}
+    scenario.run(50)
+    assert len(scenario.placed("high")) == 4  # the fourth CPU of the gang that went was nobody's

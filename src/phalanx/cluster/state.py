@@ -47,8 +47,8 @@ class ClusterState:
     changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
     changes after which what was said may no longer be true, `relief` those after which what did not fit may fit,
     `ripened` the pods that have arrived where we placed them.
-    `leaving` are the terminating pods that still hold something, doomed ones included. `budgets` are
-    PodDisruptionBudgets by namespace and name.
+    `leaving` are the terminating pods that still hold something, doomed ones included, `promised` those
+    that have a claim. `budgets` are PodDisruptionBudgets by namespace and name.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -64,6 +64,7 @@ class ClusterState:
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.leaving: dict[str, PodRecord] = {}
+        self.promised: dict[str, PodRecord] = {}
         self.relief = 0
         self.ripened = 0
         self.version = 0
@@ -159,6 +160,7 @@ class ClusterState:
         assert record.state is MemberState.PENDING
         self.unclaim(record)
         record.claim, record.nominated = claim, self.nodes.names[row]
+        self.promised[record.pod.uid] = record
         self._move_in(record, row)
         self._charge(record, row, 1)
         self.ledger.book(record)
@@ -169,6 +171,7 @@ class ClusterState:
             return False
         self._vacate(record)
         record.claim, record.nominated = None, ""
+        del self.promised[record.pod.uid]
         self.ledger.book(record)
         return True
 
@@ -276,6 +279,7 @@ class ClusterState:
     def _hold(self, record: PodRecord, claim: Claim, node: str) -> None:
         """Gives a pod a claim on a node that may not be known yet."""
         record.claim, record.nominated = claim, node
+        self.promised[record.pod.uid] = record
         self._settle(record, node)
         self.ledger.book(record)
 
@@ -306,6 +310,7 @@ class ClusterState:
         self.ledger.leave(record)
         self.lone.pop(uid, None)
         self.leaving.pop(uid, None)
+        self.promised.pop(uid, None)
         self._touch(record)
         if record.gang is not None:
             gang = record.gang
@@ -414,6 +419,7 @@ class ClusterState:
         if record.row != NO_NODE:
             self._move_out(record)
         record.claim, record.nominated = None, ""
+        del self.promised[record.pod.uid]
 
     # nodes
 

@@ -66,12 +66,18 @@ class Transaction:
     def lift(self, records: Iterable[PodRecord]) -> None:
         """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
         for record in records:
-            if record.claim is None:
+            if record.claim is None or record in self._lifted:
                 continue
             self._lifted[record] = None
             self._unreserve(record, 1)
             if record.payer is not None:
                 record.payer.charge(record.footprint, -1)
+
+    def relend(self, records: Iterable[PodRecord]) -> None:
+        """Lets claims that were lifted stand again."""
+        for record in records:
+            del self._lifted[record]
+            self._relent(record)
 
     def remove(self, records: Collection[PodRecord]) -> None:
         """Takes pods off their nodes and accounts, to see what would be possible without them.

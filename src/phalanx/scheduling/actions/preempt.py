@@ -46,7 +46,7 @@ def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
     if beneficiary is None:
         return False
     found = search(session, beneficiary)
-    return isinstance(found, Eviction) and bool(found.victims)
+    return isinstance(found, Eviction) and bool(found.victims or found.losers)
 
 
 def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
@@ -91,7 +91,7 @@ def _serve(session: Session, beneficiary: Beneficiary) -> None:
             session.work.ask_when_ripe(unit.key)
         if found.again is not None:
             session.work.set_alarm(unit, found.again)
-    elif found.victims or beneficiary.claimed:
+    elif found.victims or found.losers or beneficiary.claimed:
         carry_out(session, beneficiary, found)
     else:
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
@@ -113,6 +113,8 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
         message = _message(beneficiary, victim)
         for record in victim.records:
             session.evict(record, victim.reason, message, beneficiary.name, cause)
+    # What is promised to others is taken before it is promised again.
+    session.unclaim(found.losers)
     session.unclaim(record for record in claimed(unit) if record not in dict(found.placements))
     for record, row in found.placements:
         session.nominate(record, row, claim)

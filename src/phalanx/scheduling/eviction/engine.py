@@ -13,8 +13,11 @@ from typing import ClassVar
 
 import msgspec
 
+from phalanx.cluster.accounts import add_amounts
+from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
+from phalanx.model.resources import PODS
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
 from phalanx.scheduling.eviction.caps import EvictionLog
@@ -40,18 +43,21 @@ _FEWEST_CHECKS = 24
 # A better choice is looked for among so many candidates at most.
 _CHOICE = 200
 _THERE = (MemberState.BOUND, MemberState.RUNNING)
+# The first so many parts of a victim's key say what kind of victim it is, the others which of its kind.
+_ESTEEM = 6
 # Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
 _RETRIES = 64
 
 
 class Eviction(msgspec.Struct, frozen=True):
     """These go, and then everybody fits: `placements` of the whole beneficiary. `leavers` are on their way out
-    already and must have left too."""
+    already and must have left too. `losers` are pods for which room was held that the beneficiary takes now."""
 
     victims: tuple[Victim, ...]
     placements: tuple[Placement, ...]
     leavers: tuple[PodRecord, ...]
     cost: Cost
+    losers: tuple[PodRecord, ...] = ()
 
 
 class Futile(msgspec.Struct, frozen=True):
@@ -83,6 +89,7 @@ class Search:
         self._left = min(_MOST_CHECKS, max(_FEWEST_CHECKS, _WORK // max(1, effort)))
         self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
+        self._rivals: list[PodRecord] = []
         self._again: float | None = None
         self._judged: dict[str, bool] = {}
         self._refused: Counter[str] = Counter()
@@ -99,6 +106,9 @@ class Search:
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
         transaction.remove(self._leaving)
+        own = set(self._for.claimed)
+        self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
+        transaction.lift(self._rivals)
         try:
             return self._search()
         finally:
@@ -155,6 +165,32 @@ class Search:
         """Whether to count on a terminating pod's room: it leaves soon, and is not long overdue."""
         left = record.pod.leaves - self._session.now if record.pod.leaves else record.pod.grace
         return -_OVERDUE <= left <= SOON
+
+    def _gives_way(self, record: PodRecord) -> bool:
+        """Whether what is held for a pod may be taken from it, as its place could be if it had one already."""
+        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
+
+    def _losers(self) -> tuple[PodRecord, ...]:
+        """Those whose claims the beneficiary takes, while it is placed; all others' stand again for this look."""
+        claims: dict[Claim, list[PodRecord]] = {}
+        for record in self._rivals:
+            if record.claim is not None:
+                claims.setdefault(record.claim, []).append(record)
+        losers: list[PodRecord] = []
+        priority = self._session.priority
+        for records in sorted(
+            claims.values(), key=lambda them: -max(priority(r.gang if r.gang is not None else r) for r in them)
+        ):
+            self._transaction.relend(records)
+            if not (self._rows_hold({r.row for r in records if r.row >= 0}) and self._accounts_hold()):
+                self._transaction.lift(records)
+                losers += records
+        self._transaction.lift(self._rivals)
+        return tuple(losers)
+
+    def _rows_hold(self, rows: set[int]) -> bool:
+        """Whether nothing is given away twice on these rows."""
+        return not (self._session.state.nodes.idle[:, sorted(rows)] < 0).any()
 
     def _needed(self) -> tuple[PodRecord, ...]:
         """Those who leave anyway and whose room is counted on, while the beneficiary is placed: on the nodes that
@@ -305,16 +341,37 @@ class Search:
     # choosing
 
     def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        """The policy's order; and for those who need little room, node by node, the cheapest nodes first."""
+        """The policy's order; for those who need little room, node by node, the cheapest nodes first; and among
+        victims that are esteemed alike those first who hold most: fewer have to go."""
         options = self._options
         if options.preempt_on_single_node or options.reclaim_on_single_node:
             for row in sorted({row for victim in candidates for row in victim.rows}):
                 yield [victim for victim in candidates if set(victim.rows) == {row}]
             return
+        yield from self._anywhere(candidates)
+
+    def _anywhere(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
         yield candidates
         nearby = self._node_by_node(candidates)
         if nearby is not None:
             yield nearby
+        larger = self._largest_first(candidates)
+        if larger != candidates:
+            yield larger
+
+    def _largest_first(self, candidates: list[Victim]) -> list[Victim]:
+        """By the largest part that they hold, of anything that is asked for, among those of one kind."""
+        asked: dict[str, int] = {}
+        for wanted in self._for.payers.values():
+            add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
+
+        def part(victim: Victim) -> float:
+            held: dict[str, int] = {}
+            for amounts in victim.amounts.values():
+                add_amounts(held, amounts, 1)
+            return max((held.get(name, 0) / amount for name, amount in asked.items()), default=0.0)
+
+        return sorted(candidates, key=lambda victim: (victim.key[:_ESTEEM], -part(victim), victim.key))
 
     def _node_by_node(self, candidates: list[Victim]) -> list[Victim] | None:
         if len(self._for.classes) != 1:
@@ -422,7 +479,13 @@ class Search:
     def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:
             return None
-        found = Eviction(tuple(chosen), tuple(self._for.placed), self._needed(), cost_of(chosen, taken.violations))
+        found = Eviction(
+            tuple(chosen),
+            tuple(self._for.placed),
+            self._needed(),
+            cost_of(chosen, taken.violations),
+            self._losers() if self._rivals else (),
+        )
         self._transaction.unplace()
         return found
 
