@@ -493,3 +493,20 @@ class TestQueuesAndQuotas:
         scenario.queue("qb", deserved={"cpu": 5 if held_by_queue else 0})
         scenario.within("na").pod("more", queue="qa", cpu=1)
         assert takes(scenario, "more").count() == {"b": 1}
+
+
+class TestWithRoomHeld:
+    def test_what_is_held_for_somebody_does_not_count_twice(self) -> None:
+        """Two of four go for a pod, and hang: the other two are asked at once."""
+        quotas = {"a": (0, 4), "b": (2, 2), "c": (2, 2)}
+        scenario = Scenario().nodes(2, cpu=2)
+        for name, (least, most) in quotas.items():
+            scenario.elastic_quota(name, {"cpu": least}, {"cpu": most})
+        scenario.within("a").pods("a", 4, cpu=1).run().within("b").pod("b", cpu=2).work()
+        first = scenario.evicted[:]
+        for name in first:
+            scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
+        scenario.now += 200
+        scenario.scheduler.ring(scenario.now)
+        again = [eviction.name for eviction in scenario.cycle().evictions]
+        assert sorted(first + again) == ["a-0", "a-1", "a-2", "a-3"]

@@ -91,9 +91,9 @@ class Question(msgspec.Struct, frozen=True):
 
     def exceeds(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
         """Of what the account would hold more than its share if the beneficiary got all; None if of nothing."""
-        holding = held(account)
-        for name, amount in self.charges.get(account, self.wanted).items():
-            if holding.get(name, 0) + amount > share.get(name, UNLIMITED):
+        holding, charges = held(account), self.charges.get(account, {})
+        for name in self.wanted:
+            if holding.get(name, 0) + charges.get(name, 0) > share.get(name, UNLIMITED):
                 return f"{account.label} would hold more {name} than {word}"
         return None
 

@@ -47,13 +47,14 @@ class Grounds:
         announced: bool = False,
         together: Mapping[Payer, Amounts] | None = None,
     ) -> None:
-        """`together` tells what all payers of the beneficiary ask for, this one included, where there are several:
-        accounts that they share are charged for all of them. `announced`: see `Question`."""
+        """`together` tells what all payers of the beneficiary are yet to be charged, this one included: accounts
+        that they share are charged for all, and for room that is held already they have been. `announced`: see
+        `Question`."""
         ledger = session.ledger  # sums and faults as of now
         self._fault = payer.fault.message if payer.fault is not None else None
         wanted = {name: amount for name, amount in wanted.items() if amount > 0}
         charges: dict[AccountRecord, dict[str, int]] = {}
-        for each, amounts in (together or {payer: wanted}).items():
+        for each, amounts in (together if together is not None else {payer: wanted}).items():
             for account in each.path:
                 add_amounts(charges.setdefault(account, {}), amounts, 1)
         question = Question(payer, wanted, charges, preempt, reclaim, announced)

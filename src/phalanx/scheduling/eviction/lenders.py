@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
@@ -25,12 +25,14 @@ before high priority."""
 
 class Asker(Protocol):
     """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
-    its own `gangs` are compared with `pod_priority`."""
+    its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
 
     @property
     def payers(self) -> Mapping[Payer, Mapping[str, int]]: ...
     @property
     def gangs(self) -> tuple[GangRecord, ...]: ...
+    @property
+    def claimed(self) -> Collection[PodRecord]: ...
     @property
     def priority(self) -> int: ...
     @property
@@ -64,6 +66,10 @@ class Lenders:
         self._session = session
         self._beneficiary = beneficiary
         self._foreign = foreign
+        together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
+        for record in beneficiary.claimed:
+            if record.payer is not None:
+                add_amounts(together.setdefault(record.payer, {}), record.footprint.amounts, -1)
         self._rules = [
             Grounds(
                 session,
@@ -72,7 +78,7 @@ class Lenders:
                 preempt=preempt,
                 reclaim=reclaim,
                 announced=announced,
-                together=beneficiary.payers,
+                together=together,
             )
             for payer, wanted in beneficiary.payers.items()
         ]

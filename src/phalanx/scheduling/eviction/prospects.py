@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.eviction.lenders import Lenders
 from phalanx.scheduling.session import Session
 
@@ -20,6 +20,7 @@ class Newcomer:
         wanted = dict(noun.min_resources or ()) if noun is not None else {}
         self.payers: dict[Payer, dict[str, int]] = {session.payer(gang): wanted}
         self.gangs = (gang,)
+        self.claimed: tuple[PodRecord, ...] = ()
         self.priority = session.priority(gang)
         self.pod_priority = self.priority
 
