@@ -13,16 +13,15 @@ from typing import ClassVar
 
 import msgspec
 
-from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
-from phalanx.model.resources import PODS
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
 from phalanx.scheduling.eviction.caps import EvictionLog
 from phalanx.scheduling.eviction.cost import Cost, cost_of
 from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
+from phalanx.scheduling.eviction.orders import orders
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Roster, Victim, lost_work
 from phalanx.scheduling.evictionoptions import EvictionOptions
@@ -43,8 +42,6 @@ _FEWEST_CHECKS = 24
 # A better choice is looked for among so many candidates at most.
 _CHOICE = 200
 _THERE = (MemberState.BOUND, MemberState.RUNNING)
-# The first so many parts of a victim's key say what kind of victim it is, the others which of its kind.
-_ESTEEM = 6
 # Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
 _RETRIES = 64
 
@@ -108,7 +105,6 @@ class Search:
         transaction.remove(self._leaving)
         own = set(self._for.claimed)
         self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
-        transaction.lift(self._rivals)
         try:
             return self._search()
         finally:
@@ -116,6 +112,12 @@ class Search:
 
     def _search(self) -> Eviction | Futile:
         facts = self._try()
+        rivals, self._rivals = self._rivals, []
+        if facts is not None and rivals:
+            # Only who does not fit beside what is promised to others takes it.
+            self._rivals = rivals
+            self._transaction.lift(rivals)
+            facts = self._try()
         if facts is None:
             found = self._outcome(Taken(self._session, self._transaction, self._log, bound=self.bound), [])
             assert found is not None
@@ -341,64 +343,13 @@ class Search:
     # choosing
 
     def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        """The policy's order; for those who need little room, node by node, the cheapest nodes first; and among
-        victims that are esteemed alike those first who hold most: fewer have to go."""
+        """In which orders to try the candidates."""
         options = self._options
         if options.preempt_on_single_node or options.reclaim_on_single_node:
             for row in sorted({row for victim in candidates for row in victim.rows}):
                 yield [victim for victim in candidates if set(victim.rows) == {row}]
             return
-        yield from self._anywhere(candidates)
-
-    def _anywhere(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        yield candidates
-        nearby = self._node_by_node(candidates)
-        if nearby is not None:
-            yield nearby
-        larger = self._largest_first(candidates)
-        if larger != candidates:
-            yield larger
-
-    def _largest_first(self, candidates: list[Victim]) -> list[Victim]:
-        """By the largest part that they hold, of anything that is asked for, among those of one kind."""
-        asked: dict[str, int] = {}
-        for wanted in self._for.payers.values():
-            add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
-
-        def part(victim: Victim) -> float:
-            held: dict[str, int] = {}
-            for amounts in victim.amounts.values():
-                add_amounts(held, amounts, 1)
-            return max((held.get(name, 0) / amount for name, amount in asked.items()), default=0.0)
-
-        return sorted(candidates, key=lambda victim: (victim.key[:_ESTEEM], -part(victim), victim.key))
-
-    def _node_by_node(self, candidates: list[Victim]) -> list[Victim] | None:
-        if len(self._for.classes) != 1:
-            return None
-        session, cls = self._session, self._for.classes[0]
-        view, idle = session.placer.view(cls), session.state.nodes.idle
-        on_row: dict[int, list[Victim]] = {}
-        for victim in candidates:
-            for row in dict.fromkeys(victim.rows):
-                if row >= 0 and view.mask[row]:
-                    on_row.setdefault(row, []).append(victim)
-        ways: list[tuple[tuple[object, ...], int, list[Victim]]] = []
-        for row, victims in on_row.items():
-            room = idle[cls.columns, row].copy()
-            chosen: list[Victim] = []
-            for victim in victims:
-                if (room >= cls.amounts).all():
-                    break
-                for record in victim.records:
-                    if record.row == row:
-                        room += record.footprint.usage[cls.columns]
-                chosen.append(victim)
-            if (room >= cls.amounts).all():
-                ways.append((cost_of(chosen, 0).decisive, row, chosen))
-        ways.sort(key=lambda way: way[:2])
-        first = dict.fromkeys(victim for _, _, chosen in ways[: self._for.total] for victim in chosen)
-        return [*first, *(victim for victim in candidates if victim not in first)] if first else None
+        yield from orders(self._session, self._for, candidates)
 
     def _shrink(self, order: Sequence[Victim]) -> Eviction | None:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
