@@ -28,6 +28,15 @@ def test_story_1_what_a_borrowed_comes_back_when_b_needs_its_min() -> None:
     assert scenario.where("b-3") == "n1"
 
 
+def test_story_1_one_pod_that_holds_enough_goes_rather_than_two() -> None:
+    scenario = Scenario().node("n1", cpu=10)
+    scenario.elastic_quota("a", {"cpu": 4}, {"cpu": 6}).elastic_quota("b", {"cpu": 6}, {"cpu": 8})
+    scenario.within("a").pods("small", 4, cpu=1).pod("big", cpu=2).within("b").pods("b", 3, cpu=1).run()
+    scenario.now += 3600
+    scenario.within("b").pod("b-3", cpu=3).run()
+    assert scenario.evicted == ["big"]
+
+
 def test_story_1_the_end_what_is_guaranteed_is_not_taken() -> None:
     scenario = two_quotas()
     scenario.within("a").pods("a", 4, cpu=1).run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import msgspec
@@ -18,6 +18,7 @@ from phalanx.scheduling.eviction.caps import Caps, EvictionLog
 from phalanx.scheduling.eviction.engine import Eviction, Futile, Search, lenders_for
 from phalanx.scheduling.eviction.grounds import Ground
 from phalanx.scheduling.eviction.lenders import Lenders
+from phalanx.scheduling.eviction.orders import orders
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
@@ -114,11 +115,8 @@ class _Unbound(Search):
     def _whole_gangs(self, victim: Victim) -> bool:
         return True
 
-    def _orders(self, candidates: list[Victim]) -> Iterator[list[Victim]]:
-        yield candidates
-        nearby = self._node_by_node(candidates)
-        if nearby is not None:
-            yield nearby
+    def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
+        return orders(self._session, self._for, candidates)
 
 
 def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog) -> Hypothesis:
