@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.model.pod import MemberState, PodClass
+from phalanx.model.pod import MemberState, PlanMark, PodClass
 
 from .scenario import Scenario
 
@@ -247,3 +247,22 @@ def test_what_the_more_important_one_does_not_need_stays_promised() -> None:
     assert set(scenario.held()) == {f"high-{number}" for number in range(3)}
     scenario.run(50)
     assert len(scenario.placed("high")) == 4  # the fourth CPU of the gang that went was nobody's
+
+
+def test_a_gang_that_lost_a_member_takes_room_for_its_heir() -> None:
+    scenario = Scenario().nodes(2, cpu=2).job("high", 3, cpu=1, priority=10).run()
+    scenario.gone("high-0").pods("low", 2, cpu=1).run()
+    scenario.pod("high-3", gang="high", cpu=1, priority=10).run(50)
+    assert len(scenario.evicted) == 1
+    assert len(scenario.placed("high")) == 3
+
+
+def test_a_half_bound_gang_takes_room_for_its_repair() -> None:
+    mark = PlanMark("p", 3, 1000)
+    scenario = Scenario().nodes(2, cpu=2).gang("high", 3, created=1)
+    scenario.pod("high-0", gang="high", cpu=1, priority=10, node="n1", mark=mark, created=1)
+    scenario.pod("high-1", gang="high", cpu=1, priority=10, node="n1", mark=mark, created=1)
+    scenario.pod("low-0", cpu=1, node="n2").pod("low-1", cpu=1, node="n2")
+    scenario.pod("high-2", gang="high", cpu=1, priority=10, created=1).run(50)
+    assert len(scenario.evicted) == 1
+    assert len(scenario.placed("high")) == 3

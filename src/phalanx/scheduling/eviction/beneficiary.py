@@ -42,13 +42,15 @@ class QuorumBeneficiary:
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
         self.payers: dict[Payer, dict[str, int]] = {}
-        for part in self.demand.gangs:
+        for call, part in zip(self.calls, self.demand.gangs, strict=True):
             left = part.total
             for portion in part.portions:
-                if portion.payer is not None and left > 0:
-                    count = min(left, portion.count)
+                count = min(left, portion.count)
+                if count > 0:
+                    # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
+                    payer = portion.payer if portion.payer is not None else session.payer(call.gang)
                     left -= count
-                    add_amounts(self.payers.setdefault(portion.payer, {}), portion.cls.footprint.amounts, count)
+                    add_amounts(self.payers.setdefault(payer, {}), portion.cls.footprint.amounts, count)
         self.placed: list[Placement] = []
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
