@@ -48,7 +48,8 @@ def _cost(cost: Price | None) -> Iterator[str]:
     if cost.gangs:
         parts.append("1 gang would lose its minimum" if cost.gangs == 1 else f"{cost.gangs} gangs their minima")
     parts.append(f"highest priority {cost.priority}")
-    parts.append(f"{cost.pod_hours:g} pod-hours of work lost")
+    if cost.pod_hours:
+        parts.append(f"{cost.pod_hours:g} pod-hours of work lost")
     if cost.violations:
         parts.append(f"{cost.violations} against a PodDisruptionBudget")
     yield f"What it would cost: {', '.join(parts)}"

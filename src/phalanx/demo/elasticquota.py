@@ -1,17 +1,38 @@
-"""Seed 004: elastic quotas; both user stories and both worked examples, up to where somebody must give back."""
+"""Seed 004: elastic quotas; both user stories, both worked examples, each to its end."""
 
 from __future__ import annotations
 
-from phalanx.demo.quota_board import NEXT_VERSION, PRIORITY_CLASSES, QuotaBoard, gpu_nodes
+from phalanx.demo.quota_board import PRIORITY_CLASSES, QuotaBoard, gpu_nodes
 from phalanx.demo.stage import GPU, NodePlan, Scenario, ScenarioError, Stage
 
 # Whose ceiling is in the way: borrowing ends at the sum of all min.
 _ALL = "all ElasticQuotas together"
+_POLICY = """\
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+_ONE_NODE = """\
+configurations:
+- name: preempt
+  arguments: {singleNodePreemption: true}
+- name: reclaim
+  arguments: {singleNodePreemption: true}
+"""
+_HIGH = {"metadata": {"name": "high-priority"}, "value": 1_000_000, "description": "Sample High Priority Class"}
 
 
 class ElasticQuota1(Scenario):
     name = "elastic-quota-1"
-    summary = "seed 004, story 1: A (min 4, max 6) borrows from B (min 6, max 8) up to its max, on 10 GPUs"
+    summary = "seed 004, story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B wants it back"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: Stage) -> None:
@@ -37,28 +58,27 @@ class ElasticQuota1(Scenario):
         await board.nobody_is_harmed(user_a=6, user_b=3)
         stage.say("A borrows 2 GPUs of B's guarantee, which B does not use at the moment")
         await stage.show_command("quota", "list")
-        stage.title("B asks for 3 more, within its min: 1 GPU is free")
+        stage.title("B asks for 3 more, within its min: 1 GPU is free, 2 are lent to A")
+        before = await board.running("user-a")
         await board.deploy("user-b", "urgent", 1, amount=3)
-        await board.waits("user-b", "urgent", _ALL)
-        await board.nobody_is_harmed(user_a=6, user_b=3)
-        stage.say(
-            f"B is entitled to them: 3 + 3 is its min of 6, and A is 2 above its own\n{NEXT_VERSION}\n"
-            "until then A gives back what it has above its min by itself:"
-        )
-        await board.scale("user-a", "more", 0)
-        await board.scale("user-a", "big", 0)
+        stage.say("user B deploys a pod with 3 GPUs")
+        await board.evicted("user-a", before, "big")
         await board.until_used(user_a=4, user_b=6)
-        stage.say("A has 4 and B has 6: each has its min")
+        stage.say(
+            "one pod with 2 GPUs had to go rather than two with 1 each; what was lent comes back\n"
+            "whatever the priorities"
+        )
+        stage.title("B asks for 1 more: what A has now is guaranteed")
         await board.deploy("user-b", "extra", 1)
         await board.waits("user-b", "extra", _ALL)
-        stage.say("what A has now is guaranteed: one more of B's does not get in")
+        await board.nobody_is_harmed(user_a=4, user_b=6)
+        await board.why("user-b", "extra", "Evictions do not help")
+        stage.say("A has 4 and B has 6: each has its min")
 
 
 class ElasticQuota2(Scenario):
     name = "elastic-quota-2"
-    summary = (
-        "seed 004, story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod would have to go, and whose not"
-    )
+    summary = "seed 004, story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod has to go, and whose not"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: Stage) -> None:
@@ -76,30 +96,30 @@ class ElasticQuota2(Scenario):
         await board.scale("user-b", "work", 3)
         await board.until_used(user_a=4, user_b=3, user_c=3)
         stage.title("B asks for 1 more, within its min")
+        before = await board.running("user-a")
         stage.say("user B scales to 4")
         await board.scale("user-b", "work", 4)
-        await board.waits("user-b", "work", _ALL)
-        await board.nobody_is_harmed(user_a=4, user_b=3, user_c=3)
-        stage.say(
-            "3 + 1 is within B's min of 4, so who is above his min owes it: that is A (4 of 3), not C (3 of 3)\n"
-            f"{NEXT_VERSION}\nuntil then A gives back by itself, down to 2:"
-        )
-        await board.scale("user-a", "work", 2)
-        await board.until_used(user_a=2, user_b=4, user_c=3)
+        await board.evicted("user-a", before, "work")
+        await board.until_used(user_a=3, user_b=4, user_c=3)
+        stage.say("3 + 1 is within B's min of 4, so who is above his min owes it: A (4 of 3), not C (3 of 3)")
         stage.title("B has 5 GPUs in two pods and asks for 1 more, above its min")
-        stage.say("user B replaces its pods by PodA with 2 GPUs and PodB with 3")
+        stage.say("user A scales to 2, user B replaces its pods by PodB with 3 GPUs and PodA with 2")
+        await board.scale("user-a", "work", 2)
         await board.scale("user-b", "work", 0)
         await board.until_used(user_a=2, user_b=0, user_c=3)
-        await board.deploy("user-b", "pod-a", 1, amount=2)
         await board.deploy("user-b", "pod-b", 1, amount=3)
+        await board.until_used(user_a=2, user_b=3, user_c=3)
+        await board.deploy("user-b", "pod-a", 1, amount=2)
         await board.until_used(user_a=2, user_b=5, user_c=3)
-        stage.say("user B deploys PodC with 1 GPU")
-        await board.deploy("user-b", "pod-c", 1)
-        await board.waits("user-b", "pod-c", _ALL)
-        await board.nobody_is_harmed(user_a=2, user_b=5, user_c=3)
+        await stage.create(PRIORITY_CLASSES, _HIGH)
+        before = await board.running("user-b")
+        await board.deploy("user-b", "pod-c", 1, priority_class="high-priority")
+        stage.say("user B deploys PodC with 1 GPU and a high priority")
+        await board.evicted("user-b", before, "pod-a")
+        await board.until_used(user_a=2, user_b=4, user_c=3)
         stage.say(
-            "5 + 1 is above B's min of 4: nobody owes B anything, only a pod of B itself may go for it (PodA)\n"
-            + NEXT_VERSION
+            "5 + 1 is above B's min of 4: nobody owes B anything, a pod of its own with a lower priority goes,\n"
+            "and of two that are alike in that the one whose work is worth less: PodA"
         )
 
 
@@ -117,29 +137,34 @@ class ElasticQuota3(Scenario):
         await board.deploy("quota1", "nginx", 1)
         await board.until_used(quota1=1, quota2=0, quota3=0)
         stage.title("quota2 deploys the same with a high priority")
-        high = {
-            "metadata": {"name": "high-priority"},
-            "value": 1_000_000,
-            "description": "Sample High Priority Class",
-        }
-        await stage.create(PRIORITY_CLASSES, high)
+        await stage.create(PRIORITY_CLASSES, _HIGH)
         await board.deploy("quota2", "nginx", 1, priority_class="high-priority")
         await board.waits("quota2", "nginx", _ALL)
         await board.nobody_is_harmed(quota1=1, quota2=0, quota3=0)
         stage.say("the node has room, but all min together are 1 CPU; a priority counts within a namespace only")
-        stage.title("The CPU comes back, and the next may borrow it")
-        stage.say("quota1's Deployment is scaled to 0")
-        await board.scale("quota1", "nginx", 0)
+        await board.why("quota2", "nginx", "Evictions do not help", "would hold more cpu than its min")
+        stage.title("quota3 wants its CPU: it is within its min, and needs no priority for that")
+        before = await board.running("quota1")
+        await board.deploy("quota3", "nginx", 1)
+        await board.evicted("quota1", before, "nginx")
+        await board.until_used(quota1=0, quota2=0, quota3=1)
+        stage.title("quota3 is done, and the next may borrow it")
+        stage.say("quota3's Deployment is scaled to 0")
+        await board.scale("quota3", "nginx", 0)
         await board.until_used(quota1=0, quota2=1, quota3=0)
+        stage.say("both others wait for it; the higher priority is first in line")
 
 
 class ElasticQuota4(Scenario):
     name = "elastic-quota-4"
-    summary = "seed 004: what was borrowed lies on two nodes, and is wanted back on one"
+    summary = (
+        "seed 004: what was lent lies on two nodes and is wanted back on one; the known limitation, and solved"
+    )
     nodes = (
         NodePlan("node-1", {"cpu": "2", "memory": "16Gi"}),
         NodePlan("node-2", {"cpu": "2", "memory": "16Gi"}),
     )
+    policy = _POLICY + _ONE_NODE
 
     async def play(self, stage: Stage) -> None:
         board = QuotaBoard(stage, "cpu")
@@ -153,17 +178,17 @@ class ElasticQuota4(Scenario):
         await stage.show_pods()
         if len({pod.node for pod in await stage.pods()}) != 2:
             raise ScenarioError("the two pods of quota1 share a node")
-        stage.title("quota2 wants its 2 CPUs in one pod")
+        stage.title("As it was: victims are taken from one node at a time")
+        stage.say("the policy says so: singleNodePreemption: true for preempt and reclaim")
         await board.deploy("quota2", "nginx", 1, amount=2)
+        stage.say("quota2 wants its 2 CPUs in one pod")
         await board.waits("quota2", "nginx", _ALL, "2 cpu in use")
         await board.nobody_is_harmed(quota1=2, quota2=0)
-        stage.say(
-            "taking one pod back is not enough (1 + 2 is above 2, and no node would have 2 CPUs free):\n"
-            f"both must go, from two nodes at once {NEXT_VERSION}\nuntil then quota1 gives back by itself:"
-        )
-        await board.scale("quota1", "nginx", 1)
-        await board.until_used(quota1=1, quota2=0)
-        await board.waits("quota2", "nginx", _ALL, "1 cpu in use")
-        await board.scale("quota1", "nginx", 0)
+        await board.why("quota2", "nginx", "2 pods would have to go", "take singleNodePreemption out of the policy")
+        stage.title("Without that limit")
+        before = await board.running("quota1")
+        await stage.change_policy(_POLICY)
+        stage.say("took singleNodePreemption out of the policy file; the scheduler follows it")
+        await board.evicted("quota1", before, "nginx", count=2)
         await board.until_used(quota1=0, quota2=2)
-        stage.say("quota2 has its guarantee back")
+        stage.say("both had to go, from two nodes at once: quota2 has its guarantee back")

@@ -16,7 +16,6 @@ from phalanx.scheduling.explanation import QUOTA_EXCEEDED
 QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment")
 PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-NEXT_VERSION = "(giving back by eviction comes with the next version)"
 
 
 class Quota(msgspec.Struct, frozen=True):
@@ -100,6 +99,34 @@ class QuotaBoard:
         except ScenarioError as error:
             raise ScenarioError(f"{error}; it says {[(pod.reason, pod.message) for pod in waiting]}") from None
         self.stage.say(f"pod {namespace}/{waiting[0].name} waits:\n{waiting[0].message}")
+
+    async def running(self, namespace: str) -> set[str]:
+        """The names of the pods that run now."""
+        return {pod.name for pod in await self._on_nodes(namespace)}
+
+    async def evicted(self, namespace: str, before: set[str], prefix: str, count: int = 1) -> None:
+        """Waits until exactly `count` of the pods that ran have left, all of them called so, and shows why one did.
+        Raises ScenarioError."""
+        gone: set[str] = set()
+
+        async def left() -> bool:
+            self.stage.namespace = namespace
+            gone.update(before - {pod.name for pod in await self.stage.pods()})
+            return len(gone) >= count
+
+        await self.stage.until(left, f"{count} pods of {namespace} have been evicted")
+        if len(gone) != count or not all(name.startswith(prefix) for name in gone):
+            raise ScenarioError(f"{count} of {namespace}'s {prefix}* were to go, and {sorted(gone)} have gone")
+        await self.why(namespace, min(gone), "Evicted")
+
+    async def why(self, namespace: str, prefix: str, *said: str) -> None:
+        """Shows `phalanx why` for a pod, which says all of this. Raises ScenarioError."""
+        self.stage.namespace = namespace
+        name = next((pod.name for pod in await self.stage.pods() if pod.name.startswith(prefix)), prefix)
+        shown = await self.stage.show_command("why", f"pod/{name}", "-n", namespace)
+        missing = [part for part in said if part not in shown]
+        if missing:
+            raise ScenarioError(f"phalanx why pod/{name} does not say {missing}")
 
     async def nobody_is_harmed(self, **expected: int) -> None:
         """Watches for a second that what runs stays as it is. Raises ScenarioError."""

@@ -41,6 +41,8 @@ class PodView(msgspec.Struct, frozen=True):
     gpus: int
     started: str
     requests: Mapping[str, str] = {}
+    uid: str = ""
+    terminating: bool = False
 
     @property
     def running(self) -> bool:
@@ -99,14 +101,15 @@ class Stage:
         lines += [f"{pod.name:{width}}{pod.phase:11}{pod.node or '-'}" for pod in pods]
         self.say("\n".join(lines))
 
-    async def show_gpus(self) -> None:
-        """Each node's GPUs, one box each, with the pod that holds it."""
+    async def show_gpus(self, name: Callable[[str], str] | None = None) -> None:
+        """Each node's GPUs, one box each, with the pod that holds it, or what `name` makes of the pod's name."""
         pods = [pod for pod in await self.pods() if pod.node and pod.phase in ("Running", "Pending")]
         lines = []
         for node in self._nodes:
             total = int(node.amounts.get(GPU, "0"))
             holders = [pod.name for pod in pods if pod.node == node.name for _ in range(pod.gpus)]
-            boxes = [f"[{_short(name)}]" for name in holders] + ["[  free  ]"] * (total - len(holders))
+            labels = sorted(map(name, holders)) if name is not None else holders
+            boxes = [f"[{_short(label)}]" for label in labels] + ["[  free  ]"] * (total - len(holders))
             lines.append(f"{node.name}  {' '.join(boxes)}")
         self.say("\n".join(lines))
 
@@ -119,7 +122,7 @@ class Stage:
         self.say(text)
         return answer
 
-    async def show_command(self, *arguments: str) -> None:
+    async def show_command(self, *arguments: str) -> str:
         """What a phalanx command that asks the cluster prints. Raises ScenarioError."""
         options = self.cluster.options
         more = ["--kubeconfig", str(options.kubeconfig), *(["--config", options.policy] if options.policy else [])]
@@ -133,7 +136,9 @@ class Stage:
         output, _ = await child.communicate()
         if child.returncode:
             raise ScenarioError(f"phalanx {' '.join(arguments)} failed: {output.decode()}")
-        self.say(f"$ phalanx {' '.join(arguments)}\n{output.decode().rstrip()}")
+        text = output.decode().rstrip()
+        self.say(f"$ phalanx {' '.join(arguments)}\n{text}")
+        return text
 
     # acting
 
@@ -160,6 +165,13 @@ class Stage:
             return not doomed & {pod.name for pod in await self.pods()}
 
         await self.until(gone, "the pods are deleted")
+
+    async def change_policy(self, text: str) -> None:
+        """Writes the policy file of the scenario; the scheduler follows it. Raises ScenarioError."""
+        file = policy_file(self.cluster.options.directory)
+        if self.cluster.options.policy != str(file):
+            raise ScenarioError("this scenario changes its policy: play it without --policy")
+        file.write_text(text, "utf-8")
 
     async def add_nodes(self, *nodes: NodePlan) -> None:
         """Writes the nodes file; the kubelets of the new nodes report for duty."""
@@ -226,11 +238,15 @@ def write_nodes(cluster: LocalCluster, nodes: Sequence[NodePlan]) -> None:
     cluster.options.nodes_file.write_text(yaml.safe_dump(entries), "utf-8")
 
 
+def policy_file(directory: Path) -> Path:
+    return directory / "policy.yaml"
+
+
 def write_policy(directory: Path, scenario: Scenario) -> str:
     """The file with the scenario's own policy, "" if it has none."""
     if not scenario.policy:
         return ""
-    file = directory / "policy.yaml"
+    file = policy_file(directory)
     file.write_text(scenario.policy, "utf-8")
     return str(file)
 
@@ -287,6 +303,8 @@ def _view(item: Mapping[str, Any]) -> PodView:
         gpus=gpus,
         started=status.get("startTime", ""),
         requests=spec["containers"][0].get("resources", {}).get("requests", {}),
+        uid=item["metadata"]["uid"],
+        terminating="deletionTimestamp" in item["metadata"],
     )
 
 
