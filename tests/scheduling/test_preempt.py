@@ -266,3 +266,22 @@ def test_a_half_bound_gang_takes_room_for_its_repair() -> None:
     scenario.pod("high-2", gang="high", cpu=1, priority=10, created=1).run(50)
     assert len(scenario.evicted) == 1
     assert len(scenario.placed("high")) == 3
+
+
+def test_nobody_of_a_gang_that_falls_stays_behind() -> None:
+    """Three nodes, a gang of three that needs two; both of the beneficiary's members need a node each."""
+    scenario = Scenario().nodes(3, cpu=4).job("elastic", 3, minimum=2, cpu=4).run()
+    scenario.job("high", 2, cpu=4, priority=10).run(50)
+    assert sorted(scenario.evicted) == ["elastic-0", "elastic-1", "elastic-2"]
+    assert len(scenario.placed("high")) == 2
+
+
+def test_any_member_may_be_the_one_that_a_gang_can_spare() -> None:
+    scenario = Scenario().node("n1", cpu=1, labels={"disk": "ssd"}).nodes(2, prefix="m", cpu=1)
+    scenario.gang("elastic", 2)
+    for node in ("m1", "n1", "m2"):
+        scenario.pod(f"on-{node}", gang="elastic", cpu=1, node=node)
+    ssd = PodClass(node_selector=(("disk", "ssd"),))
+    scenario.pod("high", cpu=1, priority=10, pod_class=ssd).run(50)
+    assert scenario.evicted == ["on-n1"]
+    assert scenario.where("high") == "n1"

@@ -388,14 +388,14 @@ class Search:
         for victim in reversed(chosen[:]):
             if len(chosen) > _RETRIES or self._left <= 0:
                 break
-            if not taken.may_stay(victim, chosen):
-                continue
             taken.stay([victim])
-            if self._try() is None:
+            if taken.is_part(victim, chosen) or self._try() is None:
                 chosen.remove(victim)
             else:
                 taken.go([victim])
-        return chosen
+        parts = [victim for victim in chosen if taken.is_part(victim, chosen)]
+        taken.stay(parts)
+        return [victim for victim in chosen if victim not in parts]
 
     def _spare_untouched(self, taken: Taken, chosen: list[Victim]) -> list[Victim]:
         """Gives back those whose room nobody takes where the beneficiary is now."""
@@ -405,7 +405,10 @@ class Search:
             return chosen
         kept = list(chosen)
         for victim in reversed(chosen):
-            if taken.may_stay(victim, kept) and taken.has_room(victim) and self._accounts_allow(taken, victim):
+            if taken.is_part(victim, kept):
+                taken.stay([victim])
+                kept.remove(victim)
+            elif taken.has_room(victim) and self._accounts_allow(taken, victim):
                 kept.remove(victim)
         self._transaction.unplace()
         if self._try() is not None:  # cannot be: it was placed just so

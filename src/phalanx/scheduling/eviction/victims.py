@@ -21,6 +21,7 @@ _SECONDS = 3600.0
 class Victim:
     """Pods that go together or stay together.
 
+    A gang may fall as a `whole`; or lose single members, as many as it can do without (`spared_by` is the gang).
     `breaks` counts the gangs that lose a quorum that they have. `grounds` are those of the payers, with what each
     holds in `amounts`. `key` puts victims in the order in which they are taken.
     """
@@ -35,6 +36,7 @@ class Victim:
         "preempted",
         "priority",
         "records",
+        "spared_by",
         "whole",
         "work",
     )
@@ -48,6 +50,7 @@ class Victim:
         self.breaks = breaks
         self.gangs: tuple[GangRecord, ...] = tuple({r.gang: None for r in records if r.gang is not None})
         self.whole = False
+        self.spared_by: GangRecord | None = None
         self.amounts: dict[Payer, dict[str, int]] = {}
         for record in records:
             assert record.payer is not None
@@ -119,45 +122,28 @@ class Roster:
         return found
 
     def _of_bundle(self, gangs: list[GangRecord]) -> Iterator[Victim]:
-        """Gangs that need each other lose members above their minima singly, and everything else together."""
-        singles: list[PodRecord] = []
-        for gang in gangs:
-            singles.extend(self._surplus(gang))
-        for record in singles:
-            yield self._victim([record])
-        taken = {record.pod.uid for record in singles}
-        rest = [
-            member
-            for gang in gangs
-            for member in gang.members.values()
-            if member.state in _THERE and member.pod.uid not in taken
-        ]
+        """Gangs that need each other may each lose members above their minima, or fall together."""
+        there = {gang: [member for member in gang.members.values() if member.state in _THERE] for gang in gangs}
+        falls = 0
+        for gang, members in there.items():
+            free, _ = spare_members(gang)
+            falls += free < len(members)
+            # Any member may be the one that goes; how many may is counted when they are taken.
+            for member in sorted(members, key=self._importance) if free > 0 else ():
+                if member.state is not MemberState.PLACED and self._may_go(member):
+                    victim = self._victim([member])
+                    victim.spared_by = gang
+                    yield victim
+        everybody = [member for members in there.values() for member in members]
         # What is on its way to a node cannot be told to leave yet; a gang does not fall for itself.
-        if not rest or any(gang in self._own for gang in gangs):
+        if not falls or any(gang in self._own for gang in gangs):
             return
-        if any(member.state is MemberState.PLACED or not self._may_go(member) for member in rest):
+        if any(member.state is MemberState.PLACED or not self._may_go(member) for member in everybody):
             return
         broken = sum(1 for gang in gangs if holds_quorum(gang))
-        victim = self._victim(sorted(rest, key=lambda member: member.pod.key), broken)
+        victim = self._victim(sorted(everybody, key=lambda member: member.pod.key), broken)
         victim.whole = True
         yield victim
-
-    def _surplus(self, gang: GangRecord) -> list[PodRecord]:
-        """The members that the gang can do without, least important first."""
-        free, roles = spare_members(gang)
-        if free <= 0:
-            return []
-        chosen: list[PodRecord] = []
-        there = [m for m in gang.members.values() if m.state in (MemberState.BOUND, MemberState.RUNNING)]
-        for member in sorted(there, key=self._importance):
-            if len(chosen) == free:
-                break
-            role = member.pod.role
-            if (role not in roles or roles[role] > 0) and self._may_go(member):
-                chosen.append(member)
-                if role in roles:
-                    roles[role] -= 1
-        return chosen
 
     def _importance(self, member: PodRecord) -> tuple[object, ...]:
         pod = member.pod
