@@ -127,7 +127,7 @@ class Roster:
         falls = 0
         for gang, members in there.items():
             free, _ = spare_members(gang)
-            falls += free < len(members)
+            falls += max(0, free) < len(members)
             # Any member may be the one that goes; how many may is counted when they are taken.
             for member in sorted(members, key=self._importance) if free > 0 else ():
                 if member.state is not MemberState.PLACED and self._may_go(member):
