@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
@@ -22,7 +23,8 @@ class QuorumBeneficiary:
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
     `gangs` are compared with `pod_priority`. `payers` tells what each payer would be charged, `total` how many pods
-    are needed. `placed` is what the last successful `place` has put into its transaction.
+    are needed, `copies` how many of which class if the first will do. `placed` is what the last successful `place`
+    has put into its transaction.
     """
 
     def __init__(self, session: Session, unit: Unit) -> None:
@@ -42,6 +44,7 @@ class QuorumBeneficiary:
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
         self.payers: dict[Payer, dict[str, int]] = {}
+        self.copies: list[tuple[ClassRecord, int]] = []
         for call, part in zip(self.calls, self.demand.gangs, strict=True):
             left = part.total
             for portion in part.portions:
@@ -50,6 +53,7 @@ class QuorumBeneficiary:
                     # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
                     payer = portion.payer if portion.payer is not None else session.payer(call.gang)
                     left -= count
+                    self.copies.append((portion.cls, count))
                     add_amounts(self.payers.setdefault(payer, {}), portion.cls.footprint.amounts, count)
         self.placed: list[Placement] = []
 
@@ -75,6 +79,7 @@ class PodBeneficiary:
         self.claimed = [record] if record.claim is not None else []
         self.classes = (record.cls,)
         self.total = 1
+        self.copies = [(record.cls, 1)]
         self.payers: dict[Payer, dict[str, int]] = {}
         if record.payer is not None:
             self.payers[record.payer] = dict(record.cls.footprint.amounts)

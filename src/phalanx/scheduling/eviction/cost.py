@@ -49,3 +49,8 @@ def cost_of(victims: Iterable[Victim], violations: int) -> Cost:
         sum(len(victim.records) for victim in chosen),
         sum(victim.work for victim in chosen),
     )
+
+
+def dear(victim: Victim) -> tuple[object, ...]:
+    """How much is lost with one victim, by the order of costs."""
+    return (victim.preempted, victim.distance, victim.breaks, victim.priority, len(victim.records), victim.work)

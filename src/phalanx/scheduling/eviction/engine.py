@@ -8,20 +8,24 @@ and every ceiling; then each victim that is not needed comes back. Nothing is ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 
+from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
 from phalanx.scheduling.eviction.caps import EvictionLog
+from phalanx.scheduling.eviction.choice import Choice
 from phalanx.scheduling.eviction.cost import Cost, cost_of
+from phalanx.scheduling.eviction.effort import Effort
 from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
 from phalanx.scheduling.eviction.orders import orders
+from phalanx.scheduling.eviction.succession import Rules
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Roster, Victim, lost_work
 from phalanx.scheduling.evictionoptions import EvictionOptions
@@ -35,15 +39,7 @@ _FEW_PODS = 2000
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
-# How much work a search may do, in looks at a pod or a node. Counted, not timed: equal questions get equal answers.
-_WORK = 80_000
-_MOST_CHECKS = 400
-_FEWEST_CHECKS = 24
-# A better choice is looked for among so many candidates at most.
-_CHOICE = 200
 _THERE = (MemberState.BOUND, MemberState.RUNNING)
-# Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
-_RETRIES = 64
 
 
 class Eviction(msgspec.Struct, frozen=True):
@@ -82,8 +78,8 @@ class Search:
         self._for = beneficiary
         self._options = options
         self._log = log
-        effort = 8 * beneficiary.total + session.state.nodes.extent // 16
-        self._left = min(_MOST_CHECKS, max(_FEWEST_CHECKS, _WORK // max(1, effort)))
+        self._effort = Effort(32 + 8 * beneficiary.total + session.state.nodes.extent // 16)
+        self._late: dict[AccountRecord, dict[str, int]] = {}
         self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
@@ -99,10 +95,15 @@ class Search:
         if self.bound and not self._for.preempts:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
         self._lenders = self._find_lenders()
+        self._rules = Rules(self._session, self._log, self._holding, self.bound, self._lenders.levelling)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
         transaction.remove(self._leaving)
+        for record in state.leaving.values():
+            if record not in self._leaving and record.payer is not None and record.pod.node:
+                for account in record.payer.path:
+                    add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._for.claimed)
         self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
         try:
@@ -111,6 +112,9 @@ class Search:
             transaction.rollback()
 
     def _search(self) -> Eviction | Futile:
+        choice = Choice(
+            self._rules, self._for, self._transaction, self._effort, lambda: self._try() is None, self._outcome
+        )
         facts = self._try()
         rivals, self._rivals = self._rivals, []
         if facts is not None and rivals:
@@ -119,7 +123,7 @@ class Search:
             self._transaction.lift(rivals)
             facts = self._try()
         if facts is None:
-            found = self._outcome(Taken(self._session, self._transaction, self._log, bound=self.bound), [])
+            found = choice.nobody()
             assert found is not None
             return found
         # Ports are not part of the sums that would be freed.
@@ -132,14 +136,10 @@ class Search:
             if without is not None:
                 unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
                 return self._futile(without, unripe)
-        best: Eviction | None = None
         for candidates in self._rounds():
-            for order in self._orders(candidates):
-                found = self._shrink(order)
-                if found is not None and (best is None or found.cost.decisive < best.cost.decisive):
-                    best = found
-            if best is not None:
-                return self._improve(best, candidates)
+            found = choice.of(self._orders(candidates), candidates)
+            if found is not None:
+                return found
         return self._futile(facts, arriving)
 
     # asking
@@ -149,7 +149,7 @@ class Search:
 
     def _try(self) -> Shortage | Gap | Excess | None:
         """Whether the beneficiary fits now; nothing stays placed."""
-        self._left -= 1
+        self._effort.attempt()
         facts = self._for.place(self._session, self._transaction)
         self._transaction.unplace()
         return facts
@@ -162,6 +162,15 @@ class Search:
         facts = self._try()
         self._transaction.put_back_sums()
         return facts
+
+    def _holding(self, account: AccountRecord) -> Mapping[str, int]:
+        """What an account will hold once everything has gone that is on its way out: who leaves soon has gone."""
+        late = self._late.get(account)
+        if late is None:
+            return account.used
+        amounts = dict(account.used)
+        add_amounts(amounts, late, -1)
+        return amounts
 
     def _will_leave(self, record: PodRecord) -> bool:
         """Whether to count on a terminating pod's room: it leaves soon, and is not long overdue."""
@@ -349,86 +358,7 @@ class Search:
             for row in sorted({row for victim in candidates for row in victim.rows}):
                 yield [victim for victim in candidates if set(victim.rows) == {row}]
             return
-        yield from orders(self._session, self._for, candidates)
-
-    def _shrink(self, order: Sequence[Victim]) -> Eviction | None:
-        """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
-        levelling = self._lenders.levelling
-        taken = Taken(self._session, self._transaction, self._log, levelling, bound=self.bound)
-        sequence = taken.admissible(order)
-        low, high = 0, len(sequence)
-        taken.go(sequence)
-        if self._try() is not None:
-            taken.stay(sequence)
-            return None
-        gone = high
-        while low < high and self._left > 0:
-            middle = (low + high) // 2
-            if middle < gone:
-                taken.stay(sequence[middle:gone])
-            else:
-                taken.go(sequence[gone:middle])
-            gone = middle
-            if self._try() is None:
-                high = middle
-            else:
-                low = middle + 1
-        if gone < high:
-            taken.go(sequence[gone:high])
-        elif gone > high:
-            taken.stay(sequence[high:gone])
-        chosen = self._spare(taken, list(sequence[:high]))
-        found = self._outcome(taken, chosen)
-        taken.stay(chosen)
-        return found
-
-    def _spare(self, taken: Taken, chosen: list[Victim]) -> list[Victim]:
-        """Gives back who is not needed, the most valuable first."""
-        chosen = self._spare_untouched(taken, chosen)
-        for victim in reversed(chosen[:]):
-            if len(chosen) > _RETRIES or self._left <= 0:
-                break
-            taken.stay([victim])
-            if taken.is_part(victim, chosen) or self._try() is None:
-                chosen.remove(victim)
-            else:
-                taken.go([victim])
-        parts = [victim for victim in chosen if taken.is_part(victim, chosen)]
-        taken.stay(parts)
-        return [victim for victim in chosen if victim not in parts]
-
-    def _spare_untouched(self, taken: Taken, chosen: list[Victim]) -> list[Victim]:
-        """Gives back those whose room nobody takes where the beneficiary is now."""
-        if len(chosen) <= _RETRIES:
-            return chosen
-        if self._for.place(self._session, self._transaction) is not None:
-            return chosen
-        kept = list(chosen)
-        for victim in reversed(chosen):
-            if taken.is_part(victim, kept):
-                taken.stay([victim])
-                kept.remove(victim)
-            elif taken.has_room(victim) and self._accounts_allow(taken, victim):
-                kept.remove(victim)
-        self._transaction.unplace()
-        if self._try() is not None:  # cannot be: it was placed just so
-            missing = [victim for victim in chosen if victim not in kept]
-            taken.go(missing)
-            return chosen
-        return kept
-
-    def _accounts_allow(self, taken: Taken, victim: Victim) -> bool:
-        """Lets a victim stay unless an account of the beneficiary would hold too much then."""
-        taken.stay([victim])
-        for payer in self._for.payers:
-            for bar in self._session.allowance.bars(payer):
-                for name in self._for.payers[payer]:
-                    if name in bar.ceiling.limits:
-                        limit, used, _ = bar.state(name)
-                        if used > limit and any(bar.account in each.path for each in victim.amounts):
-                            taken.go([victim])
-                            return False
-        return True
+        yield from orders(self._rules, self._for, candidates)
 
     def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:
@@ -442,23 +372,6 @@ class Search:
         )
         self._transaction.unplace()
         return found
-
-    def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
-        """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
-        tried: set[Victim] = set()
-        while self._left > 0:
-            worst = next((v for v in sorted(best.victims, key=_dear, reverse=True) if v not in tried), None)
-            if worst is None:
-                return best
-            tried.add(worst)
-            others = [victim for victim in best.victims if victim is not worst]
-            cheaper = [
-                victim for victim in candidates[:_CHOICE] if victim is not worst and _dear(victim) <= _dear(worst)
-            ]
-            found = self._shrink([*others, *(victim for victim in cheaper if victim not in others)])
-            if found is not None and found.cost.decisive < best.cost.decisive:
-                best = found
-        return best
 
 
 def lenders_for(session: Session, beneficiary: Beneficiary, options: EvictionOptions) -> Lenders:
@@ -479,8 +392,3 @@ def spared_by(session: Session, record: PodRecord) -> Spared | None:
         if spared is not None:
             return spared
     return None
-
-
-def _dear(victim: Victim) -> tuple[object, ...]:
-    """How much is lost with a victim, by the order of costs."""
-    return (victim.preempted, victim.distance, victim.breaks, victim.priority, len(victim.records), victim.work)

@@ -116,7 +116,7 @@ class _Unbound(Search):
         return True
 
     def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        return orders(self._session, self._for, candidates)
+        return orders(self._rules, self._for, candidates)
 
 
 def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog) -> Hypothesis:

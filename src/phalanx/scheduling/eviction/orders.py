@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from phalanx.cluster.accounts import add_amounts
 from phalanx.model.resources import PODS
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
-from phalanx.scheduling.eviction.cost import cost_of
+from phalanx.scheduling.eviction.nearby import Nearby
+from phalanx.scheduling.eviction.succession import Rules, thrifty
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.session import Session
 
@@ -15,15 +16,18 @@ from phalanx.scheduling.session import Session
 _KIND = 6
 
 
-def orders(session: Session, beneficiary: Beneficiary, candidates: list[Victim]) -> Iterator[list[Victim]]:
-    """The policy's order, in which the candidates are; for those who need little room node by node; and by size."""
-    yield candidates
-    nearby = _node_by_node(session, beneficiary, candidates)
+def orders(rules: Rules, beneficiary: Beneficiary, candidates: list[Victim]) -> Iterator[list[Victim]]:
+    """Node by node, the policy's order, in which the candidates are, by size; and for accounts that need not give
+    all, the one that frees most."""
+    nearby = _node_by_node(rules.session, beneficiary, candidates)
     if nearby is not None:
         yield nearby
+    yield candidates
     larger = _largest_first(beneficiary, candidates)
     if larger != candidates:
         yield larger
+    if any(ground.overs for victim in candidates for ground in victim.grounds.values()):
+        yield thrifty(rules, candidates)
 
 
 def _largest_first(beneficiary: Beneficiary, candidates: list[Victim]) -> list[Victim]:
@@ -42,29 +46,9 @@ def _largest_first(beneficiary: Beneficiary, candidates: list[Victim]) -> list[V
 
 
 def _node_by_node(session: Session, beneficiary: Beneficiary, candidates: list[Victim]) -> list[Victim] | None:
-    """What suffices for one pod on each node, the cheapest nodes first."""
-    if len(beneficiary.classes) != 1:
-        return None
-    cls = beneficiary.classes[0]
-    view, idle = session.placer.view(cls), session.state.nodes.idle
-    on_row: dict[int, list[Victim]] = {}
-    for victim in candidates:
-        for row in dict.fromkeys(victim.rows):
-            if row >= 0 and view.mask[row]:
-                on_row.setdefault(row, []).append(victim)
-    ways: list[tuple[tuple[object, ...], int, list[Victim]]] = []
-    for row, victims in on_row.items():
-        room = idle[cls.columns, row].copy()
-        chosen: list[Victim] = []
-        for victim in victims:
-            if (room >= cls.amounts).all():
-                break
-            for record in victim.records:
-                if record.row == row:
-                    room += record.footprint.usage[cls.columns]
-            chosen.append(victim)
-        if (room >= cls.amounts).all():
-            ways.append((cost_of(chosen, 0).decisive, row, chosen))
-    ways.sort(key=lambda way: way[:2])
-    first = dict.fromkeys(victim for _, _, chosen in ways[: beneficiary.total] for victim in chosen)
-    return [*first, *(victim for victim in candidates if victim not in first)] if first else None
+    """Those first who make room where the least is lost; None if that is not enough."""
+    nearby = Nearby(session, beneficiary.classes, candidates)
+    for cls, count in beneficiary.copies:
+        if not nearby.choose(cls, count):
+            return None
+    return nearby.first(candidates)

@@ -11,7 +11,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.eviction.grounds import Ground
+from phalanx.scheduling.eviction.grounds import Ground, held
 from phalanx.scheduling.eviction.levelling import Levelling
 
 _THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
@@ -21,9 +21,9 @@ _SECONDS = 3600.0
 class Victim:
     """Pods that go together or stay together.
 
-    A gang may fall as a `whole`; or lose single members, as many as it can do without (`spared_by` is the gang).
     `breaks` counts the gangs that lose a quorum that they have. `grounds` are those of the payers, with what each
-    holds in `amounts`. `key` puts victims in the order in which they are taken.
+    holds in `amounts`. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of
+    some gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class Victim:
         "preempted",
         "priority",
         "records",
-        "spared_by",
+        "spare",
         "whole",
         "work",
     )
@@ -50,11 +50,15 @@ class Victim:
         self.breaks = breaks
         self.gangs: tuple[GangRecord, ...] = tuple({r.gang: None for r in records if r.gang is not None})
         self.whole = False
-        self.spared_by: GangRecord | None = None
+        self.spare: Spare | None = None
         self.amounts: dict[Payer, dict[str, int]] = {}
-        for record in records:
-            assert record.payer is not None
-            add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
+        if len(records) == 1:
+            assert records[0].payer is not None
+            self.amounts[records[0].payer] = records[0].footprint.amounts
+        else:
+            for record in records:
+                assert record.payer is not None
+                add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
         self.grounds = {payer: grounds[payer] for payer in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
         self.distance = max(ground.distance for ground in self.grounds.values())
@@ -78,6 +82,11 @@ class Victim:
     @property
     def youngest(self) -> int:
         return max(_since(record) for record in self.records)
+
+    @property
+    def importance(self) -> int:
+        """The highest priority of a pod, whatever its gang's."""
+        return max(record.pod.priority for record in self.records)
 
     @property
     def name(self) -> tuple[str, str]:
@@ -107,47 +116,42 @@ class Roster:
     def of(self, records: Iterable[PodRecord]) -> list[Victim]:
         """All victims that the pods are part of."""
         found: list[Victim] = []
-        gangs: dict[GangRecord, None] = {}
+        members: dict[GangRecord, list[PodRecord]] = {}
         for record in records:
             if record.gang is not None:
-                gangs[record.gang] = None
+                members.setdefault(record.gang, []).append(record)
             elif self._may_go(record):
                 found.append(self._victim([record]))
         bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
-        for gang in gangs:
+        for gang in members:
             mates = self._bundle(gang)
             bundles.setdefault(frozenset(mate.key for mate in mates), mates)
         for mates in bundles.values():
-            found.extend(self._of_bundle(mates))
+            found.extend(self._of_bundle(mates, members))
         return found
 
-    def _of_bundle(self, gangs: list[GangRecord]) -> Iterator[Victim]:
-        """Gangs that need each other may each lose members above their minima, or fall together."""
-        there = {gang: [member for member in gang.members.values() if member.state in _THERE] for gang in gangs}
-        falls = 0
-        for gang, members in there.items():
-            free, _ = spare_members(gang)
-            falls += max(0, free) < len(members)
-            # Any member may be the one that goes; how many may is counted when they are taken.
-            for member in sorted(members, key=self._importance) if free > 0 else ():
-                if member.state is not MemberState.PLACED and self._may_go(member):
-                    victim = self._victim([member])
-                    victim.spared_by = gang
+    def _of_bundle(
+        self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
+    ) -> Iterator[Victim]:
+        """Gangs that need each other lose members above their minima singly, or everybody together."""
+        spares = {gang: Spare(gang) for gang in gangs}
+        for gang, spare in spares.items():
+            for record in members.get(gang, ()) if spare.free > 0 else ():
+                if spare.of(record.pod.role) > 0 and self._may_go(record):
+                    victim = self._victim([record])
+                    victim.spare = spare
                     yield victim
-        everybody = [member for members in there.values() for member in members]
-        # What is on its way to a node cannot be told to leave yet; a gang does not fall for itself.
-        if not falls or any(gang in self._own for gang in gangs):
+        # A gang does not fall for itself, and one that needs nobody loses its members one by one.
+        if any(gang in self._own for gang in gangs) or all(spare.everybody for spare in spares.values()):
             return
-        if any(member.state is MemberState.PLACED or not self._may_go(member) for member in everybody):
+        there = [member for gang in gangs for member in gang.members.values() if member.state in _THERE]
+        # What is on its way to a node cannot be told to leave yet.
+        if not there or any(m.state is MemberState.PLACED or not self._may_go(m) for m in there):
             return
         broken = sum(1 for gang in gangs if holds_quorum(gang))
-        victim = self._victim(sorted(everybody, key=lambda member: member.pod.key), broken)
+        victim = self._victim(sorted(there, key=lambda member: member.pod.key), broken)
         victim.whole = True
         yield victim
-
-    def _importance(self, member: PodRecord) -> tuple[object, ...]:
-        pod = member.pod
-        return pod.priority, self._work(member), -_since(member), -pod.index, pod.name
 
     def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
         priority = max(self._priority(record.gang if record.gang is not None else record) for record in records)
@@ -165,6 +169,20 @@ class Roster:
                     found[key] = mate
                     ask.append(mate)
         return [found[key] for key in sorted(found)]
+
+
+class Spare:
+    """How many members a gang can do without, in all (`free`) and of each role that has a minimum. `everybody`: it
+    has nothing to break."""
+
+    __slots__ = ("_roles", "everybody", "free")
+
+    def __init__(self, gang: GangRecord) -> None:
+        self.free, self._roles = spare_members(gang)
+        self.everybody = not self._roles and self.free >= gang.counts().active
+
+    def of(self, role: str) -> int:
+        return min(self.free, self._roles[role]) if role in self._roles else self.free
 
 
 def spare_members(gang: GangRecord) -> tuple[int, Counter[str]]:
@@ -214,21 +232,29 @@ def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int
 
 
 class Removals:
-    """Which victims go, and whether accounts allow the next: every removal counts before the next is judged."""
+    """Which victims go, and whether accounts and gangs allow the next: every removal counts before the next is
+    judged. `holding` tells what an account holds before; it is asked once."""
 
-    def __init__(self, levelling: Levelling | None = None) -> None:
-        self._removed: dict[AccountRecord, dict[str, int]] = {}
+    def __init__(
+        self,
+        levelling: Levelling | None = None,
+        holding: Callable[[AccountRecord], Mapping[str, int]] = held,
+    ) -> None:
+        self._holding = holding
+        self._holdings: dict[AccountRecord, dict[str, int]] = {}
+        self._spent: Counter[tuple[Spare, str | None]] = Counter()
         self._levelling = levelling
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
-    def holdings(self, account: AccountRecord) -> Mapping[str, int]:
+    def holdings(self, account: AccountRecord) -> dict[str, int]:
         """What an account holds without those who go."""
-        removed = self._removed.get(account)
-        if not removed:
-            return account.used
-        return {name: amount - removed.get(name, 0) for name, amount in account.used.items()}
+        found = self._holdings.get(account)
+        if found is None:
+            found = self._holdings[account] = dict(self._holding(account))
+        return found
 
     def permit(self, victim: Victim) -> bool:
+        """Whether there still is a ground for it."""
         grounds = victim.grounds.items()
         return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in grounds) and (
             self._levelling is None
@@ -236,16 +262,27 @@ class Removals:
             or self._levels(victim, self._levelling)
         )
 
-    def _levels(self, victim: Victim, levelling: Levelling) -> bool:
-        """Whether the victim's gangs hold enough more than the beneficiary."""
-        return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
+    def spares(self, victim: Victim) -> bool:
+        """Whether its gang can do without it, if it does not go as a whole."""
+        spare = victim.spare
+        if spare is None:
+            return True
+        role = victim.records[0].pod.role
+        return self._spent[spare, None] < spare.free and self._spent[spare, role] < spare.of(role)
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for payer, amounts in victim.amounts.items():
             for account in payer.path:
-                add_amounts(self._removed.setdefault(account, {}), amounts, sign)
+                add_amounts(self.holdings(account), amounts, -sign)
         for gang in victim.gangs if self._levelling is not None else ():
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
+        if victim.spare is not None:
+            self._spent[victim.spare, None] += sign
+            self._spent[victim.spare, victim.records[0].pod.role] += sign
+
+    def _levels(self, victim: Victim, levelling: Levelling) -> bool:
+        """Whether the victim's gangs hold enough more than the beneficiary."""
+        return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
 
 def _levelled(victim: Victim, levelling: Levelling) -> bool:

@@ -1,0 +1,92 @@
+"""The best choice among few candidates: a complete search with a limit on its work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from phalanx.scheduling.eviction.caps import Caps
+from phalanx.scheduling.eviction.cost import Cost, cost_of, dear
+from phalanx.scheduling.eviction.succession import Rules, arranged
+from phalanx.scheduling.eviction.taken import Taken
+from phalanx.scheduling.eviction.victims import Victim
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.eviction.engine import Eviction
+
+Outcome = Callable[[Taken, Sequence[Victim]], "Eviction | None"]
+
+
+class CompleteSearch:
+    """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
+    were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
+
+    `fits` tells whether the beneficiary can be placed now, `lasts` whether the work may go on: without it the best
+    that was found so far is the answer.
+    """
+
+    def __init__(
+        self, rules: Rules, taken: Taken, fits: Callable[[], bool], lasts: Callable[[], bool], outcome: Outcome
+    ) -> None:
+        self._rules = rules
+        self._taken = taken
+        self._fits = fits
+        self._lasts = lasts
+        self._outcome = outcome
+        self._best: Eviction | None = None
+        self._victims: list[Victim] = []
+        self._twins: list[object] = []
+
+    def run(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+        """The best choice, if it is better than what is known (`best`)."""
+        self._best = best
+        # A whole gang comes before its single members.
+        self._victims = sorted(candidates, key=lambda victim: (dear(victim), victim.key), reverse=True)
+        self._twins = [_twin(victim) for victim in self._victims]
+        self._taken.go(self._victims)
+        if self._fits():
+            self._decide(0, [])
+        self._taken.stay(self._victims)
+        return self._best
+
+    def _decide(self, place: int, chosen: list[Victim]) -> None:
+        if place == len(self._victims):
+            found = self._outcome(self._taken, chosen)
+            if found is not None and (self._best is None or found.cost.decisive < self._best.cost.decisive):
+                self._best = found
+            return
+        victim = self._victims[place]
+        absorbed = any(other.whole and not set(other.gangs).isdisjoint(victim.gangs) for other in chosen)
+        # Of those who are alike the one with the least to lose goes first: it comes last here.
+        forced = self._twins[place] is not None and any(
+            other in chosen and self._twins[number] == self._twins[place]
+            for number, other in enumerate(self._victims[:place])
+        )
+        if not forced or absorbed:
+            self._taken.stay([victim])
+            if absorbed or (self._lasts() and self._fits()):
+                self._decide(place + 1, chosen)
+            self._taken.go([victim])
+        more = [*chosen, victim]
+        if absorbed or not self._lasts():
+            return
+        if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
+            return
+        if arranged(self._rules, more) is not None:
+            self._decide(place + 1, more)
+
+    def _cost(self, chosen: Sequence[Victim]) -> Cost:
+        caps = Caps(self._rules.session, self._rules.log)
+        for victim in chosen:
+            for record in victim.records:
+                if record.pod.budgets:
+                    caps.count(record, 1)
+        return cost_of(chosen, caps.violations)
+
+
+def _twin(victim: Victim) -> object:
+    """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
+    record = victim.records[0]
+    if victim.gangs or record.cls.pod_class.host_ports:
+        return None
+    return record.row, record.footprint, record.payer, victim.priority, record.pod.budgets
