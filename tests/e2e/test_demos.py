@@ -38,3 +38,11 @@ def test_a_policy_that_shares_nothing_makes_the_claim_of_the_queues_false(tmp_pa
     assert shown.returncode == 1
     assert "the demo did not go as told" in shown.stderr
     assert re.search(r"until \{'production': 8, 'research': 4\} run; it is \{", shown.stderr), shown.stderr
+
+
+def test_without_the_action_preempt_nobody_leaves_for_the_urgent_job(tmp_path: Path) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(NO_QUEUES)
+    shown = play("gang-preemption", "--policy", str(policy))
+    assert shown.returncode == 1
+    assert "in vain until four pods have been told to leave" in shown.stderr

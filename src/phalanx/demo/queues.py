@@ -17,6 +17,19 @@ class Queues(Scenario):
     summary = "two queues share 12 GPUs 2 : 1 and borrow the part of a third, until that one asks for it"
     # The GPUs come when everybody has asked: so nobody is first.
     nodes = (NodePlan("cpu-0", {"cpu": "8", "memory": "32Gi"}),)
+    # Without the actions that evict: what is lent comes back as jobs end.
+    policy = """\
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+- plugins:
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
 
     async def play(self, stage: Stage) -> None:
         await stage.enter("jobs")
@@ -44,7 +57,7 @@ class Queues(Scenario):
         )
         stage.say(
             "submitted 4 jobs to default: they wait, nobody gives back what he holds by force\n"
-            "(giving back by eviction comes with the next version)"
+            "(this policy does not name the action reclaim; see phalanx demo reclaim)"
         )
         done = [entry.name for entry in await stage.pods() if entry.running]
         ended = sorted(name for name in done if name.startswith("production"))[:2]

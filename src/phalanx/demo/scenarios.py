@@ -6,9 +6,11 @@ from phalanx.demo.deadlock import Deadlock
 from phalanx.demo.elasticquota import ElasticQuota1, ElasticQuota2, ElasticQuota3, ElasticQuota4
 from phalanx.demo.fairturns import FairShare
 from phalanx.demo.ganggroups import GangGroups
+from phalanx.demo.gangpreemption import GangPreemption
 from phalanx.demo.jobready import JobReady
 from phalanx.demo.lastgroup import LastPodGroup
 from phalanx.demo.queues import Queues
+from phalanx.demo.reclaim import Reclaim
 from phalanx.demo.stage import Scenario
 from phalanx.demo.tensorflow import TensorFlow
 
@@ -18,10 +20,12 @@ SCENARIOS: tuple[type[Scenario], ...] = (
     LastPodGroup,
     GangGroups,
     JobReady,
+    GangPreemption,
     ElasticQuota1,
     ElasticQuota2,
     ElasticQuota3,
     ElasticQuota4,
     Queues,
+    Reclaim,
     FairShare,
 )
