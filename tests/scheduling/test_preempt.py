@@ -285,3 +285,25 @@ def test_any_member_may_be_the_one_that_a_gang_can_spare() -> None:
     scenario.pod("high", cpu=1, priority=10, pod_class=ssd).run(50)
     assert scenario.evicted == ["on-n1"]
     assert scenario.where("high") == "n1"
+
+
+def test_many_pods_of_one_kind_are_served_at_once_and_wait_each_for_its_own() -> None:
+    scenario = Scenario().nodes(4, cpu=2).pods("low", 8, cpu=1).run()
+    scenario.pods("high", 5, cpu=1, priority=10).work()
+    assert len(scenario.evicted) == 5
+    assert len(scenario.held()) == 5
+    held = scenario.held()["high-0"]
+    scenario.depart(*(name for name in scenario.evicted if scenario.state.pods[name].pod.node == held)).work()
+    assert scenario.where("high-0") == held
+    scenario.run(50)
+    assert len(scenario.placed("high")) == 5
+    assert len(scenario.evicted) == 5
+
+
+def test_of_many_pods_as_many_are_served_as_there_is_room_for() -> None:
+    scenario = (
+        Scenario().nodes(2, cpu=2).pods("low", 3, cpu=1).pod("safe", cpu=1, more={"preemptable": False}).run()
+    )
+    scenario.pods("high", 9, cpu=1, priority=10).run(50)
+    assert len(scenario.evicted) == 3
+    assert len(scenario.placed("high")) == 3

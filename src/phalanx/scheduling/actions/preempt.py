@@ -6,7 +6,13 @@ there are tells which grounds count (see `eviction/grounds.py`).
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from itertools import groupby
+
+import msgspec
+
 from phalanx.cluster.claims import Claim
+from phalanx.cluster.members import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
@@ -22,20 +28,51 @@ _PATIENCE = 60
 
 
 def make_room(session: Session) -> None:
-    """Looks, in order, at all units that wait for room."""
+    """Looks, in order, at all units that wait for room; pods of one kind that follow each other go together."""
     if session.made_room:
         return
     session.made_room = True
-    for unit in sorted((*session.units, *session.unasked), key=lambda unit: unit.rank):
-        if unit.key not in session.waits:
-            continue
-        if session.out_of_time():
-            session.plan.complete = False
-            return
-        session.asked.add(unit.key)
-        beneficiary = beneficiary_of(session, unit, session.waits[unit.key][0])
-        if beneficiary is not None:
-            _serve(session, beneficiary)
+    waiting = (unit for unit in (*session.units, *session.unasked) if unit.key in session.waits)
+    ordered = sorted(waiting, key=lambda unit: unit.rank)
+    for kind, run in groupby(ordered, key=lambda unit: _kind(session, unit)):
+        units = list(run)
+        while units:
+            if session.out_of_time():
+                session.plan.complete = False
+                return
+            units = units[_serve_first(session, units, together=kind is not None) :]
+
+
+def _kind(session: Session, unit: Unit) -> Hashable:
+    """What pods on their own have in common that are one question; None for what goes one by one."""
+    demand, record = session.waits[unit.key][0], unit.pod
+    if record is None or not isinstance(demand, Alone) or record.claim is not None:
+        return None
+    return demand, record.pod.priority, record.pod.preempts
+
+
+def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
+    """Serves the first unit, and as many of those that are like it as can be; how many were dealt with."""
+    most = len(units) if together else 1
+    while most > 1:
+        pods = [unit.pod for unit in units[:most] if unit.pod is not None]
+        beneficiary = PodBeneficiary(session, units[0], *pods)
+        found = search(session, beneficiary)
+        session.step()
+        if isinstance(found, Eviction) and (found.victims or found.losers):
+            session.asked.update(unit.key for unit in units[:most])
+            carry_out_for_each(session, beneficiary, units[:most], found)
+            return most
+        most //= 2
+    session.asked.add(units[0].key)
+    beneficiary_ = beneficiary_of(session, units[0], session.waits[units[0].key][0])
+    if beneficiary_ is None or not isinstance(_serve(session, beneficiary_), Futile):
+        return 1
+    if together:
+        # What does not help the first helps none of those that are like it.
+        session.asked.update(unit.key for unit in units)
+        return len(units)
+    return 1
 
 
 def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
@@ -81,7 +118,7 @@ def search(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     return found
 
 
-def _serve(session: Session, beneficiary: Beneficiary) -> None:
+def _serve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     unit = beneficiary.unit
     found = search(session, beneficiary)
     session.step()
@@ -96,34 +133,70 @@ def _serve(session: Session, beneficiary: Beneficiary) -> None:
     else:
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
         session.work.set_alarm(unit, session.now + SOON)
+    return found
 
 
 def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
     """Tells the victims to go and holds the room for whom they go."""
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
-    cause = session.next_cause()
-    leavers = [record for victim in found.victims for record in victim.records] + list(found.leavers)
-    # Grace begins when they are told; those who leave already have their own end.
-    ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
-    uids = frozenset(record.pod.uid for record in leavers)
-    until = max(ends, default=session.now) + _PATIENCE
-    claim = Claim(uids, until, cause)
-    for victim in found.victims:
-        message = _message(beneficiary, victim)
-        for record in victim.records:
-            session.evict(record, victim.reason, message, beneficiary.name, cause)
-    # What is promised to others is taken before it is promised again.
-    session.unclaim(found.losers)
     session.unclaim(record for record in claimed(unit) if record not in dict(found.placements))
-    for record, row in found.placements:
-        session.nominate(record, row, claim)
+    _promise(session, beneficiary, beneficiary.name, found)
     await_leavers(session, unit, beneficiary.demand)
 
 
-def _message(beneficiary: Beneficiary, victim: Victim) -> str:
+def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: list[Unit], found: Eviction) -> None:
+    """The same for pods on their own: each waits only for those who must leave for it."""
+    unit_of = {unit.pod: unit for unit in units}
+    parts: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
+    at_row: dict[int, PodRecord] = {}
+    for record, row in found.placements:
+        at_row.setdefault(row, record)
+    first = found.placements[0][0]
+    for victim in found.victims:
+        parts[next((at_row[row] for row in victim.rows if row in at_row), first)].append(victim)
+    rows: dict[int, list[PodRecord]] = {}
+    for victim in found.victims:
+        for record in victim.records:
+            rows.setdefault(record.row, []).append(record)
+    # Those who go for the sake of an account are everybody's concern.
+    common = [r for v in found.victims if not any(row in at_row for row in v.rows) for r in v.records]
+    for record, row in found.placements:
+        leavers = (*rows.get(row, ()), *common, *found.leavers)
+        part = msgspec.structs.replace(
+            found,
+            victims=tuple(parts[record]),
+            placements=((record, row),),
+            leavers=tuple(leaver for leaver in leavers),
+            losers=found.losers if record is first else (),
+        )
+        unit = unit_of[record]
+        session.disruptions[unit.key] = part
+        _promise(session, beneficiary, f"pod {record.pod.key}", part)
+        await_leavers(session, unit, beneficiary.demand)
+
+
+def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Eviction) -> None:
+    cause = session.next_cause()
+    leavers = {record: None for victim in found.victims for record in victim.records}
+    leavers.update(dict.fromkeys(found.leavers))
+    # Grace begins when they are told; those who leave already have their own end.
+    ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
+    uids = frozenset(record.pod.uid for record in leavers)
+    claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause)
+    for victim in found.victims:
+        message = _message(beneficiary, name, victim)
+        for record in victim.records:
+            session.evict(record, victim.reason, message, name, cause)
+    # What is promised to others is taken before it is promised again.
+    session.unclaim(found.losers)
+    for record, row in found.placements:
+        session.nominate(record, row, claim)
+
+
+def _message(beneficiary: Beneficiary, name: str, victim: Victim) -> str:
     if victim.reason is EvictionReason.RECLAIMED:
-        return f"what it holds was lent and is taken back for {beneficiary.name}"
+        return f"what it holds was lent and is taken back for {name}"
     if victim.priority >= beneficiary.priority and not any(gang in beneficiary.gangs for gang in victim.gangs):
-        return f"makes room for {beneficiary.name}, which has the same priority and holds less"
-    return f"makes room for {beneficiary.name}, whose priority {beneficiary.priority} is higher"
+        return f"makes room for {name}, which has the same priority and holds less"
+    return f"makes room for {name}, whose priority {beneficiary.priority} is higher"

@@ -65,36 +65,47 @@ class QuorumBeneficiary:
 
 
 class PodBeneficiary:
-    """One pod: on its own, or a member above its gang's minimum. The same is known of it as of a bundle."""
+    """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
+    unit of its own. The same is known of them as of a bundle."""
 
-    def __init__(self, session: Session, unit: Unit, record: PodRecord) -> None:
+    def __init__(self, session: Session, unit: Unit, *records: PodRecord) -> None:
+        first = records[0]
         self.unit = unit
-        self.record = record
-        self.demand: Alone | Quorum = Alone(record.cls, record.payer)
-        self.gangs = (record.gang,) if record.gang is not None else ()
-        self.name = f"pod {record.pod.key}"
-        self.priority = session.priority(record.gang if record.gang is not None else record)
-        self.pod_priority = record.pod.priority
-        self.preempts = record.pod.preempts
-        self.claimed = [record] if record.claim is not None else []
-        self.classes = (record.cls,)
-        self.total = 1
-        self.copies = [(record.cls, 1)]
+        self.records = records
+        self.kind = Alone(first.cls, first.payer)
+        self.demand: Alone | Quorum = self.kind
+        self.gangs = (first.gang,) if first.gang is not None else ()
+        self.name = f"pod {first.pod.key}"
+        self.priority = session.priority(first.gang if first.gang is not None else first)
+        self.pod_priority = first.pod.priority
+        self.preempts = first.pod.preempts
+        self.claimed = [record for record in records if record.claim is not None]
+        self.classes = (first.cls,)
+        self.total = len(records)
+        self.copies = [(first.cls, self.total)]
         self.payers: dict[Payer, dict[str, int]] = {}
-        if record.payer is not None:
-            self.payers[record.payer] = dict(record.cls.footprint.amounts)
+        if first.payer is not None:
+            add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
         self.placed: list[Placement] = []
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
-        kind = Alone(self.record.cls, self.record.payer)
+        """All of them, or nobody."""
+        cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
-        if session.allowance.room(kind.payer, kind.cls.footprint):
-            rows = session.placer.place(kind.cls, 1)
-            if rows:
-                transaction.place(kind.cls, [self.record], rows)
-                self.placed = [(self.record, rows[0])]
-                return None
-        return session.lack_now(kind)
+        allowed = session.allowance.room(self.kind.payer, cls.footprint)
+        while allowed >= self.total and len(placed) < self.total:
+            rows = session.placer.place(cls, self.total - len(placed))
+            if not rows:
+                break
+            chosen = self.records[len(placed) : len(placed) + len(rows)]
+            transaction.place(cls, list(chosen), rows)
+            placed += zip(chosen, rows, strict=True)
+        if len(placed) == self.total:
+            self.placed = placed
+            return None
+        facts = session.lack_now(self.kind)
+        transaction.unplace()
+        return facts
 
 
 Beneficiary = QuorumBeneficiary | PodBeneficiary

@@ -24,15 +24,23 @@ class Question(msgspec.Struct, frozen=True, eq=True):
     pod_priority: int
     preempts: bool
     gangs: tuple[GangRecord, ...]
+    total: int
 
     def __hash__(self) -> int:
-        return hash((self.demand, self.priority, self.pod_priority, self.preempts))
+        return hash((self.demand, self.priority, self.pod_priority, self.preempts, self.total))
 
     @classmethod
     def of(cls, beneficiary: Beneficiary) -> Question:
         # Only a gang that has members on nodes may find victims among its own.
         gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
-        return cls(beneficiary.demand, beneficiary.priority, beneficiary.pod_priority, beneficiary.preempts, gangs)
+        return cls(
+            beneficiary.demand,
+            beneficiary.priority,
+            beneficiary.pod_priority,
+            beneficiary.preempts,
+            gangs,
+            beneficiary.total,
+        )
 
 
 class Futility:
