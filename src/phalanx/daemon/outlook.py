@@ -14,6 +14,7 @@ from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.engine import Eviction
+from phalanx.scheduling.eviction.hypothesis import Obstacle
 from phalanx.scheduling.eviction.victims import Victim, hours_lost
 from phalanx.scheduling.explanation import (
     gap,
@@ -144,7 +145,7 @@ def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
         pods=[_departure(record) for record in records],
         reasons=[
             Reason(
-                obstacle.why,
+                _about(obstacle),
                 [record.pod.key for record in obstacle.records],
                 format_moment(int(obstacle.until)) if obstacle.until is not None else "",
             )
@@ -153,6 +154,13 @@ def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
         cost=_price(supposed.eviction, rehearsal.session.now),
         changes=list(found.changes),
     )
+
+
+def _about(obstacle: Obstacle) -> str:
+    """Why, in the number that fits."""
+    if len(obstacle.records) > 1:
+        return obstacle.why
+    return obstacle.why.removeprefix("each ").replace("their priority", "its priority", 1)
 
 
 def _missing(unit: Unit, facts: Shortage | Gap | Excess) -> str:

@@ -129,7 +129,7 @@ def _waiting(supposed: Hypothesis) -> Iterator[Remedy]:
         trial.now = float(moment)
 
     obstacle = next(each for each in supposed.obstacles if each.until == last)
-    why = obstacle.why.removeprefix("each ")
+    why = obstacle.why if len(obstacle.records) > 1 else obstacle.why.removeprefix("each ")
     yield Remedy(f"wait until {format_moment(moment)} ({named(obstacle.records)} {why})", wait)
 
 
