@@ -16,6 +16,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "install": ("phalanx.cli.install:install", "Install CRDs, RBAC and the default queue into a cluster."),
     "scheduler": ("phalanx.cli.scheduler:scheduler", "Run the scheduler against a cluster."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
+    "defrag": ("phalanx.cli.defrag:defrag", "Free nodes, or make room for a gang, by moving pods."),
     "queue": ("phalanx.cli.queue:queue", "Say what queues have, deserve, borrow and wait for."),
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
     "policy": ("phalanx.cli.policy:policy", "Check a policy file and show the pipeline that it makes."),
@@ -50,7 +51,8 @@ def cli() -> None:
 def main() -> None:
     """The entry point. Exit codes: 0 good, 1 failed, 2 usage."""
     try:
-        cli.main(standalone_mode=False)
+        # Click hands the code of an early end out instead of ending with it.
+        sys.exit(cli.main(standalone_mode=False) or 0)
     except click.exceptions.Abort:
         sys.exit(130)
     except click.ClickException as error:

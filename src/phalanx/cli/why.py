@@ -59,7 +59,7 @@ def why(
     from phalanx.daemon.policy_file import read_policy
     from phalanx.scheduling.errors import PolicyError
 
-    kind, name = _parse(target)
+    kind, name = parse_target(target)
     try:
         policy = read_policy(config)
     except PolicyError as error:
@@ -134,7 +134,7 @@ def render(answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _parse(target: tuple[str, ...]) -> tuple[str, str]:
+def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
     """KIND/NAME or KIND NAME; (pod | gang, name)."""
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
     if len(words) != 2 or not all(words):

@@ -51,7 +51,8 @@ class Farewell(msgspec.Struct, frozen=True):
 class Snapshot(msgspec.Struct):
     """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
     to the last binding of a pod, `farewells` what pods were told that have to leave. `usages` is what accounts used
-    in the past, where that matters (`stored_usage`).
+    in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for whoever wants
+    to build it again.
     """
 
     state: ClusterState
@@ -60,6 +61,12 @@ class Snapshot(msgspec.Struct):
     refused: dict[str, str] = {}
     farewells: dict[str, Farewell] = {}
     usages: list[AccountUsage] = []
+    events: list[ClusterEvent] = []
+
+    def take(self, events: Iterable[ClusterEvent]) -> None:
+        for event in events:
+            self.state.apply(event)
+            self.events.append(event)
 
 
 async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: DialectOptions) -> Snapshot:
@@ -78,8 +85,7 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
                 except msgspec.DecodeError as error:
                     _malformed(snapshot, resource, raw, str(error))
                     continue
-                for event in take(entry):
-                    state.apply(event)
+                snapshot.take(take(entry))
         except ApiError as error:
             if resource in (PODS, NODES) or error.status not in (403, 404):
                 raise
@@ -111,8 +117,7 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
 def _malformed(snapshot: Snapshot, resource: Resource, raw: bytes, error: str) -> None:
     head = read_head(raw)
     if resource == PODS:
-        for event in snapshot.intake.malformed_pod(*head.key, head.uid, error, raw):
-            snapshot.state.apply(event)
+        snapshot.take(snapshot.intake.malformed_pod(*head.key, head.uid, error, raw))
     else:
         snapshot.missing.append(f"{resource.plural} {'/'.join(filter(None, head.key))}: {error}")
 
