@@ -9,6 +9,7 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent
 from phalanx.model.pod import Pod, PodClass
+from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.history import AccountUsage
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
@@ -40,7 +41,8 @@ class Facts(msgspec.Struct, frozen=True):
         for event in self.events:
             state.apply(event)
         actions = tuple(action for action in self.policy.actions if action in _HARMLESS)
-        scheduler = Scheduler(state, msgspec.structs.replace(self.policy, actions=actions))
+        policy = msgspec.structs.replace(self.policy, actions=actions, eviction=EvictionOptions())
+        scheduler = Scheduler(state, policy)
         scheduler.history.restore(self.usages, self.now)
         settle(scheduler, self.now)
         return scheduler
