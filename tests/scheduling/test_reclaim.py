@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .scenario import Scenario, amounts
+from phalanx.model.account import AccountKey, Tree
+
+from .scenario import Scenario, amounts, limits
 
 PROPORTION = """
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -185,3 +187,23 @@ def test_what_was_refused_is_looked_at_again_when_a_protected_pod_leaves() -> No
     scenario.gone("safe-0").run(50)
     assert len(scenario.placed("high")) == 3
     assert sorted(scenario.evicted) == ["low-0", "low-1"]
+
+
+def test_a_computed_quota_does_not_shrink_while_a_claim_is_being_kept() -> None:
+    """What waits for its claim is still asked for: the runtime quota must count it (Koordinator)."""
+    scenario = Scenario().nodes(2, cpu=5)
+    for name, least in (("batch", 2), ("prod", 4)):
+        key = AccountKey(Tree.KOORDINATOR, name)
+        scenario.account(
+            key,
+            label=name,
+            deserved={"cpu": least},
+            capability={"cpu": 10},
+            namespaces=(name,),
+            weights=limits({"cpu": 1}),
+        )
+    scenario.within("batch").pods("b", 10, cpu=1).run()
+    for number in range(5):
+        scenario.within("prod").pod(f"p{number}", cpu=1).run()
+    assert len(scenario.placed("p")) == 5
+    assert len(scenario.placed("b")) == 5

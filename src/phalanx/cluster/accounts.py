@@ -41,6 +41,15 @@ class Sums:
         self.leaving: Amounts = {}
         self.promised: Amounts = {}
 
+    @property
+    def held(self) -> Amounts:
+        """What pods really hold: what is used, less what is only promised."""
+        if not self.promised:
+            return self.used
+        amounts = dict(self.used)
+        add_amounts(amounts, self.promised, -1)
+        return amounts
+
     def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
         if bucket is Bucket.ASKED:
             add_amounts(self.asked, amounts, sign)
@@ -201,6 +210,14 @@ class Payer(Sums):
         """Lets the accounts hold so many more pods at once, while a plan is being tried."""
         for account in self.path:
             account.add(Bucket.HELD, footprint.amounts, count)
+
+    def lift(self, footprint: Footprint, count: int) -> None:
+        """Counts what is promised to so many pods as asked for only (or the other way round, if negative), while it
+        is being tried where they go: in sum they want what they wanted before."""
+        for account in self.path:
+            account.add(Bucket.HELD, footprint.amounts, -count)
+            if self.fault is None:
+                account.add(Bucket.ASKED, footprint.amounts, count)
 
     def keep(self, footprint: Footprint, count: int) -> None:
         """What was charged at once stays: the pods that are counted next are those."""

@@ -71,7 +71,7 @@ class Transaction:
             self._lifted[record] = None
             self._unreserve(record, 1)
             if record.payer is not None:
-                record.payer.charge(record.footprint, -1)
+                record.payer.lift(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
         """Lets claims that were lifted stand again."""
@@ -139,6 +139,9 @@ class Transaction:
                 if record not in placed:
                     self._relent(record)
                 elif record.payer is not None:
+                    # From here on the pod counts where it was placed; its claim is taken off when it is booked.
+                    record.payer.lift(record.footprint, -1)
+                    record.payer.charge(record.footprint, -1)
                     record.payer.keep(record.footprint, -1)
         return self._placed
 
@@ -146,7 +149,7 @@ class Transaction:
         """A claim that was lifted stands again."""
         self._unreserve(record, -1)
         if record.payer is not None:
-            record.payer.charge(record.footprint, 1)
+            record.payer.lift(record.footprint, -1)
 
     def _unreserve(self, record: PodRecord, sign: int) -> None:
         if record.row != NO_NODE:

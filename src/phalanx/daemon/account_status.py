@@ -128,7 +128,7 @@ class AccountStatuses:
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or found is None:
             return False
-        told = (record.noun, record.used, record.running, self._groups(key))
+        told = (record.noun, record.held, record.running, self._groups(key))
         if found.status is entry.status and told == entry.told:
             return False
         if self._derive(key) is None:
@@ -194,7 +194,7 @@ class AccountStatuses:
         return (found.ref, change) if change else None
 
     def _holdings(self, record: AccountRecord) -> Holdings:
-        return Holdings(record.used, record.running, self._groups(record.key))
+        return Holdings(record.held, record.running, self._groups(record.key))
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
         return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING

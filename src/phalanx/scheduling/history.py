@@ -98,9 +98,9 @@ class UsageHistory:
         if not entry.seen:
             entry.see(record)
             self._join(entry, siblings, waits, moment)
-        if (entry.siblings, entry.waits, entry.budget, entry.base.held) == (siblings, waits, budget, record.used):
+        if (entry.siblings, entry.waits, entry.budget, entry.base.held) == (siblings, waits, budget, record.held):
             return
-        self._write_down(entry, moment, record.used)
+        self._write_down(entry, moment, record.held)
         if entry.budget != budget:
             entry.open(budget, moment)
         self._join(entry, siblings, waits, moment)
@@ -276,9 +276,8 @@ class _Entry:
         """The account is back: what it held before and holds now, it held in between."""
         self.seen = True
         self.budget = record.noun.budget if record.noun is not None else None
-        held = {
-            name: min(amount, record.used[name]) for name, amount in self.base.held.items() if name in record.used
-        }
+        now = record.held
+        held = {name: min(amount, now[name]) for name, amount in self.base.held.items() if name in now}
         self.base = msgspec.structs.replace(self.base, held=held)
 
     def join(self, siblings: _Siblings, waits: bool) -> None:

@@ -96,6 +96,9 @@ class Search:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
         self._lenders = self._find_lenders()
         self._rules = Rules(self._session, self._log, self._holding, self.bound, self._lenders.levelling)
+        # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
+        for payer in self._for.payers:
+            self._session.allowance.bars(payer)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
