@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cli.columns import brief, columns, without_slots
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import Requests
-from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation
+from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation, counted
 
 if TYPE_CHECKING:
     from phalanx.cluster.state import ClusterState
@@ -50,13 +50,14 @@ def table(relocation: Relocation, outcome: Outcome | None, state: ClusterState) 
 
 
 def cost(relocation: Relocation) -> str:
-    """`Cost: 3 evictions, 1 gang as a whole; 0.25 hours ...`."""
+    """`Cost: 3 evictions, 1 gang as a whole, highest priority 0; work done again: ...`."""
     found = relocation.cost
-    parts = [f"{found.evictions} eviction{'' if found.evictions == 1 else 's'}"]
+    parts = [counted(found.evictions, "eviction")]
     if found.gangs:
-        parts.append(f"{found.gangs} gang{'' if found.gangs == 1 else 's'} as a whole")
+        parts.append(f"{counted(found.gangs, 'gang')} as a whole")
     parts.append(f"highest priority {found.priority}")
-    return f"Cost: {', '.join(parts)}; work done again: {found.work:.3g} hours of the whole cluster"
+    work = f"{found.work:.1f} hours" if found.work >= 1 else f"{found.work * 3600:.0f} seconds"
+    return f"Cost: {', '.join(parts)}; work done again: {work} of the whole cluster"
 
 
 def document(relocation: Relocation, outcome: Outcome | None) -> dict[str, Any]:
@@ -103,7 +104,7 @@ def _empty(relocation: Relocation, state: ClusterState) -> list[tuple[str, str, 
 
 
 def _outcome(outcome: Outcome) -> list[str]:
-    lines = [f"Evicted: {len(outcome.evicted)} pod{'' if len(outcome.evicted) == 1 else 's'}"]
+    lines = [f"Evicted: {counted(len(outcome.evicted), 'pod')}"]
     if outcome.placed:
         lines += ["", *columns(("RUNS NOW", "ON"), sorted(outcome.placed.items()))]
     if outcome.closed:

@@ -19,7 +19,7 @@ from phalanx.kube.retry import Backoff
 from phalanx.kube.wait import wait_until
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.scheduling.defragmentation.rehearsal import HOLD
-from phalanx.scheduling.defragmentation.relocation import Move, Relocation
+from phalanx.scheduling.defragmentation.relocation import Move, Relocation, counted
 
 Pods = Mapping[Key, dict[str, Any]]
 
@@ -135,7 +135,8 @@ class Carriage:
 
     async def _wave(self, wave: Sequence[Move], name: str) -> None:
         owners = await self._owners(wave)
-        self._tell(f"{name}: {len(wave)} pods leave {', '.join(sorted({move.source for move in wave}))}")
+        nodes = ", ".join(sorted({move.source for move in wave}))
+        self._tell(f"{name}: {counted(len(wave), 'pod')} from {nodes}")
         results = await self._evict(wave)
         for result in results:
             evict = result.evict
@@ -211,7 +212,7 @@ class Carriage:
 
         if not names:
             return
-        self._tell(f"{len(names)} pods are waited for that the room was made for")
+        self._tell(f"waiting for {counted(len(names), 'pod')} for whom room was made")
         try:
             pods = await wait_until(self._client, PODS, holds, seconds=self._options.timeout)
         except TimeoutError:

@@ -18,6 +18,7 @@ from phalanx.scheduling.defragmentation.relocation import (
     Obstacle,
     Relocation,
     RoomFor,
+    counted,
 )
 from phalanx.scheduling.defragmentation.roommaking import RoomMaking, unit_of
 from phalanx.scheduling.scheduler import Scheduler
@@ -60,7 +61,9 @@ class _Planning:
         attempt = emptying.best()
         if not emptying.reached(attempt):
             found = len(emptying.free) + len(attempt.sources)
-            return _failed(answer, f"only {found} of {_count(goal.count, 'node')} can be empty", emptying.obstacles)
+            return _failed(
+                answer, f"only {found} of {counted(goal.count, 'node')} can be empty", emptying.obstacles
+            )
         failure = self._prove(answer, attempt, list(attempt.sources))
         if failure is not None:
             return _failed(answer, _rehearsed(failure), emptying.obstacles)
@@ -78,7 +81,7 @@ class _Planning:
             return _failed(answer, f"{goal.name} does not wait for room", {})
         attempt = making.best()
         if attempt is None:
-            who = f"the {_count(len(making.members), 'pod')} that {goal.name} needs"
+            who = f"the {counted(len(making.members), 'pod')} that {goal.name} needs"
             return _failed(answer, f"no room can be made for {who}", making.obstacles)
         failure = self._prove(answer, attempt, list(dict.fromkeys([*attempt.sources, *attempt.placed.values()])))
         if failure is not None:
@@ -139,8 +142,4 @@ def _rehearsed(failure: Failure) -> str:
 
 
 def _moves(answer: Relocation) -> str:
-    return f"{_count(len(answer.moves), 'pod')} {'moves' if len(answer.moves) == 1 else 'move'}"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return f"{counted(len(answer.moves), 'pod')} {'moves' if len(answer.moves) == 1 else 'move'}"

@@ -35,6 +35,11 @@ class Limits(msgspec.Struct, frozen=True):
     whole_gangs: bool = False
 
 
+def counted(number: int, what: str) -> str:
+    """`1 pod`, `2 pods`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 class Move(msgspec.Struct, frozen=True):
     """A pod leaves `source`, and another like it fits on `target`. `gang` is "" for a pod on its own; `whole` gangs
     move with all their members."""
