@@ -65,7 +65,7 @@ class Tenancy:
     def table(self, tenants: dict[int, dict[str, PodRecord]]) -> Table:
         """The table as of now; `tenants` are the pods of each row."""
         changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
-        if changed is None or len(self.kinds) > 4 * len(self._live()) + 1000:
+        if changed is None or len(self.kinds) > 4 * self._live() + 1000:
             self._rows.clear()
             self._kinds.clear()
             self.kinds.clear()
@@ -78,8 +78,9 @@ class Tenancy:
         self._table = self._flatten()
         return self._table
 
-    def _live(self) -> set[int]:
-        return set(self._table.kinds.tolist()) if self._table is not None else set()
+    def _live(self) -> int:
+        """How many kinds have any pods."""
+        return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
 
     def _tally(self, tenants: dict[int, dict[str, PodRecord]], rows: Iterable[int]) -> None:
         for row in rows:

@@ -68,12 +68,17 @@ class Choice:
         """The smallest part of the order from its beginning that suffices, less everybody who is not needed."""
         taken, sequence = self._taken, admissible(self._rules, order)
         self._effort.look(len(order))
-        low, high = 0, len(sequence)
-        self._go(sequence)
-        if not self._fits():
-            self._stay(sequence)
-            return None
+        # First a few, then ever more: mostly few suffice.
+        low, high = 0, min(len(sequence), self._for.total)
+        self._go(sequence[:high])
         gone = high
+        while not self._fits():
+            if high == len(sequence):
+                self._stay(sequence)
+                return None
+            low, high = high + 1, min(len(sequence), 4 * high)
+            self._go(sequence[gone:high])
+            gone = high
         while low < high and self._effort.lasts:
             middle = (low + high) // 2
             if middle < gone:

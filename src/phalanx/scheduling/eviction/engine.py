@@ -28,6 +28,7 @@ from phalanx.scheduling.eviction.orders import orders
 from phalanx.scheduling.eviction.succession import Rules
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Roster, Victim, lost_work
+from phalanx.scheduling.eviction.whereabouts import Whereabouts
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
 from phalanx.scheduling.session import Session
@@ -78,13 +79,14 @@ class Search:
         self._for = beneficiary
         self._options = options
         self._log = log
-        self._effort = Effort(32 + 8 * beneficiary.total + session.state.nodes.extent // 16)
+        self._effort = Effort(32 + 8 * beneficiary.total + session.state.nodes.extent // 8)
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
         self._again: float | None = None
         self._judged: dict[str, bool] = {}
+        self._found: dict[tuple[int, Level | None], list[PodRecord]] = {}
         self._refused: Counter[str] = Counter()
         self._spared = session.pipeline.plugins("spares")
         self._works: dict[str, float] = {}
@@ -239,22 +241,27 @@ class Search:
     def _rounds(self) -> Iterable[list[Victim]]:
         """Candidates in order: of few all, of many first those of the lowest levels on the most promising nodes."""
         lenders = self._lenders
-        if lenders.pods > _FEW_PODS:
-            self._cut_levels()
-        rows = lenders.rows()
         if lenders.pods <= _FEW_PODS:
-            yield self._candidates(rows)
+            yield self._candidates(lenders.rows())
             return
-        promising = self._promising(rows)
-        size = max(64, 4 * self._for.total)
-        while size < len(promising):
-            yield self._candidates(promising[:size])
-            size *= 4
-        yield self._candidates(promising)
+        everybody = lenders.pods
+        self._cut_levels()
+        for cut in (self._cut, None):
+            self._cut = cut
+            if cut is None:
+                if lenders.pods == everybody:
+                    return
+                lenders.keep_all()
+            if lenders.pods <= _FEW_PODS:
+                yield self._candidates(lenders.rows())
+            else:
+                for rows in Whereabouts(self._session, self._for, lenders).windows():
+                    yield self._candidates(rows)
 
     def _cut_levels(self) -> None:
         """Leaves those alone who come last in the order, as far as the others suffice."""
-        levels = sorted(set(self._lenders.levels.values()))
+        lenders = self._lenders
+        levels = sorted(set(lenders.levels.values()))
         low, high = 0, len(levels) - 1
         while low < high:
             middle = (low + high) // 2
@@ -263,23 +270,11 @@ class Search:
             else:
                 low = middle + 1
         self._cut = levels[high]
-        self._lenders.keep_levels(levels[high])
-
-    def _promising(self, rows: list[int]) -> list[int]:
-        """The rows on which the beneficiary's pods could be, those first on which the fewest pods must go."""
-        session, nodes = self._session, self._session.state.nodes
-        cls = self._for.classes[0]
-        view = session.placer.view(cls)
-        fits: list[tuple[float, int]] = []
-        for row in rows:
-            if any(session.placer.view(each).mask[row] for each in self._for.classes):
-                missing = (cls.amounts - nodes.idle[cls.columns, row]).clip(min=0) / cls.amounts
-                fits.append((0.0 if not view.mask[row] else float(missing.max()), row))
-        return [row for _, row in sorted(fits)] or rows
+        lenders.keep_levels(levels[high])
 
     def _candidates(self, rows: Iterable[int]) -> list[Victim]:
         session = self._session
-        records = [record for row in rows for record in session.state.tenants(row) if self._in_question(record)]
+        records = [record for row in rows for record in self._tenants(row)]
         roster = Roster(
             session.state, self._lenders.grounds, self._may_go, session.priority, self._work, self._for.gangs
         )
@@ -301,6 +296,18 @@ class Search:
                 victim.name,
             )
         return sorted(found, key=lambda victim: victim.key)
+
+    def _tenants(self, row: int) -> list[PodRecord]:
+        """Those on a row who are in question; of pods on their own only those who may go."""
+        key = (row, self._cut)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = [
+                record
+                for record in self._session.state.tenants(row)
+                if self._in_question(record) and (record.gang is not None or self._may_go(record))
+            ]
+        return found
 
     def _lent(self, record: PodRecord) -> bool:
         """Whether the pod is of a kind that may go."""
@@ -342,7 +349,7 @@ class Search:
     def _protected(self, victim: Victim) -> bool:
         """Whether a disruption budget of any of the pods is used up."""
         budgets = self._session.state.budgets
-        return any(
+        return bool(budgets) and any(
             (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
             for record in victim.records
             for name in record.pod.budgets

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import Footprint
@@ -107,6 +108,7 @@ class Lenders:
             else:
                 self.allowed[number] = True
                 self.levels[number] = level_of(ground, self._priority(kind))
+        self._possible = self.allowed
         self._counts = counts
 
     @property
@@ -121,18 +123,23 @@ class Lenders:
 
     def keep_levels(self, most: Level) -> None:
         """Leaves everybody alone who comes after a level."""
+        self.allowed = self._possible & self._up_to(most)
+
+    def keep_all(self) -> None:
+        """Takes back `keep_levels`."""
+        self.allowed = self._possible
+
+    def _up_to(self, most: Level) -> BoolArray:
+        mask: BoolArray = np.ones(len(self.kinds), dtype=np.bool_)
         for number, level in self.levels.items():
-            if level > most:
-                self.allowed[number] = False
+            mask[number] = level <= most
+        return mask
 
     def sums(self, most: Level | None = None, arriving: bool = False) -> Sums:
         """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
         mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
-            mask = mask.copy()
-            for number, level in self.levels.items():
-                if level > most:
-                    mask[number] = False
+            mask = mask & self._up_to(most)
         table, nodes = self.table, self._session.state.nodes
         chosen = mask[table.kinds]
         rows, kinds, counts = table.rows[chosen], table.kinds[chosen], table.counts[chosen]
@@ -155,8 +162,29 @@ class Lenders:
 
     def rows(self) -> list[int]:
         """The rows on which anybody is that may go."""
+        rows: list[int] = np.flatnonzero(self.present()).tolist()
+        return rows
+
+    def present(self, accounts: Collection[object] | None = None) -> BoolArray:
+        """bool[N]: where anybody is that may go; with `accounts`, anybody who counts towards one of them."""
+        mask = self.allowed
+        if accounts is not None:
+            mask = mask.copy()
+            for number in np.flatnonzero(mask).tolist():
+                mask[number] = any(account in accounts for account in self.kinds[number].payer.path)
+        present: BoolArray = np.zeros(self._session.state.nodes.capacity, dtype=np.bool_)
+        present[self.table.rows[mask[self.table.kinds]]] = True
+        return present
+
+    def largest(self, columns: npt.NDArray[np.intp]) -> IntArray:
+        """int64[columns, N]: the most that any one of those who may go takes on a row."""
         chosen = self.allowed[self.table.kinds]
-        return sorted(set(self.table.rows[chosen].tolist()))
+        rows, kinds = self.table.rows[chosen], self.table.kinds[chosen]
+        found: IntArray = np.zeros((len(columns), self._session.state.nodes.capacity), dtype=np.int64)
+        usage = np.array([kind.footprint.usage[columns] for kind in self.kinds], dtype=np.int64)
+        for place in range(len(columns)):
+            np.maximum.at(found[place], rows, usage[kinds, place])
+        return found
 
     def _judge(self, kind: Kind) -> Ground | str:
         pod = kind.sample.pod

@@ -48,21 +48,28 @@ class Victim:
         self.priority = priority
         self.work = work
         self.breaks = breaks
-        self.gangs: tuple[GangRecord, ...] = tuple({r.gang: None for r in records if r.gang is not None})
         self.whole = False
         self.spare: Spare | None = None
-        self.amounts: dict[Payer, dict[str, int]] = {}
+        self.key: tuple[object, ...] = ()
+        self.gangs: tuple[GangRecord, ...]
+        self.amounts: dict[Payer, dict[str, int]]
         if len(records) == 1:
-            assert records[0].payer is not None
-            self.amounts[records[0].payer] = records[0].footprint.amounts
-        else:
-            for record in records:
-                assert record.payer is not None
-                add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
+            (record,) = records
+            assert record.payer is not None
+            ground = grounds[record.payer]
+            self.gangs = (record.gang,) if record.gang is not None else ()
+            self.amounts = {record.payer: record.footprint.amounts}
+            self.grounds = {record.payer: ground}
+            self.preempted, self.distance = ground.reason is EvictionReason.PREEMPTED, ground.distance
+            return
+        self.gangs = tuple({r.gang: None for r in records if r.gang is not None})
+        self.amounts = {}
+        for record in records:
+            assert record.payer is not None
+            add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
         self.grounds = {payer: grounds[payer] for payer in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
         self.distance = max(ground.distance for ground in self.grounds.values())
-        self.key: tuple[object, ...] = ()
 
     def __repr__(self) -> str:
         return f"Victim({', '.join(record.pod.key for record in self.records)})"
