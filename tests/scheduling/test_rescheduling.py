@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from phalanx.model.decisions import EvictionReason
@@ -201,3 +203,9 @@ class TestArguments:
         assert any(
             "'highNodeUtilization' is not lowNodeUtilization" in report for report in load_policy(text).inactive
         )
+
+    def test_the_documented_policy_is_one(self) -> None:
+        text = (Path(__file__).parents[2] / "docs" / "rescheduling.md").read_text(encoding="utf-8")
+        found = load_policy(text.split("```yaml\n")[1].split("```")[0])
+        assert "shuffle" in found.actions
+        assert {entry.plugin.name for entry in found.plugins} >= {"tdm", "rescheduling"}
