@@ -105,6 +105,30 @@ def test_whom_it_waits_for_and_how_long_they_have() -> None:
     assert "ns/lone on n, told to leave at 1970-01-12T13:46:30Z, has until 1970-01-12T13:47:00Z" in render(answer)
 
 
+def test_whoever_fits_once_others_have_left_anyway_waits_for_them_and_nothing_is_held() -> None:
+    cluster = Cluster()
+    cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20)
+    cluster.pod("new", cpu=1)
+    answer = cluster.ask("new")
+    assert answer.reason == "NotEnoughResources"
+    assert answer.evictions is not None
+    assert (answer.evictions.state, answer.evictions.held) == ("Leaving", False)
+    assert "It fits on n (1) then" in render(answer)
+
+
+def test_of_pods_that_are_alike_each_has_its_own_victim() -> None:
+    cluster = Cluster()
+    cluster.gang("old", 1)
+    for name in ("new-a", "new-b"):
+        cluster.pod(name, cpu=1, priority=10)
+    inquiry = Inquiry(cluster.snapshot, load_policy(), NOW)
+    answers = [inquiry.pod("ns", name) for name in ("new-a", "new-b")]
+    founds = [answer.evictions for answer in answers if answer is not None and answer.evictions is not None]
+    assert [found.state for found in founds] == ["Due", "Due"]
+    assert sum(found.cost.pods for found in founds if found.cost is not None) == 2
+    assert len({departure.pod for found in founds for departure in found.pods}) == 2
+
+
 def test_whom_one_would_have_to_outrank() -> None:
     cluster = Cluster(priority=10)
     cluster.pod("new", cpu=3, priority=10)

@@ -19,12 +19,14 @@ def eviction_lines(found: Outlook) -> Iterator[str]:
             yield from (f"  {_departure(pod)}" for pod in found.pods[:_NAMED])
             if len(found.pods) > _NAMED:
                 yield f"  and {len(found.pods) - _NAMED} more"
-            yield f"Room is held on {_rooms(found)}"
+            yield f"Room is held on {_rooms(found)}" if found.held else f"It fits on {_rooms(found)} then"
         case "Due":
             yield "Who would go, and why:"
             yield from _reasons(found.reasons)
             yield from _cost(found.cost)
             yield f"It would start on {_rooms(found)}"
+            if found.overtaken:
+                yield f"It would take over the room that is held for {_some(found.overtaken)}"
         case _:
             yield f"Evictions do not help: {found.message}"
             yield from _reasons(found.reasons)

@@ -13,6 +13,7 @@ from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.eviction.cost import cost_of
 from phalanx.scheduling.eviction.engine import Eviction
 from phalanx.scheduling.eviction.hypothesis import Obstacle
 from phalanx.scheduling.eviction.victims import Victim, hours_lost
@@ -23,6 +24,7 @@ from phalanx.scheduling.explanation import (
     over_ceiling_for_gang,
     over_ceiling_for_pod,
 )
+from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.rehearsal import Rehearsal, Vain
 from phalanx.scheduling.shortage import Gap, Shortage
 from phalanx.scheduling.work import Unit
@@ -69,14 +71,17 @@ class Room(msgspec.Struct):
 
 
 class Outlook(msgspec.Struct, omit_defaults=True):
-    """`state` is Leaving (others are on their way out, and room is held), Due (the scheduler would tell them now)
-    or Vain (evictions do not help; then `pods` are those who would have to go). `rooms` are where it would start.
-    `missing` is what would be missing even without all other pods. After any of `changes` others would go.
+    """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
+    do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
+    are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
+    other pods. After any of `changes` others would go.
     """
 
     state: str
     message: str
     rooms: list[Room] = []
+    held: bool = False
+    overtaken: list[str] = []
     pods: list[Departure] = []
     reasons: list[Reason] = []
     cost: Price | None = None
@@ -92,39 +97,37 @@ def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Ou
         return None
     if isinstance(found, Vain):
         return _vain(rehearsal, unit, found)
-    return _due(rehearsal, found, messages) if found.victims else _leaving(rehearsal, found)
+    # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
+    pods = dict.fromkeys((*_records(found), *found.leavers))
+    told = [record for record in pods if not record.pod.terminating]
+    answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
+    answer.rooms, answer.held = _rooms(rehearsal, found), bool(claimed(unit))
+    answer.overtaken = [record.pod.key for record in found.losers]
+    answer.pods = [_departure(record) for record in pods]
+    return answer
 
 
 def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
-    now, pods = rehearsal.session.now, [_departure(record) for record in found.leavers]
+    now = rehearsal.session.now
     last = max((record.pod.leaves for record in found.leavers), default=0)
     left = int(last - now)
     end = ""
     if last:
         end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
-    return Outlook(
-        LEAVING,
-        f"{_pods(len(pods))} on the way out{end}",
-        rooms=_rooms(rehearsal, found),
-        pods=pods,
-    )
+    return Outlook(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
 
 
-def _due(rehearsal: Rehearsal, found: Eviction, messages: Mapping[str, str]) -> Outlook:
+def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
+    lent = {record: _lent(victim) for victim in found.victims for record in victim.records}
     groups: dict[str, list[str]] = {}
-    for victim in found.victims:
-        for record in victim.records:
-            why = _lent(victim) or messages.get(record.pod.uid, "")
-            groups.setdefault(why, []).append(record.pod.key)
-    records = _records(found)
-    graces = max(record.pod.grace for record in records)
+    for record in told:
+        groups.setdefault(lent.get(record) or messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
+    grace = max(record.pod.grace for record in told)
     return Outlook(
         DUE,
-        f"{_pods(len(records))} would be told to leave now, with at most {format_duration(graces)} of grace",
-        rooms=_rooms(rehearsal, found),
-        pods=[_departure(record) for record in (*records, *found.leavers)],
+        f"{_pods(len(told))} would be told to leave now, with at most {format_duration(grace)} of grace",
         reasons=[Reason(why, pods) for why, pods in groups.items()],
-        cost=_price(found, rehearsal.session.now),
+        cost=_price(found, rehearsal.session.now) if found.victims else None,
     )
 
 
@@ -214,8 +217,10 @@ def _departure(record: PodRecord) -> Departure:
 
 
 def _price(found: Eviction, now: float) -> Price:
-    cost = found.cost
-    hours = sum(hours_lost(record, now) for record in _records(found))
+    records = _records(found)
+    # What is but a part of a decision costs its own part.
+    cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
+    hours = sum(hours_lost(record, now) for record in records)
     return Price(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
 
 

@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.actions.preempt import beneficiary_of
+from phalanx.scheduling.actions.preempt import beneficiary_of, search
 from phalanx.scheduling.demand import Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
 from phalanx.scheduling.eviction.engine import Eviction
@@ -53,8 +53,8 @@ class Rehearsal(Scheduler):
         return None
 
     def disruption(self, unit: Unit) -> Eviction | Vain | None:
-        """What evictions do for a unit of the last cycle: who goes, or why that would not help. None where room is
-        not what it waits for, or where all that it waits for is that others leave who leave anyway."""
+        """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
+        leave anyway), or why that would not help. None where room is not what it waits for."""
         found = self.session.disruptions.get(unit.key)
         if found is not None:
             return found
@@ -64,6 +64,9 @@ class Rehearsal(Scheduler):
         beneficiary = beneficiary_of(self.session, unit, wait[0])
         if beneficiary is None:
             return Vain(None) if isinstance(wait[0], Surplus) else None
+        now = search(self.session, beneficiary)
+        if isinstance(now, Eviction):
+            return now
 
         def build(session: Session) -> Beneficiary | None:
             return beneficiary_of(session, unit, wait[0])
