@@ -180,6 +180,16 @@ class TestApply:
             code, output = await ask(world, "--nodes", "1", "-l", ALL, "--apply", "--keep-closed")
         assert code == 0, output
         assert await taints(world) == [f"{world.name}-n1"]
+        _, output = await ask(world, "--nodes", "1", "-l", ALL)
+        assert f"an earlier defrag left node {world.name}-n1 closed" in output
+
+    async def test_pods_may_be_deleted_instead(self, world: World) -> None:
+        await spread(world)
+        await world.scheduler()
+        async with controller(world, "web", 6):
+            code, output = await ask(world, "--nodes", "1", "-l", ALL, "--apply", "--through", "delete")
+        assert code == 0, output
+        assert "n1" not in (await world.placement()).values()
 
     async def test_a_gang_gets_the_room_that_was_made_for_it(self, world: World) -> None:
         await spread(world)

@@ -90,6 +90,13 @@ class TestMoves:
         scenario = world().pods("idle", 3, node="full", memory="1Gi", priority=-5, more=KEPT)
         assert later(scenario, 300).evicted == ["web-0", "web-1", "web-2"]
 
+    def test_a_policy_that_no_longer_moves_anybody_is_at_rest(self) -> None:
+        scenario = later(world(), 300)
+        scenario.scheduler.use(load_policy(policy().replace(", shuffle", "")))
+        scenario.now += 1000
+        scenario.run()
+        assert scenario.scheduler.alarm is None
+
 
 class TestNowhereToGo:
     def test_without_a_low_node_nothing_moves(self) -> None:

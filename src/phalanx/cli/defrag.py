@@ -121,6 +121,7 @@ def defrag(
         from phalanx.daemon.snapshot import read_cluster
         from phalanx.daemon.stored_usage import read_usage
         from phalanx.scheduling.defragmentation.planning import plan
+        from phalanx.scheduling.defragmentation.rehearsal import HOLD
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits
 
         progress = Progress()
@@ -129,6 +130,10 @@ def defrag(
         await read_usage(client, snapshot, policy, lease_namespace)
         for text in snapshot.missing:
             progress.warn(f"not read: {text}")
+        for name in _left_closed(snapshot):
+            progress.warn(
+                f"an earlier defrag left node {name} closed; kubectl taint node {name} {HOLD.key}- opens it"
+            )
         goal: Goal
         if count is not None:
             goal = EmptyNodes(count, _eligible(snapshot, labels))
@@ -195,6 +200,13 @@ def _eligible(snapshot: Snapshot, labels: LabelSelector) -> frozenset[str] | Non
         return None
     nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
     return frozenset(node.name for node in nodes if labels.matches(dict(node.labels)))
+
+
+def _left_closed(snapshot: Snapshot) -> list[str]:
+    from phalanx.scheduling.defragmentation.rehearsal import HOLD
+
+    nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
+    return sorted(node.name for node in nodes if any(taint.key == HOLD.key for taint in node.taints))
 
 
 def _beneficiary(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Goal:

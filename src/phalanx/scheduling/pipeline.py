@@ -78,9 +78,9 @@ class Pipeline:
         return tuple(plugin.season(now) for plugin in self.plugins("season"))
 
     def wakes(self, session: View) -> float | None:
-        """When the first of the plugins wants a cycle although nothing may have happened by then."""
+        """When, later than now, the first of the plugins wants a cycle although nothing may have happened by then."""
         times = (plugin.wakes(session) for plugin in self.plugins("wakes"))
-        return min((when for when in times if when is not None), default=None)
+        return min((when for when in times if when is not None and when > session.now), default=None)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""

@@ -65,7 +65,7 @@ class Tdm(Plugin):
 
     def wakes(self, session: View) -> float | None:
         """When a window opens or closes, or those who are to leave may be looked at again."""
-        times = [next_turn(self._windows.values(), session.now), session.rounds.next(self.name, self._period)]
+        times = (next_turn(self._windows.values(), session.now), session.rounds.next(self.name, self._period))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
     # nodes
