@@ -78,7 +78,7 @@ class Pipeline:
         return tuple(plugin.season(now) for plugin in self.plugins("season"))
 
     def wakes(self, session: View) -> float | None:
-        """When, later than now, the first of the plugins wants a cycle although nothing may have happened by then."""
+        """When, later than now, a plugin first wants a cycle although nothing may have happened by then."""
         times = (plugin.wakes(session) for plugin in self.plugins("wakes"))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
