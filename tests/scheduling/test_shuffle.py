@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.decisions import EvictionReason
@@ -155,3 +157,44 @@ class TestDisruptionBudgets:
         scenario = world().job("gang", 3, cpu=1, more={"budgets": ("b",)}).run()
         scenario.observe("budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=2)))
         assert sweep(scenario, "gang-0", whole=True) == []
+
+
+@st.composite
+def gangs(draw: st.DrawFn) -> Scenario:
+    """Up to three gangs that run, some with roles, some partly covered by a disruption budget."""
+    scenario = Scenario(POLICY).nodes(4, cpu=8)
+    for number in range(draw(st.integers(1, 3))):
+        members, roles = draw(st.integers(1, 5)), draw(st.sampled_from([(), (("ps", 1),)]))
+        scenario.gang(f"g{number}", draw(st.integers(1, members)), roles=roles, unit=draw(st.integers(0, 4)) == 0)
+        for member in range(members):
+            scenario.pod(
+                f"g{number}-{member}",
+                gang=f"g{number}",
+                role="ps" if member == 0 else "worker",
+                node=f"n{draw(st.integers(1, 4))}",
+                cpu=1,
+                more={"budgets": ("b",) if draw(st.booleans()) else (), "critical": draw(st.integers(0, 9)) == 0},
+            )
+    scenario.observe(
+        "budget", DisruptionBudgetUpdated(DisruptionBudget("ns", "b", allowed=draw(st.integers(0, 4))))
+    )
+    return scenario
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(gangs(), st.data(), st.booleans())
+def test_whoever_is_wanted_gone_no_gang_is_torn_apart(scenario: Scenario, data: st.DataObject, whole: bool) -> None:
+    names = data.draw(st.lists(st.sampled_from(sorted(scenario.state.pods)), unique=True))
+    gone = set(sweep(scenario, *names, whole=whole))
+    pods = {uid: record.pod for uid, record in scenario.state.pods.items()}
+    assert whole or gone <= set(names)
+    assert sum("b" in pods[uid].budgets for uid in gone) <= scenario.state.budgets["ns"]["b"].allowed
+    assert not any(pods[uid].critical for uid in gone)
+    for gang in scenario.state.gangs.values():
+        assert gang.noun is not None
+        left = [uid for uid in gang.members if uid not in gone]
+        if len(left) == len(gang.members) or not left:
+            continue
+        assert not gang.noun.unit
+        assert len(left) >= gang.noun.min_member
+        assert all(sum(pods[uid].role == role for uid in left) >= least for role, least in gang.noun.roles)
