@@ -61,6 +61,8 @@ class Tenancy:
         self._kinds: dict[object, Kind] = {}
         self._table: Table | None = None
         self.kinds: list[Kind] = []
+        # Numbers of kinds hold for one generation.
+        self.generation = 0
 
     def table(self, tenants: dict[int, dict[str, PodRecord]]) -> Table:
         """The table as of now; `tenants` are the pods of each row."""
@@ -69,6 +71,7 @@ class Tenancy:
             self._rows.clear()
             self._kinds.clear()
             self.kinds.clear()
+            self.generation += 1
             self._tally(tenants, sorted(tenants))
         elif changed:
             self._tally(tenants, sorted(set(changed)))

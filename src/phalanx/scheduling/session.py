@@ -113,6 +113,8 @@ class Session:
         self.disruptions: dict[UnitKey, Eviction] = {}
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
+        # For whoever computes something from the kinds of pods that there are.
+        self.columns: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import ClassVar
 
 import msgspec
+import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.members import PodRecord
-from phalanx.cluster.tenancy import Kind
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
@@ -47,8 +48,9 @@ class Obstacle(msgspec.Struct, frozen=True):
 
 
 class Hypothesis(msgspec.Struct, frozen=True):
-    """Who would have to go if nobody objected, and the `obstacles`, most pods first. Where not even that would help
-    there is no `eviction`, and `missing` says what would still be missing."""
+    """Who would have to go if nobody objected, or to give up the room that is held for him (`eviction.losers`), and
+    the `obstacles`, most pods first. Where not even that would help there is no `eviction`, and `missing` says what
+    would still be missing."""
 
     eviction: Eviction | None
     missing: Shortage | Gap | Excess | None = None
@@ -69,11 +71,15 @@ class _Everybody(Lenders):
             return super().may_lend(record)
         return self._free(record.payer)
 
-    def _judge(self, kind: Kind) -> Ground | str:
+    def _may_go(self, counts: IntArray) -> BoolArray:
         # As many as may be: fixtures and pods that are marked may be of one kind.
-        if kind.gang is not None and kind.gang in self._beneficiary.gangs:
-            return super().may_lend(kind.sample)
-        return self._free(kind.payer)
+        left: BoolArray = counts > 0
+        for gang in self._beneficiary.gangs:
+            for number in self._columns.gangs.get(gang, ()):
+                left[number] &= not isinstance(super().may_lend(self.kinds[number].sample), str)
+        for place in np.unique(self._columns.payer[left]).tolist():
+            self._free(self._columns.payers[place])
+        return left
 
     def _free(self, payer: Payer) -> Ground:
         self._word(payer)
@@ -125,7 +131,7 @@ def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions
     found = search.run()
     if isinstance(found, Futile):
         return Hypothesis(None, search.missing)
-    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims)
+    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.losers)
     return Hypothesis(found, None, obstacles)
 
 
@@ -140,12 +146,16 @@ class _Obstacles:
         self._lenders = lenders_for(session, beneficiary, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
-    def of(self, victims: Sequence[Victim]) -> tuple[Obstacle, ...]:
-        everybody = [record for victim in victims for record in victim.records]
+    def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[Obstacle, ...]:
+        everybody = [*(record for victim in victims for record in victim.records), *losers]
         if not self._beneficiary.preempts:
             self._note(NEVER, everybody)
         free = [victim for victim in victims if not self._individual(victim)]
         self._together(free)
+        for record in losers:
+            word = _ground_against(self._session, self._lenders, record)
+            if word is not None:
+                self._note(f"room is held for them, and {word}", [record])
         if not self._found:
             single = self._options.preempt_on_single_node or self._options.reclaim_on_single_node
             self._note(ONE_NODE if single else NO_SET, everybody)
@@ -194,18 +204,26 @@ class _Obstacles:
 def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[str | Spared]:
     """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
     found: list[str | Spared] = []
-    assert record.payer is not None
-    ground = lenders.may_lend(record)
-    if isinstance(ground, str):
-        if record.payer in lenders.grounds:  # then only priorities are in the way
-            priority = session.priority(record.gang if record.gang is not None else record)
-            ground = f"their priority {priority} is not lower"
+    ground = _ground_against(session, lenders, record)
+    if ground is not None:
         found.append(ground)
     for plugin in session.pipeline.plugins("spares"):
         spared = plugin.spares(session, record)
         if spared is not None:
             found.append(spared)
     return found
+
+
+def _ground_against(session: Session, lenders: Lenders, record: PodRecord) -> str | None:
+    """What quotas, queues and priorities say against taking from a pod."""
+    assert record.payer is not None
+    word = lenders.may_lend(record)
+    if not isinstance(word, str):
+        return None
+    if record.payer in lenders.grounds:  # then only priorities are in the way
+        priority = session.priority(record.gang if record.gang is not None else record)
+        return f"their priority {priority} is not lower"
+    return word
 
 
 def _beyond(victim: Victim, removals: Removals) -> str:

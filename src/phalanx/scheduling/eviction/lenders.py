@@ -15,9 +15,13 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
+from phalanx.scheduling.eviction.columns import Columns
 from phalanx.scheduling.eviction.grounds import Ground, Grounds
 from phalanx.scheduling.eviction.levelling import Levelling
 from phalanx.scheduling.session import Session
+
+_OWN = "they belong to the same gang and have no lower priority"
+_HIGH = "their priority is not lower"
 
 Level = tuple[bool, int, float, int]
 """In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
@@ -94,22 +98,64 @@ class Lenders:
         self.refused: Counter[str] = Counter()
         self.table: Table = session.state.tenancy_table()
         self.kinds: Sequence[Kind] = session.state.tenancy.kinds
-        counts = np.bincount(self.table.kinds, weights=self.table.counts, minlength=len(self.kinds))
-        self.allowed: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
-        self.arriving: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
-        self.levels: dict[int, Level] = {}
-        for number in np.flatnonzero(counts).tolist():
-            kind = self.kinds[number]
-            ground = self._judge(kind)
-            if isinstance(ground, str):
-                self.refused[ground] += int(counts[number])
-            elif kind.arriving:
-                self.arriving[number] = True
-            else:
-                self.allowed[number] = True
-                self.levels[number] = level_of(ground, self._priority(kind))
-        self._possible = self.allowed
+        self._columns = columns_of(session)
+        counts = np.bincount(self.table.kinds, weights=self.table.counts, minlength=len(self.kinds)).astype(
+            np.int64
+        )
         self._counts = counts
+        may_go = self._may_go(counts)
+        self.allowed: BoolArray = may_go & ~self._columns.arriving
+        self.arriving: BoolArray = may_go & self._columns.arriving
+        self._possible = self.allowed
+        self._levels: dict[int, Level] | None = None
+
+    def _may_go(self, counts: IntArray) -> BoolArray:
+        """bool[K], as `may_lend` says of a pod; counts the others by why not."""
+        columns = self._columns
+        left: BoolArray = counts > 0
+
+        def refuse(out: BoolArray, why: str) -> None:
+            nonlocal left
+            pods = int(counts[left & out].sum())
+            if pods:
+                self.refused[why] += pods
+            left = left & ~out
+
+        if not self._foreign:
+            refuse(columns.foreign, "they belong to other schedulers")
+        refuse(columns.fixed, "they belong to their nodes")
+        refuse(columns.firm, "they are marked as not preemptable")
+        below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
+        whys: dict[str, list[int]] = {}
+        for place in np.unique(columns.payer[left]).tolist():
+            word = self._word(columns.payers[place])
+            if isinstance(word, str):
+                whys.setdefault(word, []).append(place)
+            else:
+                below[place] = word.below
+        for why, places in whys.items():
+            refuse(np.isin(columns.payer, places), why)
+        own: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
+        for gang in self._beneficiary.gangs:
+            own[columns.gangs.get(gang, [])] = True
+        refuse(own & (columns.pod_priority >= self._beneficiary.pod_priority), _OWN)
+        high = ~own & below[columns.payer] & (columns.priority >= self._beneficiary.priority)
+        for number in np.flatnonzero(left & high).tolist() if self.levelling is not None else ():
+            kind = self.kinds[number]
+            high[number] = isinstance(self._by_priority(self._word(kind.payer), kind.gang, kind.priority), str)
+        refuse(high, _HIGH)
+        return left
+
+    @property
+    def levels(self) -> Mapping[int, Level]:
+        """The place in the order of each kind that may go."""
+        if self._levels is None:
+            priorities = self._columns.priority
+            self._levels = {
+                number: level_of(self.grounds[self.kinds[number].payer], int(priorities[number]))
+                for number in np.flatnonzero(self._possible).tolist()
+            }
+        return self._levels
 
     @property
     def pods(self) -> int:
@@ -186,35 +232,22 @@ class Lenders:
             np.maximum.at(found[place], rows, usage[kinds, place])
         return found
 
-    def _judge(self, kind: Kind) -> Ground | str:
-        pod = kind.sample.pod
-        if not self._foreign and not kind.payer.key.queue:
-            return "they belong to other schedulers"
-        if pod.fixture:
-            return "they belong to their nodes"
-        if not pod.preemptable:
-            return "they are marked as not preemptable"
-        return self._by_priority(self._word(kind.payer), kind.gang, kind.priority)
-
     def _by_priority(self, ground: Ground | str, gang: GangRecord | None, pod_priority: int) -> Ground | str:
         if isinstance(ground, str):
             return ground
         if gang is not None and gang in self._beneficiary.gangs:
             lower = pod_priority < self._beneficiary.pod_priority
-            return ground if lower else "they belong to the same gang and have no lower priority"
+            return ground if lower else _OWN
         if ground.below:
             priority = self._session.priority(gang) if gang is not None else pod_priority
             if priority >= self._beneficiary.priority and not self._level(ground, gang, priority):
-                return "their priority is not lower"
+                return _HIGH
         return ground
 
     def _level(self, ground: Ground, gang: GangRecord | None, priority: int) -> bool:
         """Whether any pod at all of a gang of equal priority could go."""
         equal = ground.levels and priority == self._beneficiary.priority
         return equal and self.levelling is not None and self.levelling.permits(gang, {})
-
-    def _priority(self, kind: Kind) -> int:
-        return self._session.priority(kind.gang) if kind.gang is not None else kind.priority
 
     def _word(self, payer: Payer) -> Ground | str:
         found = self._words.get(payer)
@@ -230,3 +263,11 @@ class Lenders:
 
 def level_of(ground: Ground, priority: int) -> Level:
     return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)
+
+
+def columns_of(session: Session) -> Columns:
+    """The kinds as arrays, worked out once a session."""
+    found = session.columns
+    if not isinstance(found, Columns) or not found.current():
+        found = session.columns = Columns(session)
+    return found

@@ -1,0 +1,69 @@
+"""Kinds of pods as arrays, so that a question about all of them is a few comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.tenancy import Kind
+from phalanx.scheduling.session import Session
+
+
+class Columns:
+    """int64[K] each: `payer` (a place in `payers`), `priority` (the gang's, or the pod's own), `pod_priority`; and
+    `foreign` (of other schedulers), `fixed` (belongs to its node), `firm` (marked as not preemptable), `arriving`,
+    all bool[K]. Valid for one session, for priorities' sake; kinds that come up in it are added.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self._generation = session.state.tenancy.generation
+        self.payers: list[Payer] = []
+        self.gangs: dict[GangRecord, list[int]] = {}
+        self._places: dict[Payer, int] = {}
+        self._rows: list[tuple[int, int, int, bool, bool, bool, bool]] = []
+        self._seen = -1
+        self._update()
+
+    def current(self) -> bool:
+        """Whether it still speaks of the kinds that there are; those that are new are added."""
+        if self._generation != self._session.state.tenancy.generation:
+            return False
+        if self._seen != len(self._kinds):
+            self._update()
+        return True
+
+    def _update(self) -> None:
+        priority = self._session.priority
+        for kind in self._kinds[len(self._rows) :]:
+            place = self._places.setdefault(kind.payer, len(self.payers))
+            if place == len(self.payers):
+                self.payers.append(kind.payer)
+            pod, gang = kind.sample.pod, kind.gang
+            if gang is not None:
+                self.gangs.setdefault(gang, []).append(kind.number)
+            self._rows.append(
+                (
+                    place,
+                    priority(gang) if gang is not None else kind.priority,
+                    kind.priority,
+                    not kind.payer.key.queue,
+                    pod.fixture,
+                    not pod.preemptable,
+                    kind.arriving,
+                )
+            )
+        self._seen = len(self._kinds)
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, 7)
+        self.payer: IntArray = table[:, 0].copy()
+        self.priority: IntArray = table[:, 1].copy()
+        self.pod_priority: IntArray = table[:, 2].copy()
+        self.foreign: BoolArray = table[:, 3] > 0
+        self.fixed: BoolArray = table[:, 4] > 0
+        self.firm: BoolArray = table[:, 5] > 0
+        self.arriving: BoolArray = table[:, 6] > 0
