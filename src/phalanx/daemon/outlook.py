@@ -138,12 +138,15 @@ def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
     if supposed.eviction is None:
         missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
         return Outlook(VAIN, "it would not start even if all others gave way", missing=missing)
-    records = _records(supposed.eviction)
+    records, losers = _records(supposed.eviction), supposed.eviction.losers
     stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
-    may_not = "may not" if len(stuck) == len(records) else f"{len(stuck)} of them may not"
+    may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
+    ways = [f"{_pods(len(records))} would have to go"] if records else []
+    ways += [f"{_pods(len(losers))} would have to give up room that is held"] if losers else []
     return Outlook(
         VAIN,
-        f"{_pods(len(records))} would have to go, and {may_not}",
+        f"{', '.join(ways)}, and {may_not}",
+        overtaken=[record.pod.key for record in losers],
         rooms=_rooms(rehearsal, supposed.eviction),
         pods=[_departure(record) for record in records],
         reasons=[
@@ -154,7 +157,7 @@ def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
             )
             for obstacle in supposed.obstacles
         ],
-        cost=_price(supposed.eviction, rehearsal.session.now),
+        cost=_price(supposed.eviction, rehearsal.session.now) if records else None,
         changes=list(found.changes),
     )
 
@@ -163,7 +166,11 @@ def _about(obstacle: Obstacle) -> str:
     """Why, in the number that fits."""
     if len(obstacle.records) > 1:
         return obstacle.why
-    return obstacle.why.removeprefix("each ").replace("their priority", "its priority", 1)
+    return (
+        obstacle.why.removeprefix("each ")
+        .replace("their priority", "its priority", 1)
+        .replace("for them", "for it", 1)
+    )
 
 
 def _missing(unit: Unit, facts: Shortage | Gap | Excess) -> str:

@@ -72,5 +72,8 @@ class Rehearsal(Scheduler):
             return beneficiary_of(session, unit, wait[0])
 
         supposed = suppose(self.session, beneficiary, self.policy.eviction, self.session.evictions)
+        fits = supposed.eviction
+        if fits is not None and not (fits.victims or fits.losers):
+            return fits  # it may ask nobody to go, and need not
         changes = Remedies(self.look, build, self.session).find(beneficiary, supposed)
         return Vain(supposed, tuple(changes))

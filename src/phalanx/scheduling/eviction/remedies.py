@@ -103,7 +103,8 @@ def _remedies(session: Session, beneficiary: Beneficiary, supposed: Hypothesis) 
     """What might help, those first that cost least."""
     if supposed.eviction is None:
         return
-    records = [record for victim in supposed.eviction.victims for record in victim.records]
+    found = supposed.eviction
+    records = [*(record for victim in found.victims for record in victim.records), *found.losers]
     if not beneficiary.preempts:
         yield Remedy("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
     yield from _waiting(supposed)
