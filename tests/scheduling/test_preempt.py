@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.account import AccountKey, EvictionRate, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.pod import MemberState, PlanMark, PodClass
@@ -307,3 +308,21 @@ def test_of_many_pods_as_many_are_served_as_there_is_room_for() -> None:
     scenario.pods("high", 9, cpu=1, priority=10).run(50)
     assert len(scenario.evicted) == 3
     assert len(scenario.placed("high")) == 3
+
+
+def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> None:
+    scenario = Scenario().nodes(4, cpu=1)
+    quota = {"deserved": {"cpu": 0}, "capability": {"cpu": 9}, "eviction_rate": EvictionRate(1, 8)}
+    scenario.account(AccountKey(Tree.ELASTIC_QUOTA, "lent"), label="ElasticQuota lent", **quota)
+    scenario.elastic_quota("mine", {"cpu": 4}, {"cpu": 4})
+    scenario.within("lent").pods("lent", 4, cpu=1).run()
+    scenario.within("mine").pods("mine", 2, cpu=1).work()
+    assert len(scenario.evicted) == 1
+    scenario.settle()
+    assert len(scenario.placed("mine")) == 1
+    assert scenario.scheduler.alarm == 1009  # eight seconds after the first went
+    scenario.now += 10
+    scenario.scheduler.ring(scenario.now)
+    scenario.run(50)
+    assert len(scenario.placed("mine")) == 2
+    assert len(scenario.evicted) == 2

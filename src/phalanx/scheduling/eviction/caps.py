@@ -65,6 +65,22 @@ class EvictionLog:
         return now
 
 
+class Delays:
+    """Pods that may not go yet because others of their accounts went a moment ago: why, and when that ends."""
+
+    def __init__(self) -> None:
+        self.until: float | None = None
+        self._pods: dict[str, set[str]] = {}
+
+    def note(self, why: str, until: float, records: Sequence[PodRecord]) -> None:
+        self.until = until if self.until is None else min(self.until, until)
+        self._pods.setdefault(why, set()).update(record.pod.uid for record in records)
+
+    def counts(self) -> dict[str, int]:
+        """why -> how many pods."""
+        return {why: len(pods) for why, pods in self._pods.items()}
+
+
 class Caps:
     """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
 
@@ -74,7 +90,8 @@ class Caps:
     Whoever was told to leave already counts until he is gone: budgets are told late.
     """
 
-    def __init__(self, session: Session, log: EvictionLog) -> None:
+    def __init__(self, session: Session, log: EvictionLog, delays: Delays | None = None) -> None:
+        self._delays = delays
         self._state = session.state
         self._now = session.now
         self._log = log
@@ -123,9 +140,15 @@ class Caps:
         for account, (rate, together) in mine.items():
             lost = self._before(account, rate) + self._lost[account]
             if lost > rate.pods and (lost > together or rate.pods <= 0):
-                return (
+                why = (
                     f"{account.label} may lose no more than {rate.pods} pods within {format_duration(rate.window)}"
                 )
+                if self._delays is not None:
+                    now = self._now
+                    # When something of this very decision is in the way, the next decision is a window later.
+                    free = self._log.free_at(account.key, now, rate, together)
+                    self._delays.note(why, free if free > now else now + rate.window, records)
+                return why
         return None
 
     def _before(self, account: AccountRecord, rate: EvictionRate) -> int:

@@ -19,7 +19,7 @@ from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
-from phalanx.scheduling.eviction.caps import EvictionLog
+from phalanx.scheduling.eviction.caps import Delays, EvictionLog
 from phalanx.scheduling.eviction.choice import Choice
 from phalanx.scheduling.eviction.cost import Cost, cost_of
 from phalanx.scheduling.eviction.effort import Effort
@@ -85,6 +85,7 @@ class Search:
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
         self._again: float | None = None
+        self._delays = Delays()
         self._judged: dict[str, bool] = {}
         self._found: dict[tuple[int, Level | None], list[PodRecord]] = {}
         self._refused: Counter[str] = Counter()
@@ -97,7 +98,9 @@ class Search:
         if self.bound and not self._for.preempts:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
         self._lenders = self._find_lenders()
-        self._rules = Rules(self._session, self._log, self._holding, self.bound, self._lenders.levelling)
+        self._rules = Rules(
+            self._session, self._log, self._holding, self._delays, self.bound, self._lenders.levelling
+        )
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for payer in self._for.payers:
             self._session.allowance.bars(payer)
@@ -232,9 +235,10 @@ class Search:
         return True
 
     def _futile(self, facts: Shortage | Gap | Excess, unripe: bool = False) -> Futile:
-        refused = self._lenders.refused + self._refused
+        refused = self._lenders.refused + self._refused + Counter(self._delays.counts())
+        ends = [when for when in (self._again, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
-        return Futile(facts, self._lenders.pods, tuple(ranked), self._again, unripe)
+        return Futile(facts, self._lenders.pods, tuple(ranked), min(ends, default=None), unripe)
 
     # candidates
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.caps import Caps, Delays, EvictionLog
 from phalanx.scheduling.eviction.levelling import Levelling
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.session import Session
@@ -17,13 +17,15 @@ _STEPS = 500
 
 
 class Rules(NamedTuple):
-    """What removals are judged by. `holding` tells what an account held before the first of them. `bound` tells
+    """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
+    wait is noted in `delays`. `bound` tells
     whether grounds and caps hold: that a gang keeps its minimum or goes as a whole holds in any case. `levelling`
     is what gangs' shares say, if the policy asks."""
 
     session: Session
     log: EvictionLog
     holding: Callable[[AccountRecord], Mapping[str, int]]
+    delays: Delays
     bound: bool = True
     levelling: Levelling | None = None
 
@@ -34,7 +36,7 @@ class Succession:
     def __init__(self, rules: Rules) -> None:
         self._bound = rules.bound
         self._removals = Removals(rules.levelling, rules.holding)
-        self._caps = Caps(rules.session, rules.log)
+        self._caps = Caps(rules.session, rules.log, rules.delays)
         self._singles: dict[GangRecord, list[Victim]] = {}
         self._fallen: set[GangRecord] = set()
 
