@@ -13,7 +13,7 @@ from ..cluster.audit import audit
 from .scenario import Scenario
 from .test_reclaim import CAPACITY, PROPORTION
 
-SEEDS = range(60)
+SEEDS = range(24)
 OUTRANK = "raise its priority above "
 
 
