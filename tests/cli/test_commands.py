@@ -64,8 +64,8 @@ def test_demo_list_names_the_scenarios() -> None:
     listed = json.loads(run("demo", "--list", "-o", "json").output)
     names = [entry["name"] for entry in listed]
     assert names[:5] == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
-    assert names[5:9] == [f"elastic-quota-{number}" for number in range(1, 5)]
-    assert names[9:] == ["queues", "fair-share"]
+    assert names[5:10] == ["gang-preemption", *(f"elastic-quota-{number}" for number in range(1, 5))]
+    assert names[10:] == ["queues", "reclaim", "fair-share"]
     table = run("demo", "--list").output
     assert [line.split()[0] for line in table.splitlines()] == names
 
