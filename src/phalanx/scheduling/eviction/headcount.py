@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.eviction.victims import spare_members
+from phalanx.scheduling.eviction.integrity import bundle_of, spare_members
 
 _CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 
@@ -70,23 +70,10 @@ def whole(record: PodRecord, gangs: Mapping[GangKey, GangRecord]) -> list[PodRec
     """
     if record.gang is None:
         return [record]
-    members = [member for gang in _bundle(record.gang, gangs) for member in gang.members.values()]
+    members = [member for gang in bundle_of(record.gang, gangs) for member in gang.members.values()]
     if any(member.state is MemberState.PLACED for member in members):
         return "belongs to a gang of which a member is on its way to a node"
     return [member for member in members if member.state in _CAN_LEAVE]
-
-
-def _bundle(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> list[GangRecord]:
-    """The gangs that must be satisfied together with this one, itself included, by key."""
-    found, ask = {gang.key: gang}, [gang]
-    while ask:
-        noun = ask.pop().noun
-        news = [
-            gangs[key] for key in (noun.bundle if noun is not None else ()) if key in gangs and key not in found
-        ]
-        found.update((mate.key, mate) for mate in news)
-        ask.extend(news)
-    return [found[key] for key in sorted(found)]
 
 
 def _needed(gang: GangRecord, noun: Gang, record: PodRecord, gone: Mapping[str, PodRecord]) -> str | None:

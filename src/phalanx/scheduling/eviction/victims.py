@@ -9,9 +9,10 @@ from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
-from phalanx.model.gang import GangKey, MatchPolicy
+from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.eviction.grounds import Ground, held
+from phalanx.scheduling.eviction.integrity import bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.eviction.levelling import Levelling
 
 _THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
@@ -131,7 +132,7 @@ class Roster:
                 found.append(self._victim([record]))
         bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
         for gang in members:
-            mates = self._bundle(gang)
+            mates = bundle_of(gang, self._state.gangs)
             bundles.setdefault(frozenset(mate.key for mate in mates), mates)
         for mates in bundles.values():
             found.extend(self._of_bundle(mates, members))
@@ -164,19 +165,6 @@ class Roster:
         priority = max(self._priority(record.gang if record.gang is not None else record) for record in records)
         return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
 
-    def _bundle(self, gang: GangRecord) -> list[GangRecord]:
-        """The gangs that must be satisfied together with this one, itself included, by key."""
-        found = {gang.key: gang}
-        ask = [gang]
-        while ask:
-            noun = ask.pop().noun
-            for key in noun.bundle if noun is not None else ():
-                mate = self._state.gangs.get(key)
-                if mate is not None and key not in found:
-                    found[key] = mate
-                    ask.append(mate)
-        return [found[key] for key in sorted(found)]
-
 
 class Spare:
     """How many members a gang can do without, in all (`free`) and of each role that has a minimum. `everybody`: it
@@ -190,34 +178,6 @@ class Spare:
 
     def of(self, role: str) -> int:
         return min(self.free, self._roles[role]) if role in self._roles else self.free
-
-
-def spare_members(gang: GangRecord) -> tuple[int, Counter[str]]:
-    """(how many members the gang can do without, of which so many of each role that has a minimum)."""
-    noun = gang.noun
-    if noun is None or noun.unit:
-        return 0, Counter()
-    free = _held(gang) - noun.min_member
-    if noun.min_member <= 1 and not noun.roles:
-        free = _held(gang)  # one that needs nobody beside it has nothing to break
-    roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
-    return (0 if any(left < 0 for left in roles.values()) else free), roles
-
-
-def holds_quorum(gang: GangRecord) -> bool:
-    """Whether there is a quorum that could be broken."""
-    noun = gang.noun
-    if noun is None:
-        return False
-    roles = all(_held(gang, role) >= least for role, least in noun.roles)
-    return _held(gang) >= noun.min_member and roles and _held(gang) > 0
-
-
-def _held(gang: GangRecord, role: str | None = None) -> int:
-    """The members that count: on a node or on the way there, and those that are done if the policy counts them."""
-    counts = gang.counts(role)
-    done = gang.noun is not None and gang.noun.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED
-    return counts.active + (counts.succeeded if done else 0)
 
 
 def _since(record: PodRecord) -> int:
