@@ -52,15 +52,33 @@ def no_reason_to_stop(evict: Evict) -> EvictionOutcome | None:
     return None
 
 
+class _Batch:
+    """Evictions that were decided together. Nobody is deleted before all of them say that they go: what a crash
+    leaves behind can be told then. `unmarked` counts those that do not say so yet, `ready` are the others. One that
+    may not go (`failed`) saves all.
+    """
+
+    __slots__ = ("failed", "ready", "unmarked")
+
+    def __init__(self) -> None:
+        self.unmarked = 0
+        self.ready: list[_Posting] = []
+        self.failed = False
+
+
 class _Posting:
     """One eviction under way. `marked`: the pod says that it goes (None: perhaps). `open`: a deletion may have
     taken effect unseen.
     """
 
-    __slots__ = ("backoff", "evict", "guard", "marked", "message", "open", "report", "tries")
+    __slots__ = ("backoff", "batch", "evict", "guard", "marked", "message", "open", "report", "tries")
 
-    def __init__(self, evict: Evict, report: EvictReport, guard: EvictGuard, backoff: Backoff) -> None:
+    def __init__(
+        self, evict: Evict, report: EvictReport, guard: EvictGuard, backoff: Backoff, batch: _Batch
+    ) -> None:
         self.evict = evict
+        self.batch = batch
+        batch.unmarked += 1
         self.report = report
         self.guard = guard
         self.backoff = backoff
@@ -78,7 +96,7 @@ class Evictor:
     of a disruption budget, and 5xx); a server that cannot be reached is waited for. Grace is the pod's own.
 
     `through` says how. DELETE writes the condition DisruptionTarget first, so that a Job does not count the
-    deletion as a failure. Where the condition cannot be written the pod is not deleted: kube-scheduler stops there
+    deletion as a failure, and on all pods of a decision before the first of them is deleted. Where the condition cannot be written the pod is not deleted: kube-scheduler stops there
     as well, and to lose a job for good over its backoffLimit is worse than to let the beneficiary wait.
     EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
     disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
@@ -107,9 +125,13 @@ class Evictor:
         self, evictions: Iterable[Evict], report: EvictReport, guard: EvictGuard = no_reason_to_stop
     ) -> None:
         """`guard` is asked before each try, as long as nothing can have been deleted."""
+        batches: dict[str, _Batch] = {}
         for evict in evictions:
-            posting = _Posting(evict, report, guard, self._backoff())
-            self._pool.submit(Urgency.DELETE, lambda posting=posting: self._advance(posting))  # type: ignore[misc]
+            batch = batches.setdefault(evict.cause, _Batch())
+            self._push(_Posting(evict, report, guard, self._backoff(), batch))
+
+    def _push(self, posting: _Posting) -> None:
+        self._pool.submit(Urgency.DELETE, lambda: self._advance(posting))
 
     async def _advance(self, posting: _Posting) -> float | None:
         evict = posting.evict
@@ -118,25 +140,46 @@ class Evictor:
         except Exception as error:
             log.exception("evicting %s/%s failed unexpectedly", evict.namespace, evict.name)
             step = EvictResult(evict, EvictionOutcome.REFUSED, f"{type(error).__name__}: {error}")
-        if isinstance(step, float):
+        if step is None or isinstance(step, float):
             return step
+        if posting.marked is not True:
+            self._settle(posting, failed=step.outcome is EvictionOutcome.REFUSED)
         stays = step.outcome in (EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF)
         if stays and posting.marked is not False:
             await self._unmark(posting)
         posting.report(step)
         return None
 
-    async def _step(self, posting: _Posting) -> EvictResult | float:
-        """The result, or the seconds until the next step."""
+    def _settle(self, posting: _Posting, *, failed: bool = False) -> None:
+        """One of a batch says that it goes, or need not say so any more; after the last of them all others go on."""
+        batch = posting.batch
+        batch.unmarked -= 1
+        batch.failed = batch.failed or failed
+        if not batch.unmarked:
+            ready, batch.ready = batch.ready, []
+            for other in ready:
+                self._push(other)
+
+    async def _step(self, posting: _Posting) -> EvictResult | float | None:
+        """The result, or the seconds until the next step; None where it waits for others of its batch."""
         if not posting.open:
             stop = posting.guard(posting.evict)
+            if stop is None and posting.batch.failed:
+                stop = EvictionOutcome.CALLED_OFF
             if stop is not None:
                 return EvictResult(posting.evict, stop)
         try:
             if self._through() == EVICTION_API:
                 await self._sent(posting, self._ask(posting.evict))
             else:
-                await self._mark(posting)
+                if posting.marked is not True:
+                    await self._mark(posting)
+                    self._settle(posting)
+                if posting.batch.unmarked:
+                    posting.batch.ready.append(posting)
+                    return None
+                if posting.batch.failed and not posting.open:
+                    return EvictResult(posting.evict, EvictionOutcome.CALLED_OFF)
                 path = PODS.path(posting.evict.namespace, posting.evict.name)
                 await self._sent(posting, self._client.delete(path, uid=posting.evict.uid))
         except (ConnectionLost, ConfigError) as error:
@@ -169,8 +212,6 @@ class Evictor:
         await self._client.create(PODS.path(evict.namespace, evict.name, "eviction"), eviction)
 
     async def _mark(self, posting: _Posting) -> None:
-        if posting.marked:
-            return
         message = f"{self._scheduler}: {posting.evict.message}"
         try:
             await self._say(posting.evict, "True", PREEMPTION_BY_SCHEDULER, message)
