@@ -128,7 +128,9 @@ def _in_turn(
 def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: int) -> Shortage | Excess:
     placed, need, cls = len(call.placed), call.need.total, batch.cls
     if not session.allowance.room(batch.payer, cls.footprint):
+        # So many may be more than the whole cluster has, of which accounts do not speak; then it is one too many.
         excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
+        excess = excess or session.allowance.excess(batch.payer, cls.footprint, 1, placed, need, place)
         assert excess is not None
         if excess.computed and not session.placer.fits(cls):
             return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)

@@ -49,6 +49,7 @@ class Choice:
     def of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
         best: Eviction | None = None
+        self._effort.find()
         for order in orders:
             found = self.shrink(order)
             if found is not None and (best is None or found.cost < best.cost):

@@ -43,6 +43,10 @@ class CompleteSearch:
         # A whole gang comes before its single members.
         self._victims = sorted(candidates, key=lambda victim: (dear(victim), victim.key), reverse=True)
         self._twins = [_twin(victim) for victim in self._victims]
+        # Candidates are judged by what accounts hold before anybody is off.
+        accounts = {account for victim in candidates for payer in victim.amounts for account in payer.path}
+        holdings = {account: dict(self._rules.holding(account)) for account in accounts}
+        self._rules = self._rules._replace(holding=holdings.__getitem__)
         self._taken.go(self._victims)
         if self._fits():
             self._decide(0, [])

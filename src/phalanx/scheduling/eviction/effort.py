@@ -18,18 +18,27 @@ _LOOK, _MOVE = 6, 4
 
 
 class Effort:
-    """What is left for finding a choice at all, and after `improve` for a better one. A try costs `attempt`."""
+    """What is left for finding a choice at all (`find`), and for better ones (`improve`). A try costs `attempt`."""
 
     def __init__(self, attempt: int) -> None:
         self._attempt = attempt
-        self._left = max(_FIND, _FEWEST_TRIES * attempt)
+        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * attempt)
+        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * attempt)
+        self._improving = False
 
     @property
     def lasts(self) -> bool:
         return self._left > 0
 
+    def find(self) -> None:
+        """From now on something is to be found at all."""
+        if self._improving:
+            self._to_improve, self._left, self._improving = self._left, self._to_find, False
+
     def improve(self) -> None:
-        self._left = max(_IMPROVE, _FEWEST_TRIES // 2 * self._attempt)
+        """From now on something better is to be found."""
+        if not self._improving:
+            self._to_find, self._left, self._improving = self._left, self._to_improve, True
 
     def attempt(self) -> None:
         self._left -= self._attempt

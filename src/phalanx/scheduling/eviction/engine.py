@@ -145,9 +145,13 @@ class Search:
                 unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
                 return self._futile(without, unripe)
         for candidates in self._rounds():
-            found = choice.of(self._orders(candidates), candidates)
-            if found is not None:
-                return found
+            best: Eviction | None = None
+            for group in self._groups(candidates):
+                found = choice.of(orders(self._rules, self._for, group), group)
+                if found is not None and (best is None or found.cost < best.cost):
+                    best = found
+            if best is not None:
+                return best
         return self._futile(facts, arriving)
 
     # asking
@@ -365,14 +369,17 @@ class Search:
 
     # choosing
 
-    def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        """In which orders to try the candidates."""
+    def _groups(self, candidates: list[Victim]) -> list[list[Victim]]:
+        """The candidates of whom some may go together."""
         options = self._options
-        if options.preempt_on_single_node or options.reclaim_on_single_node:
-            for row in sorted({row for victim in candidates for row in victim.rows}):
-                yield [victim for victim in candidates if set(victim.rows) == {row}]
-            return
-        yield from orders(self._rules, self._for, candidates)
+        if not (options.preempt_on_single_node or options.reclaim_on_single_node):
+            return [candidates]
+        on_row: dict[int, list[Victim]] = {}
+        for victim in candidates:
+            rows = set(victim.rows)
+            if len(rows) == 1:
+                on_row.setdefault(rows.pop(), []).append(victim)
+        return [on_row[row] for row in sorted(on_row)]
 
     def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:

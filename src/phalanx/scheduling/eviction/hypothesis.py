@@ -19,7 +19,6 @@ from phalanx.scheduling.eviction.caps import Caps, EvictionLog
 from phalanx.scheduling.eviction.engine import Eviction, Futile, Search, lenders_for
 from phalanx.scheduling.eviction.grounds import Ground
 from phalanx.scheduling.eviction.lenders import Lenders
-from phalanx.scheduling.eviction.orders import orders
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
@@ -121,8 +120,8 @@ class _Unbound(Search):
     def _whole_gangs(self, victim: Victim) -> bool:
         return True
 
-    def _orders(self, candidates: list[Victim]) -> Iterable[list[Victim]]:
-        return orders(self._rules, self._for, candidates)
+    def _groups(self, candidates: list[Victim]) -> list[list[Victim]]:
+        return [candidates]
 
 
 def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog) -> Hypothesis:

@@ -1,0 +1,160 @@
+"""The best choice of victims, found by an integer program (HiGHS).
+
+One column for every pod that may go, one for every gang that may fall, and how many members of which class go to
+which node. That every lender owes something before every single removal depends on the order of removals: it is
+checked for every solution, and a set of units that cannot go in any order is excluded, with all that contain it.
+(Who can go in some order can still do so when fewer go: what lenders hold is more then.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import highspy
+import numpy as np
+
+from phalanx.model.decisions import EvictionReason
+
+from .problem import Candidate, Problem
+
+# Weights for the order of costs: every part counts more than all that follow can add up to in these clusters.
+MOST = (2, 4, 29, 8, 4, 15, 15 * 3 + 1)
+"""How many values each part may have: see `Problem.cost`."""
+
+
+def weights() -> tuple[int, ...]:
+    found = [1]
+    for values in reversed(MOST[1:]):
+        found.append(found[-1] * values)
+    return tuple(reversed(found))
+
+
+def scalar(cost: Sequence[int]) -> int:
+    """One number that orders costs as the documented order does."""
+    assert all(part < most for part, most in zip(cost, MOST, strict=True)), cost
+    return sum(part * weight for part, weight in zip(cost, weights(), strict=True))
+
+
+class _Program:
+    """A minimisation over integers, row by row."""
+
+    def __init__(self) -> None:
+        self._solver = highspy.Highs()  # type: ignore[no-untyped-call]
+        self._solver.setOptionValue("output_flag", False)
+        self._solver.setOptionValue("threads", 1)
+        self._solver.setOptionValue("mip_rel_gap", 0.0)
+        self._solver.setOptionValue("mip_feasibility_tolerance", 1e-9)
+        self._columns = 0
+
+    def column(self, cost: float = 0.0, most: float = 1.0) -> int:
+        self._solver.addCol(cost, 0.0, most, 0, np.array([], dtype=np.int32), np.array([], dtype=np.float64))
+        self._solver.changeColIntegrality(self._columns, highspy.HighsVarType.kInteger)
+        self._columns += 1
+        return self._columns - 1
+
+    def row(self, least: float, terms: Mapping[int, float], most: float = highspy.kHighsInf) -> None:
+        """least <= sum of the terms <= most"""
+        columns = np.array(list(terms), dtype=np.int32)
+        values = np.array(list(terms.values()), dtype=np.float64)
+        self._solver.addRow(least, most, len(terms), columns, values)
+
+    def solve(self) -> list[int] | None:
+        """The values, None if there is no solution."""
+        self._solver.run()
+        status = self._solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return None
+        assert status == highspy.HighsModelStatus.kOptimal, status
+        return [round(value) for value in self._solver.getSolution().col_value]
+
+
+class Exact:
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._program = _Program()
+        far, near, against, breaks, highest, pods, sums = weights()
+        program = self._program
+        self._goes = {
+            pod: program.column(pods + sums * pod.priority) for pod in problem.pods if pod.ground is not None
+        }
+        self._preempts = program.column(far)
+        self._distance = program.column(near, MOST[1] - 1)
+        self._highest = program.column(highest, MOST[4] - 1)
+        for pod, column in self._goes.items():
+            assert pod.ground is not None
+            if pod.ground.reason is EvictionReason.PREEMPTED:
+                program.row(0, {self._preempts: 1, column: -1})
+            program.row(0, {self._distance: 1, column: -pod.ground.distance})
+            program.row(0, {self._highest: 1, column: -pod.priority})
+        self._budgets(against)
+        self._gangs(breaks)
+        self._places()
+
+    def best(self) -> frozenset[Candidate] | None:
+        """Who goes, None if no choice of victims helps."""
+        while (values := self._program.solve()) is not None:
+            going = frozenset(pod for pod, column in self._goes.items() if values[column])
+            assert self._problem.whole(going)
+            units = self._problem.units(going)
+            if self._problem.in_turn(units):
+                return going
+            for unit in units:
+                fewer = [other for other in units if other is not unit]
+                if not self._problem.in_turn(fewer):
+                    units = fewer
+            stuck = [self._goes[pod] for unit in units for pod in unit]
+            self._program.row(-highspy.kHighsInf, dict.fromkeys(stuck, 1), len(stuck) - 1)
+        return None
+
+    def _budgets(self, weight: int) -> None:
+        for budget, allowed in self._problem.budgets.items():
+            counted = [column for pod, column in self._goes.items() if budget in pod.budgets]
+            if counted:
+                broken = self._program.column(weight, len(counted))
+                self._program.row(-allowed, {broken: 1, **dict.fromkeys(counted, -1)})
+
+    def _gangs(self, weight: int) -> None:
+        for company in self._problem.companies.values():
+            members = [self._goes[member] for member in company.members if member in self._goes]
+            falls = self._program.column(weight * company.breaks, int(company.may_fall))
+            free = max(0, company.free)
+            for column in members:
+                self._program.row(0, {column: 1, falls: -1})
+            self._limit(members, free, falls, len(company.members))
+            for role, most in company.roles.items():
+                of_role = [m for m in company.members if m.record.pod.role == role and m in self._goes]
+                self._limit([self._goes[m] for m in of_role], max(0, most), falls, len(company.members))
+
+    def _limit(self, columns: Sequence[int], most: int, falls: int, all_of_them: int) -> None:
+        """At most so many, unless everybody goes."""
+        if columns:
+            terms = {**dict.fromkeys(columns, 1.0), falls: -float(all_of_them)}
+            self._program.row(-highspy.kHighsInf, terms, most)
+
+    def _places(self) -> None:
+        problem, program = self._problem, self._program
+        here: dict[int, dict[str, dict[int, float]]] = {row: {} for row in problem.rows}
+        for cls, count in problem.wanted:
+            amounts = cls.footprint.amounts
+            columns = {row: program.column(0, count) for row in problem.rows if problem.open[cls][row]}
+            program.row(count, dict.fromkeys(columns.values(), 1), count)
+            for row, column in columns.items():
+                for name, amount in amounts.items():
+                    here[row].setdefault(name, {})[column] = amount
+        for row, resources in here.items():
+            for name, terms in resources.items():
+                freed = {
+                    column: -pod.amounts[name]
+                    for pod, column in self._goes.items()
+                    if pod.row == row and name in pod.amounts
+                }
+                room = problem.idle[row].get(name, 0)
+                assert room >= 0, "who asks for nothing of an overdrawn resource would be kept out"
+                program.row(-highspy.kHighsInf, {**terms, **freed}, room)
+        for account, name, room, wanted in problem.bars:
+            freed = {
+                column: -pod.amounts[name]
+                for pod, column in self._goes.items()
+                if account in pod.payer.path and name in pod.amounts
+            }
+            program.row(-highspy.kHighsInf, freed, room - wanted)

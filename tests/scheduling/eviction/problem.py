@@ -1,0 +1,222 @@
+"""The question of an eviction, taken from a cluster before it is asked: who may go, what that frees, what it costs.
+
+What a lender owes (`Grounds`), what protects a pod (`spares`) and what accounts allow (`ceiling`) is taken as it
+is; everything that a choice of victims makes of these is stated here anew.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.eviction.ground import Ground, held
+from phalanx.scheduling.eviction.grounds import Grounds
+from phalanx.scheduling.session import Session
+
+from ..scenario import Scenario
+
+Amounts = dict[str, int]
+_THERE = (MemberState.BOUND, MemberState.RUNNING)
+
+
+class Candidate:
+    """One pod on a node; `ground` is None if it may not go."""
+
+    def __init__(self, session: Session, record: PodRecord, ground: Ground | None) -> None:
+        assert record.payer is not None
+        self.record = record
+        self.name = record.pod.name
+        self.row = record.row
+        self.gang = record.gang
+        self.payer: Payer = record.payer
+        self.amounts = dict(record.footprint.amounts)
+        self.priority = session.priority(record.gang if record.gang is not None else record)
+        self.ground = ground
+        self.budgets = [(record.pod.namespace, name) for name in record.pod.budgets]
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Company:
+    """A gang with pods there: how many it can do without, in all and of each role, and whether it may fall."""
+
+    def __init__(self, gang: GangRecord, members: list[Candidate]) -> None:
+        noun = gang.noun
+        assert noun is not None
+        self.members = members
+        there = len(members)
+        # A gang that needs nobody beside a member has nothing to break.
+        self.free = there if noun.min_member <= 1 and not noun.roles else there - noun.min_member
+        of_role = Counter(member.record.pod.role for member in members)
+        self.roles = {role: of_role[role] - least for role, least in noun.roles}
+        holds = there >= noun.min_member and min(self.roles.values(), default=0) >= 0
+        if noun.unit or not holds:
+            self.free = 0
+        self.may_fall = all(member.ground is not None for member in members) and self.free < there
+        self.breaks = int(holds)
+
+    def spares(self, going: Collection[Candidate]) -> bool:
+        mine = [member for member in self.members if member in going]
+        roles = Counter(member.record.pod.role for member in mine)
+        return len(mine) <= max(0, self.free) and all(roles[role] <= most for role, most in self.roles.items())
+
+
+class Problem:
+    """`wanted` are (class, how many members of it); `bars` are (account, resource, how much more it may hold at
+    most than it does now, how much of that the beneficiary asks for)."""
+
+    def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
+        state = scenario.state
+        session = scenario.scheduler.look(scenario.now)
+        self.session = session
+        asking = [state.pods[name] for name in waiting]
+        head = asking[0]
+        self.priority = session.priority(head.gang if head.gang is not None else head)
+        self.wanted = list(Counter(record.cls for record in asking).items())
+        asked: dict[Payer, Amounts] = {}
+        for record in asking:
+            assert record.payer is not None
+            amounts = asked.setdefault(record.payer, {})
+            for name, amount in record.footprint.amounts.items():
+                amounts[name] = amounts.get(name, 0) + amount
+        ((payer, wanted),) = asked.items()
+        grounds = Grounds(session, payer, wanted, preempt=True, reclaim=True)
+        self.asked = wanted
+        self.pods = [
+            Candidate(session, record, self._ground(grounds, record))
+            for record in state.pods.values()
+            if record.state in _THERE
+        ]
+        # As of now: the question is about the time before anybody is told to go.
+        self._held = {account: dict(held(account)) for account in session.ledger.accounts.values()}
+        gangs: dict[GangRecord, list[Candidate]] = {}
+        for pod in self.pods:
+            if pod.gang is not None:
+                gangs.setdefault(pod.gang, []).append(pod)
+        self.companies = {gang: Company(gang, members) for gang, members in gangs.items()}
+        self.budgets = {
+            (namespace, name): budget.allowed
+            for namespace, budgets in state.budgets.items()
+            for name, budget in budgets.items()
+        }
+        nodes = state.nodes
+        self.rows = nodes.rows().tolist()
+        self.idle = {
+            row: dict(zip(state.space.names, nodes.idle[:, row].tolist(), strict=True)) for row in self.rows
+        }
+        self.open = {cls: session.placer.view(cls).mask.copy() for cls, _ in self.wanted}
+        self.bars: list[tuple[AccountRecord, str, int, int]] = []
+        for bar in session.allowance.bars(payer):
+            for name, amount in wanted.items():
+                if name in bar.ceiling.limits:
+                    limit, used, kept = bar.state(name)
+                    if amount > kept:  # what is guaranteed to the beneficiary nobody else may use up
+                        self.bars.append((bar.account, name, limit - used, amount))
+
+    def _ground(self, grounds: Grounds, record: PodRecord) -> Ground | None:
+        assert record.payer is not None
+        ground = grounds.of(record.payer)
+        if isinstance(ground, str):
+            return None
+        owner = record.gang if record.gang is not None else record
+        if ground.below and self.session.priority(owner) >= self.priority:
+            return None
+        spared = (plugin.spares(self.session, record) for plugin in self.session.pipeline.plugins("spares"))
+        return None if any(each is not None for each in spared) else ground
+
+    # what may go
+
+    def unit_of(self, pod: Candidate, going: Collection[Candidate]) -> tuple[Candidate, ...]:
+        """Who goes in one step with a pod: its whole gang, if that can not spare all who go."""
+        company = self.companies.get(pod.gang) if pod.gang is not None else None
+        if company is None or company.spares(going):
+            return (pod,)
+        return tuple(company.members)
+
+    def units(self, going: Collection[Candidate]) -> list[tuple[Candidate, ...]]:
+        return list(dict.fromkeys(self.unit_of(pod, going) for pod in self.pods if pod in going))
+
+    def whole(self, going: Collection[Candidate]) -> bool:
+        """Whether every gang keeps what it needs or loses everybody, and nobody goes who may not."""
+        units = self.units(going)
+        return all(pod in going and pod.ground is not None for unit in units for pod in unit)
+
+    def in_turn(self, units: Sequence[tuple[Candidate, ...]]) -> bool:
+        """Whether there is an order in which every lender still owes something when its next unit goes."""
+        return _Turns(units, self._held).possible()
+
+    # what it costs
+
+    def cost(self, going: Collection[Candidate]) -> tuple[int, ...]:
+        """The order of costs: whether anything is taken that was not lent, how far away, pods against budgets,
+        gangs broken, highest priority, pods, sum of priorities. Priorities are 0 or more here."""
+        if not going:
+            return (0,) * 7
+        grounds = [pod.ground for pod in going]
+        assert all(ground is not None for ground in grounds)
+        counts = Counter(budget for pod in going for budget in pod.budgets if budget in self.budgets)
+        broken = [company for company in self.companies.values() if not company.spares(going)]
+        return (
+            int(any(ground is not None and ground.reason is EvictionReason.PREEMPTED for ground in grounds)),
+            max(ground.distance for ground in grounds if ground is not None),
+            sum(max(0, count - self.budgets[budget]) for budget, count in counts.items()),
+            sum(company.breaks for company in broken),
+            max(pod.priority for pod in going),
+            len(going),
+            sum(pod.priority for pod in going),
+        )
+
+    def named(self, names: Iterable[str]) -> frozenset[Candidate]:
+        known = {pod.name: pod for pod in self.pods}
+        return frozenset(known[name] for name in names)
+
+
+class _Turns:
+    """All orders of some units, sets instead of sequences where only the set matters."""
+
+    def __init__(self, units: Sequence[tuple[Candidate, ...]], holdings: Mapping[AccountRecord, Amounts]) -> None:
+        self._units = units
+        self._held = holdings
+        self._failed: set[frozenset[int]] = set()
+
+    def possible(self) -> bool:
+        return self._extend(frozenset())
+
+    def _extend(self, gone: frozenset[int]) -> bool:
+        if len(gone) == len(self._units):
+            return True
+        if gone in self._failed:
+            return False
+        for number in range(len(self._units)):
+            if number not in gone and self._may_follow(gone, number) and self._extend(gone | {number}):
+                return True
+        self._failed.add(gone)
+        return False
+
+    def _may_follow(self, gone: frozenset[int], number: int) -> bool:
+        before = [pod for place in gone for pod in self._units[place]]
+
+        def holding(account: AccountRecord) -> Amounts:
+            amounts = dict(self._held[account])
+            for pod in before:
+                if account in pod.payer.path:
+                    for name, amount in pod.amounts.items():
+                        amounts[name] = amounts.get(name, 0) - amount
+            return amounts
+
+        by_payer: dict[Payer, tuple[Ground, Amounts]] = {}
+        for pod in self._units[number]:
+            assert pod.ground is not None
+            _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))
+            for name, amount in pod.amounts.items():
+                amounts[name] = amounts.get(name, 0) + amount
+        return all(ground.permits(amounts, holding) for ground, amounts in by_payer.values())
+
+
+Wanted = tuple[ClassRecord, int]

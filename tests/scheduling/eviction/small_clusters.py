@@ -1,0 +1,181 @@
+"""Small random clusters in which somebody waits and others may have to go."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import ClusterEvent, DisruptionBudgetUpdated
+from phalanx.model.pod import PodClass
+
+from ..scenario import Scenario
+
+PROPORTION = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
+        {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]
+"""
+CAPACITY = PROPORTION.replace("proportion", "capacity")
+KINDS = ("priorities", "quotas", "capacity", "tree", "proportion")
+MOST_VICTIMS = 14
+HIGH = 10
+
+
+class Unaudited(Scenario):
+    """Looks at the state's books after every cycle only, not after every event."""
+
+    def observe(self, about: str, event: ClusterEvent) -> Unaudited:
+        self._observed[about] = event
+        self.state.apply(event)
+        return self
+
+
+class SmallCluster:
+    """2 to 5 nodes, 3 to 14 pods on them, and one beneficiary: a pod, or a gang of up to four members.
+
+    `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
+    roles, or as units; have four priorities; some are protected, some count in a PodDisruptionBudget.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self.draw = draw = random.Random(seed)
+        self.kind = KINDS[seed % len(KINDS)]
+        self.gpus = draw.random() < 0.3
+        policies = {"capacity": CAPACITY, "tree": CAPACITY, "proportion": PROPORTION}
+        self.scenario = Unaudited(policies.get(self.kind))
+        self.scenario.now = 100_000
+        self._pods = 0
+        self._sizes = [self._size() for _ in range(draw.randint(3, MOST_VICTIMS))]
+        self._fill()
+        self.homes = self._accounts()
+        self._occupy()
+        self.waiting = self._beneficiary()
+
+    # nodes and accounts
+
+    def _size(self) -> tuple[int, int]:
+        return self.draw.choice([1, 1, 2, 2, 3]), self.draw.choice([0, 1]) if self.gpus else 0
+
+    def _fill(self) -> None:
+        """As many nodes as will be nearly full."""
+        draw = self.draw
+        self.places = [f"n{draw.randrange(draw.randint(2, 5))}" for _ in self._sizes]
+        self.cpu = self.gpu = 0
+        for name in sorted({*self.places, "n0", "n1"}):
+            here = [size for size, place in zip(self._sizes, self.places, strict=True) if place == name]
+            cpu, gpu = sum(cpu for cpu, _ in here) + draw.choice([0, 0, 1, 2]), sum(gpu for _, gpu in here)
+            gpu += draw.randint(0, 1) if self.gpus else 0
+            labels = {"disk": draw.choice(["ssd", "hdd"])}
+            self.scenario.node(name, cpu=cpu, gpu=gpu, labels=labels, pods=len(here) + draw.choice([0, 1, 50, 50]))
+            self.cpu += cpu
+            self.gpu += gpu
+
+    def _accounts(self) -> list[dict[str, str]]:
+        """Where pods may live: namespace and queue."""
+        draw, scenario = self.draw, self.scenario
+        if self.kind == "priorities":
+            return [{"namespace": "ns", "queue": "default"}]
+        shares = self._shares(3)
+        if self.kind == "quotas":
+            for name, (cpu, gpu) in zip("abc", shares, strict=True):
+                least: dict[str, object] = {"cpu": cpu}
+                if self.gpus:
+                    least["gpu"] = gpu
+                scenario.elastic_quota(name, least, {"cpu": draw.randint(cpu, self.cpu), "gpu": self.gpu})
+            return [{"namespace": name, "queue": "default"} for name in "abc"]
+        if self.kind == "tree":
+            for name, (cpu, gpu) in zip("xy", self._shares(2), strict=True):
+                scenario.queue(name, **self._queue(cpu, gpu))
+            names = ["xa", "xb", "ya"]
+        else:
+            names = ["a", "b", "c"]
+        for name, (cpu, gpu) in zip(names, shares, strict=True):
+            parent = name[0] if self.kind == "tree" else ""
+            scenario.queue(name, parent=parent, **self._queue(cpu, gpu))
+        return [{"namespace": "ns", "queue": name} for name in names]
+
+    def _queue(self, cpu: int, gpu: int) -> dict[str, Any]:
+        draw = self.draw
+        fields: dict[str, Any] = {"weight": draw.randint(1, 3), "reclaimable": draw.random() < 0.9}
+        if self.kind != "proportion":
+            fields["deserved"] = {"cpu": cpu} | ({"gpu": gpu} if self.gpus else {})
+        if draw.random() < 0.2:
+            fields["capability"] = {"cpu": draw.randint(cpu, self.cpu)}
+        if draw.random() < 0.25:
+            fields["guarantee"] = {"cpu": draw.randint(0, cpu)}
+        return fields
+
+    def _shares(self, parts: int) -> list[tuple[int, int]]:
+        """Whole amounts that add up to no more than there is."""
+        draw = self.draw
+        cpus = sorted(draw.randint(0, self.cpu) for _ in range(parts - 1))
+        cuts = [0, *cpus, self.cpu]
+        return [(cuts[n + 1] - cuts[n], draw.randint(0, self.gpu) // parts) for n in range(parts)]
+
+    # who is there
+
+    def _occupy(self) -> None:
+        draw = self.draw
+        for name in ("pdb-0", "pdb-1"):
+            for namespace in {home["namespace"] for home in self.homes}:
+                budget = DisruptionBudget(namespace, name, draw.randint(0, 1))
+                self.scenario.observe(f"budget {namespace}/{name}", DisruptionBudgetUpdated(budget))
+        gangs = 0
+        while self._pods < len(self._sizes):
+            home, priority = draw.choice([*self.homes, *self.homes[1:]]), draw.choice([0, 0, 1, 2, 3])
+            members = min(draw.choice([1, 1, 1, 2, 3, 4]), len(self._sizes) - self._pods)
+            if members == 1:
+                self._settle(home, priority=priority)
+                continue
+            gangs += 1
+            for number in range(members):
+                self._settle(home, priority=priority, gang=f"g{gangs}", role=f"r{number % 2}")
+            self._declare(f"g{gangs}", members, home)
+
+    def _declare(self, name: str, there: int, home: dict[str, str]) -> None:
+        draw = self.draw
+        minimum = draw.randint(1, there)
+        roles = (("r0", 1),) if minimum > 1 and draw.random() < 0.3 else ()
+        self.scenario.within(home["namespace"])
+        self.scenario.gang(name, minimum, roles=roles, unit=draw.random() < 0.15, queue=home["queue"])
+
+    def _settle(self, home: dict[str, str], **fields: Any) -> None:
+        draw = self.draw
+        (cpu, gpu), node = self._sizes[self._pods], self.places[self._pods]
+        more: dict[str, object] = {"started": self.scenario.now - draw.randint(10, 50_000)}
+        if draw.random() < 0.08:
+            more["preemptable"] = False
+        if draw.random() < 0.3:
+            more["budgets"] = tuple(sorted(draw.sample(["pdb-0", "pdb-1"], draw.randint(1, 2))))
+        self._pods += 1
+        self.scenario.within(home["namespace"])
+        amounts: dict[str, Any] = {"cpu": cpu, "gpu": gpu} if gpu else {"cpu": cpu}
+        self.scenario.pod(f"p{self._pods}", node=node, queue=home["queue"], more=more, **amounts, **fields)
+
+    # who waits
+
+    def _beneficiary(self) -> list[str]:
+        draw = self.draw
+        home = self.homes[0] if draw.random() < 0.8 else draw.choice(self.homes)
+        priority = HIGH if draw.random() < 0.7 else draw.choice([0, 1, 2, 3])
+        members = draw.choice([1, 1, 1, 2, 3, 4])
+        alike = draw.random() < 0.5
+        shapes = [self._shape() for _ in range(members)]
+        self.scenario.within(home["namespace"])
+        gang = "want" if members > 1 or draw.random() < 0.3 else ""
+        if gang:
+            self.scenario.gang(gang, members, queue=home["queue"])
+        for number in range(members):
+            shape = shapes[0] if alike else shapes[number]
+            self.scenario.pod(f"want-{number}", gang=gang, queue=home["queue"], priority=priority, **shape)
+        return [f"want-{number}" for number in range(members)]
+
+    def _shape(self) -> dict[str, Any]:
+        draw = self.draw
+        shape: dict[str, Any] = {"cpu": draw.choice([1, 2, 2, 3, 4])}
+        if self.gpus and draw.random() < 0.5:
+            shape["gpu"] = 1
+        if draw.random() < 0.3:
+            shape["pod_class"] = PodClass(node_selector=(("disk", draw.choice(["ssd", "hdd"])),))
+        return shape

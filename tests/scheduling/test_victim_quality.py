@@ -1,0 +1,73 @@
+"""Victims as good as any: hundreds of small clusters, each compared with the best choice that there is.
+
+The cost of a choice is `Problem.cost`: what is not lent before what is, near lenders before far ones, no budget
+broken before one, no gang broken before one, low priorities before high, few pods before many. An engine that
+compares part by part has the best cost if and only if `scalar` of it, one number with weights, is the least.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from .eviction.exact import Exact, scalar, weights
+from .eviction.problem import Problem
+from .eviction.small_clusters import SmallCluster
+
+QUICK, ALL = 60, 500
+# By how much the engine's costs, added up, may exceed the best ones.
+TOLERANCE = 0.10
+
+
+class Comparison:
+    """The engine's choice and the best one in one cluster; None where there is none."""
+
+    def __init__(self, seed: int) -> None:
+        cluster = SmallCluster(seed)
+        problem = Problem(cluster.scenario, cluster.waiting)
+        best = Exact(problem).best()
+        plan = cluster.scenario.cycle()
+        going = problem.named(eviction.name for eviction in plan.evictions)
+        self.helps = bool(plan.nominations or plan.binds)
+        assert self.helps == (best is not None), f"{going or 'nobody'} goes, where {best or 'nobody'} would help"
+        assert {nomination.name for nomination in plan.nominations} in (set(), set(cluster.waiting))
+        assert problem.whole(going)
+        assert problem.in_turn(problem.units(going))
+        self.found, self.best = scalar(problem.cost(going)), scalar(problem.cost(best or ()))
+        assert self.found >= self.best, "better than the best"
+
+
+def compare(seeds: range) -> Counter[str]:
+    tally: Counter[str] = Counter()
+    for seed in seeds:
+        try:
+            found = Comparison(seed)
+        except AssertionError as error:
+            error.add_note(f"in SmallCluster({seed})")
+            raise
+        tally["needy"] += bool(found.helps and found.best)
+        tally["hopeless"] += not found.helps
+        tally["equal"] += bool(found.helps and found.best and found.found == found.best)
+        tally["found"] += found.found
+        tally["best"] += found.best
+    assert tally["found"] <= (1 + TOLERANCE) * tally["best"]
+    return tally
+
+
+def test_quickly() -> None:
+    tally = compare(range(QUICK))
+    assert tally["needy"] >= QUICK // 4
+    assert tally["hopeless"] >= QUICK // 4
+
+
+@pytest.mark.slow
+def test_at_length() -> None:
+    tally = compare(range(QUICK, ALL))
+    assert tally["equal"] >= 0.95 * tally["needy"]
+
+
+def test_one_number_orders_costs_as_their_parts_do() -> None:
+    costs = [(0, 1, 0, 0, 3, 14, 42), (0, 1, 0, 1, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0), (1, 0, 0, 0, 0, 1, 0)]
+    assert sorted(costs, key=scalar) == sorted(costs)
+    assert weights()[-1] == 1
