@@ -31,10 +31,11 @@ def pod(
     scheduler: str = "phalanx",
     gated: bool = False,
     created: int = 900,
+    condemned: str = "",
 ) -> Pod:
     return Pod(
         "ns", name, f"uid-{name}", CPU1, CPU1.requests, scheduler, node, phase,
-        created=created, gang=gang, mark=mark, gated=gated,
+        created=created, gang=gang, mark=mark, gated=gated, condemned=condemned,
     )  # fmt: skip
 
 

@@ -289,3 +289,36 @@ async def test_a_bug_is_a_refusal_and_not_a_hang(world: World, caplog: pytest.Lo
     assert result.outcome is REFUSED
     assert "a bug" in result.message
     assert "failed unexpectedly" in caplog.text
+
+
+def another(name: str) -> Evict:
+    return msgspec.structs.replace(EVICT, uid=f"uid-{name}", name=name)
+
+
+async def evict_both(world: World) -> dict[str, EvictionOutcome]:
+    world.server.add("w", nodeName="n1")
+    world.evictor.submit([EVICT, another("w")], world.results.append)
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    return {result.evict.name: result.outcome for result in world.results}
+
+
+async def test_nobody_is_deleted_before_all_of_a_decision_say_that_they_go(world: World) -> None:
+    assert await evict_both(world) == {"v": EVICTED, "w": EVICTED}
+    calls = world.server.calls
+    assert sorted(calls[:2]) == ["PATCH v/status", "PATCH w/status"]
+    assert sorted(calls[2:]) == ["DELETE v", "DELETE w"]
+
+
+async def test_one_that_may_not_go_saves_the_others(world: World) -> None:
+    world.server.fail("PATCH", "/w/status", status=403)
+    assert await evict_both(world) == {"v": CALLED_OFF, "w": REFUSED}
+    assert not any(call.startswith("DELETE") for call in world.server.calls)
+    assert world.target() == "False"
+
+
+async def test_one_that_is_gone_already_keeps_nobody(world: World) -> None:
+    world.evictor.submit([EVICT, another("gone")], world.results.append)
+    async with asyncio.timeout(5):
+        await world.pool.drained()
+    assert {result.evict.name: result.outcome for result in world.results} == {"v": EVICTED, "gone": GONE}

@@ -24,6 +24,7 @@ from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
+from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.intake import Intake
@@ -147,6 +148,7 @@ class SchedulerService:
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
+        self._remnants = Remnants(self.state, self.executor.evict, time.time)
 
     @property
     def policy(self) -> Policy:
@@ -347,6 +349,7 @@ class SchedulerService:
             await asyncio.sleep(_TIMEOUT_PERIOD)
             if self._leadership.holds():
                 self._partial.check(self.policy.partial_gang)
+                self._remnants.check()
                 self._builtin_queues.check()
 
 

@@ -95,6 +95,15 @@ def bound_at(pod: PodObject) -> str | None:
     return None
 
 
+def condemned_by(pod: PodObject) -> str:
+    """The scheduler whose condition on the pod says that it evicts it; it begins its message with its name."""
+    for condition in pod.status.conditions:
+        if condition.type == "DisruptionTarget":
+            by_scheduler = condition.status == "True" and condition.reason == "PreemptionByScheduler"
+            return condition.message.partition(": ")[0] if by_scheduler else ""
+    return ""
+
+
 def is_fixture(metadata: Metadata) -> bool:
     """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
     for owner in metadata.owner_references:

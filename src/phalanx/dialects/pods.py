@@ -11,6 +11,7 @@ from phalanx.dialects.declaration import controller_of, index_of, role_of
 from phalanx.dialects.evictability import (
     DEFAULT_GRACE,
     bound_at,
+    condemned_by,
     eviction_terms,
     grace_of,
     hides_terms,
@@ -133,6 +134,7 @@ class PodNouns:
             controlled=controller_of(metadata) is not None,
             critical=is_critical(pod),
             budgets=budgets,
+            condemned=condemned_by(pod),
         )
 
     def _time(self, text: str | None) -> int:

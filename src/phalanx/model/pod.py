@@ -120,6 +120,7 @@ class Pod(msgspec.Struct, frozen=True):
     fixture: bool = False
     critical: bool = False
     budgets: tuple[str, ...] = ()
+    condemned: str = ""
     controlled: bool = False
 
     @property
