@@ -413,5 +413,5 @@ async def test_a_gang_that_is_evicted_as_a_whole_says_so() -> None:
     assert world.statuses.evicted == {}
     assert world.statuses.touched == [G]
     await world.preempt("p", "m1 m2")
-    assert world.statuses.evicted == {G: "it is worth less"}
+    assert world.statuses.evicted == {G: "preempted by pod ns/p (it is worth less)"}
     await world.pool.close()

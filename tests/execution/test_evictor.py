@@ -16,9 +16,7 @@ from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Evict, EvictionReason
 from tests.execution.podserver import PodServer
 
-EVICT = Evict(
-    "uid-v", "ns", "v", "n1", EvictionReason.PREEMPTED, "gang ns/train goes first", "gang ns/train", cause="c1"
-)
+EVICT = Evict("uid-v", "ns", "v", "n1", EvictionReason.PREEMPTED, "it goes first", "gang ns/train", cause="c1")
 EVICTED, GONE = EvictionOutcome.EVICTED, EvictionOutcome.GONE
 REFUSED, CALLED_OFF = EvictionOutcome.REFUSED, EvictionOutcome.CALLED_OFF
 BOTH_WAYS = pytest.mark.parametrize("way", ["delete", EVICTION_API])
@@ -86,7 +84,7 @@ async def test_a_pod_is_told_why_it_goes_and_then_deleted(world: World) -> None:
         "type": "DisruptionTarget",
         "status": "True",
         "reason": "PreemptionByScheduler",
-        "message": "phalanx: gang ns/train goes first",
+        "message": "phalanx: preempted by gang ns/train (it goes first)",
         "lastTransitionTime": "2030-03-17T17:46:40Z",
     }
     assert sent[0] == {"metadata": {"uid": "uid-v"}, "status": {"conditions": [condition]}}

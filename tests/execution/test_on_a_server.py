@@ -122,7 +122,7 @@ async def test_promised_and_cleared(world: World) -> None:
     assert left["metadata"]["deletionGracePeriodSeconds"] == 30, "the grace is the pod's own"
     told = condition(left)
     assert (told["status"], told["reason"]) == ("True", "PreemptionByScheduler")
-    assert told["message"] == "phalanx: it is worth less"
+    assert told["message"] == "phalanx: preempted (it is worth less)"
     assert condition(left, "Ready")["status"] == "True"
     assert world.results["v"].outcome is EVICTED
 

@@ -326,3 +326,9 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
     scenario.run(50)
     assert len(scenario.placed("mine")) == 2
     assert len(scenario.evicted) == 2
+
+
+def test_a_victim_is_told_both_priorities_and_its_beneficiary_once() -> None:
+    scenario = full(priority=3).job("high", 3, cpu=1, priority=10).work()
+    (sentence,) = {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
+    assert sentence == "preempted by gang ns/high (priority 3 gives way to priority 10)"

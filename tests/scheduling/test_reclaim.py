@@ -207,3 +207,23 @@ def test_a_computed_quota_does_not_shrink_while_a_claim_is_being_kept() -> None:
         scenario.within("prod").pod(f"p{number}", cpu=1).run()
     assert len(scenario.placed("p")) == 5
     assert len(scenario.placed("b")) == 5
+
+
+class TestWhatVictimsAreTold:
+    def told(self, scenario: Scenario) -> set[str]:
+        return {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
+
+    def test_how_far_their_quota_is_above_its_min(self) -> None:
+        scenario = two_quotas()
+        scenario.within("a").pods("a", 6, cpu=1).within("b").pods("b", 3, cpu=1).run()
+        scenario.within("b").pod("b-3", cpu=3).run(50)
+        (sentence,) = self.told(scenario)
+        assert sentence.startswith("reclaimed by pod b/b-3 (")
+        assert sentence.endswith("holds 6 cpu, 2 more than its own)")
+
+    def test_how_far_their_queue_is_above_what_it_deserves(self) -> None:
+        scenario = Scenario(PROPORTION).node("n1", cpu=4).queue("q1").queue("q2")
+        scenario.pods("a", 4, queue="q1", cpu=1).run().pods("b", 2, queue="q2", cpu=1).run(50)
+        assert {sentence.partition(" (")[2] for sentence in self.told(scenario)} == {
+            "queue q1 holds 4 cpu, 2 more than its own)"
+        }

@@ -101,7 +101,7 @@ class Executor:
                 victims.setdefault(evict.gang, []).append(evict)
         for key, members in victims.items():
             if self._is_whole(key, members):
-                self._statuses.disrupted(key, members[0].message)
+                self._statuses.disrupted(key, members[0].sentence)
             self._statuses.touch(key)
         self._news.decided(evictions, nominations)
         self._disruptions.submit(nominations, evictions)

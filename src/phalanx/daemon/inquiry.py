@@ -70,7 +70,7 @@ class Inquiry:
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
-        self._told = {evict.uid: evict.message for evict in plan.evictions}
+        self._told = {evict.uid: evict for evict in plan.evictions}
 
     def pod(self, namespace: str, name: str) -> Answer | None:
         """None where there is no such pod."""
@@ -149,7 +149,7 @@ class Inquiry:
             case MemberState.RUNNING:
                 answer.state, answer.message = "Running", f"the pod runs{where}"
                 if pod.uid in self._told:
-                    answer.message += f"; it would be told to leave now: {self._told[pod.uid]}"
+                    answer.message += f"; it would be told to leave now: {self._told[pod.uid].sentence}"
             case MemberState.BOUND:
                 answer.state, answer.message = (
                     "Bound",
@@ -176,7 +176,9 @@ class Inquiry:
         farewell = self._farewells.get(pod.uid)
         if farewell is not None:
             answer.reason = farewell.reason
-            answer.message = f"the pod was told to leave node {pod.node}: {farewell.message}"
+            # Whoever said it begins with his name, and we do.
+            words = farewell.message.removeprefix(f"{pod.condemned}: ") if pod.condemned else farewell.message
+            answer.message = f"the pod was told to leave node {pod.node}: {words}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 
@@ -185,7 +187,9 @@ class Inquiry:
         unit = self._rehearsal.unit(who)
         if unit is None or answer.state != "Waiting":
             return answer
-        found = answer.evictions = outlook(self._rehearsal, unit, self._told)
+        found = answer.evictions = outlook(
+            self._rehearsal, unit, {uid: evict.message for uid, evict in self._told.items()}
+        )
         if found is None:
             return answer
         if found.state == DUE:

@@ -8,15 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from phalanx.cluster.members import PodRecord
-from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration, format_moment
-from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.cost import cost_of
 from phalanx.scheduling.eviction.engine import Eviction
 from phalanx.scheduling.eviction.hypothesis import Obstacle
-from phalanx.scheduling.eviction.victims import Victim, hours_lost
+from phalanx.scheduling.eviction.victims import hours_lost
 from phalanx.scheduling.explanation import (
     gap,
     no_room_for_gang,
@@ -118,10 +116,9 @@ def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
 
 
 def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
-    lent = {record: _lent(victim) for victim in found.victims for record in victim.records}
     groups: dict[str, list[str]] = {}
     for record in told:
-        groups.setdefault(lent.get(record) or messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
+        groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
     grace = max(record.pod.grace for record in told)
     return Outlook(
         DUE,
@@ -192,22 +189,6 @@ def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
         case Gap():
             assert gang.noun is not None
             return gap(facts, gang, gang.noun)
-
-
-def _lent(victim: Victim) -> str:
-    """Of what is taken back: who holds how much of what is not his own."""
-    if victim.reason is not EvictionReason.RECLAIMED:
-        return ""
-    parts = []
-    for payer, ground in victim.grounds.items():
-        for over in ground.overs:
-            account = over.account
-            for name, own in sorted(over.limits.items()):
-                holding = account.used.get(name, 0)
-                if holding > own and victim.amounts[payer].get(name, 0):
-                    amount = f"{format_quantity(holding, name)} {name}"
-                    parts.append(f"{account.label} holds {amount} and {format_quantity(own, name)} is its own")
-    return "; ".join(dict.fromkeys(parts))
 
 
 def _departure(record: PodRecord) -> Departure:

@@ -96,8 +96,9 @@ class Evictor:
     of a disruption budget, and 5xx); a server that cannot be reached is waited for. Grace is the pod's own.
 
     `through` says how. DELETE writes the condition DisruptionTarget first, so that a Job does not count the
-    deletion as a failure, and on all pods of a decision before the first of them is deleted. Where the condition cannot be written the pod is not deleted: kube-scheduler stops there
-    as well, and to lose a job for good over its backoffLimit is worse than to let the beneficiary wait.
+    deletion as a failure, and on all pods of a decision before the first of them is deleted. Where the condition
+    cannot be written the pod is not deleted: kube-scheduler stops there as well, and to lose a job for good over
+    its backoffLimit is worse than to let the beneficiary wait.
     EVICTION_API leaves the condition to the API server, which writes it together with the deletion and only if no
     disruption budget forbids it. `scheduler` begins the condition's message, `now` gives seconds since the epoch.
     """
@@ -151,7 +152,7 @@ class Evictor:
         return None
 
     def _settle(self, posting: _Posting, *, failed: bool = False) -> None:
-        """One of a batch says that it goes, or need not say so any more; after the last of them all others go on."""
+        """One of a batch says that it goes, or need not say so any more; after the last of them all others go."""
         batch = posting.batch
         batch.unmarked -= 1
         batch.failed = batch.failed or failed
@@ -212,7 +213,7 @@ class Evictor:
         await self._client.create(PODS.path(evict.namespace, evict.name, "eviction"), eviction)
 
     async def _mark(self, posting: _Posting) -> None:
-        message = f"{self._scheduler}: {posting.evict.message}"
+        message = f"{self._scheduler}: {posting.evict.sentence}"
         try:
             await self._say(posting.evict, "True", PREEMPTION_BY_SCHEDULER, message)
         except ConnectionLost:

@@ -40,8 +40,9 @@ class EvictionReason(enum.StrEnum):
 
 class Evict(msgspec.Struct, frozen=True):
     """Take one pod off its node. `beneficiary` is who gets the room, as people call it ("gang a/train", "pod a/x";
-    "" for nobody in particular). `message` is one sentence about why. `gang` is the victim's own. All evictions of
-    one decision share its `cause`, and so do the nominations that hold what they free.
+    "" for nobody in particular). `message` is a clause about why, which does not name it again. `gang` is
+    the victim's own. All evictions of one decision share its `cause`, and so do the nominations that hold what they
+    free.
     """
 
     uid: str
@@ -53,6 +54,12 @@ class Evict(msgspec.Struct, frozen=True):
     beneficiary: str = ""
     gang: GangKey | None = None
     cause: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """All of it: `preempted by gang a/train (priority 0 gives way to priority 10)`."""
+        by = f" by {self.beneficiary}" if self.beneficiary else ""
+        return f"{self.reason.value.lower()}{by} ({self.message})"
 
 
 class Nominate(msgspec.Struct, frozen=True):

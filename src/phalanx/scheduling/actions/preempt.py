@@ -13,12 +13,12 @@ import msgspec
 
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
-from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.eviction.engine import SOON, Eviction, Futile, Search
 from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.victims import Victim
+from phalanx.scheduling.eviction.wording import why
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
@@ -185,18 +185,10 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
     uids = frozenset(record.pod.uid for record in leavers)
     claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause)
     for victim in found.victims:
-        message = _message(beneficiary, name, victim)
+        message = why(beneficiary, victim)
         for record in victim.records:
             session.evict(record, victim.reason, message, name, cause)
     # What is promised to others is taken before it is promised again.
     session.unclaim(found.losers)
     for record, row in found.placements:
         session.nominate(record, row, claim)
-
-
-def _message(beneficiary: Beneficiary, name: str, victim: Victim) -> str:
-    if victim.reason is EvictionReason.RECLAIMED:
-        return f"what it holds was lent and is taken back for {name}"
-    if victim.priority >= beneficiary.priority and not any(gang in beneficiary.gangs for gang in victim.gangs):
-        return f"makes room for {name}, which has the same priority and holds less"
-    return f"makes room for {name}, whose priority {beneficiary.priority} is higher"
