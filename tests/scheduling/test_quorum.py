@@ -200,9 +200,11 @@ class TestRepair:
         assert len(world.placed()) == 4
 
     def test_repair_goes_before_everyone_else(self) -> None:
-        world = self.half_bound().job("rival", 2, gpu=1, priority=100).run()
+        world = self.half_bound().job("rival", 2, gpu=1, priority=100).work()
         assert len(world.placed("job")) == 4
         assert world.placed("rival") == []
+        # Only then is it the rival's turn, and a whole gang goes for it.
+        assert world.run().evicted == ["job-0", "job-1", "job-2", "job-3"]
 
     def test_what_was_repaired_carries_the_mark_of_its_plan(self) -> None:
         world = self.half_bound().run()
