@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
+from phalanx.model.account import ResourceQuota
+from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.pod import MemberState, Pod
+
+Named = TypeVar("Named", ResourceQuota, DisruptionBudget)
 
 _OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 
@@ -24,3 +30,17 @@ def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
     if state in _OCCUPYING:
         return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND
     return "", None
+
+
+def yielding(pod: Pod) -> tuple[object, ...]:
+    """What of a pod's noun decides whether it has to go when others need its room."""
+    return pod.priority, pod.preemptable, pod.cooldown, pod.fixture, pod.critical, pod.budgets
+
+
+def renew(known: dict[str, dict[str, Named]], noun: Named) -> bool:
+    """Takes in a noun by its namespace and name; whether it says anything new."""
+    nouns = known.setdefault(noun.namespace, {})
+    if nouns.get(noun.name) == noun:
+        return False
+    nouns[noun.name] = noun
+    return True

@@ -6,10 +6,11 @@ from collections.abc import Collection
 
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
+from phalanx.cluster.homeless import Homeless
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
-from phalanx.cluster.observation import charging, claim_of, standing
+from phalanx.cluster.observation import charging, claim_of, renew, standing, yielding
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.tenancy import Table, Tenancy
@@ -70,7 +71,7 @@ class ClusterState:
         self.version = 0
         self.tenancy = Tenancy()
         self._tenants: dict[int, dict[str, PodRecord]] = {}
-        self._homeless: dict[str, dict[str, PodRecord]] = {}
+        self._homeless = Homeless()
         self._touched_gangs: dict[GangKey, None] = {}
         self._touched_pods: dict[str, None] = {}
 
@@ -99,18 +100,17 @@ class ClusterState:
                 self.version += 1
                 self.ledger.weigh(namespace, weight)
             case ResourceQuotaUpdated(quota):
-                self._resource_quota_updated(quota)
+                if renew(self.resource_quotas, quota):
+                    self._ease()
             case ResourceQuotaRemoved(namespace, name):
                 if self.resource_quotas.get(namespace, {}).pop(name, None) is not None:
-                    self.relief += 1
+                    self._ease()
             case DisruptionBudgetUpdated(budget):
-                budgets = self.budgets.setdefault(budget.namespace, {})
-                if budgets.get(budget.name) != budget:
-                    budgets[budget.name] = budget
-                    self.relief += 1
+                if renew(self.budgets, budget):
+                    self._ease()
             case DisruptionBudgetRemoved(namespace, name):
                 if self.budgets.get(namespace, {}).pop(name, None) is not None:
-                    self.relief += 1
+                    self._ease()
 
     def transaction(self, charging: bool = True) -> Transaction:
         return Transaction(self.nodes, charging)
@@ -122,6 +122,10 @@ class ClusterState:
     def eased(self) -> int:
         """Grows with every change after which something that was refused may be possible."""
         return self.relief + self.ledger.relief
+
+    def _ease(self) -> None:
+        self.version += 1
+        self.relief += 1
 
     def take_touched(self) -> tuple[dict[GangKey, None], dict[str, None]]:
         """The gangs and lone pods that changed since the last call, oldest change first."""
@@ -194,7 +198,7 @@ class ClusterState:
             self.nodes.release_later(record.row, record.footprint.usage, -1)
             self.tenancy.moved.note(record.row)
         self.leaving.pop(uid, None)
-        self.version += 1
+        self._ease()  # others may have counted on its room, and must ask again who goes instead
         self._set_state(record, self._state_of(record.pod), record.mark)
 
     def admit(self, key: GangKey) -> None:
@@ -210,8 +214,7 @@ class ClusterState:
         if record is not None and record.admitted:
             record.admitted = False
             self._touch_gang(key)
-            self.version += 1
-            self.relief += 1
+            self._ease()
 
     def tenants(self, row: int) -> Collection[PodRecord]:
         """The pods that occupy a row, placed and terminating ones included."""
@@ -361,6 +364,8 @@ class ClusterState:
             self.ledger.enter(record)
         if record.row != NO_NODE:
             self.tenancy.moved.note(record.row)
+            if yielding(old) != yielding(pod):
+                self._ease()
 
     def _touch(self, record: PodRecord) -> None:
         if record.gang is not None:
@@ -383,7 +388,7 @@ class ClusterState:
     def _settle(self, record: PodRecord, node: str) -> None:
         row = self.nodes.row(node)
         if row == NO_ROW:
-            self._homeless.setdefault(node, {})[record.pod.uid] = record
+            self._homeless.add(node, record)
             return
         self._move_in(record, row)
         self._charge(record, row, 1)
@@ -403,11 +408,7 @@ class ClusterState:
 
     def _vacate(self, record: PodRecord) -> None:
         if record.row == NO_NODE:
-            for node in (record.pod.node, record.pod.nominated, record.target, record.nominated):
-                if node in self._homeless:
-                    self._homeless[node].pop(record.pod.uid, None)
-                    if not self._homeless[node]:
-                        del self._homeless[node]
+            self._homeless.discard(record)
             return
         row = record.row
         self._move_out(record)
@@ -418,6 +419,8 @@ class ClusterState:
         """Forgets a claim whose room a transaction has already taken off the arrays."""
         if record.row != NO_NODE:
             self._move_out(record)
+        else:
+            self._homeless.discard(record)
         record.claim, record.nominated = None, ""
         del self.promised[record.pod.uid]
 
@@ -435,7 +438,7 @@ class ClusterState:
         self.classes.widen()
         if more:
             self.relief += 1
-        for record in self._homeless.pop(node.name, {}).values():
+        for record in self._homeless.take(node.name):
             self._settle(record, node.name)
             self._touch(record)
 
@@ -446,7 +449,7 @@ class ClusterState:
             return
         for record in list(self.tenants(row)):
             self._move_out(record)
-            self._homeless.setdefault(name, {})[record.pod.uid] = record
+            self._homeless.add(name, record)
             self._touch(record)
         self.nodes.remove(name)
         self.version += 1
@@ -480,18 +483,16 @@ class ClusterState:
         self._touch_gang(gang.key)
         if gang.admission:
             self.version += 1
-        if old is not None and old.admission:
-            self.version += 1
-            self.relief += 1  # what it was promised may be free for others
+        if (old is not None and old.admission) or record.counts().active:
+            self._ease()  # what it was promised may be free for others, or its members may have to go
 
     def _gang_removed(self, key: GangKey) -> None:
         record = self.gangs.get(key)
         if record is None or record.noun is None:
             return
         self._touch_gang(key)
-        if record.noun.admission:
-            self.version += 1
-            self.relief += 1
+        if record.noun.admission or record.counts().active:
+            self._ease()
         record.noun, record.admitted = None, False
         self._recharge(record)
         self._forget_gang_if_empty(record)
@@ -500,13 +501,6 @@ class ClusterState:
         """The gang may stand in another queue now."""
         for member in record.members.values():
             self.ledger.enter(member)
-
-    def _resource_quota_updated(self, quota: ResourceQuota) -> None:
-        quotas = self.resource_quotas.setdefault(quota.namespace, {})
-        if quotas.get(quota.name) != quota:
-            quotas[quota.name] = quota
-            self.version += 1
-            self.relief += 1
 
     def _gang(self, key: GangKey) -> GangRecord:
         record = self.gangs.get(key)

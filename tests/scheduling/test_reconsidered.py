@@ -1,0 +1,56 @@
+"""Who waits in vain gets what he asks for as soon as anything changes by which others may have to go for him."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import DisruptionBudgetRemoved, DisruptionBudgetUpdated
+
+from .scenario import NAMESPACE, Scenario
+
+STRICT = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: pdb}, {name: cdp}, {name: predicates}, {name: binpack}]}]
+"""
+Step = Callable[[Scenario], object]
+
+
+def budget(allowed: int) -> DisruptionBudgetUpdated:
+    return DisruptionBudgetUpdated(DisruptionBudget(NAMESPACE, "b", allowed))
+
+
+@pytest.mark.parametrize(
+    ("forbid", "allow"),
+    [
+        (lambda s: s.becomes("low-0", preemptable=False), lambda s: s.becomes("low-0", preemptable=True)),
+        (lambda s: s.becomes("low-0", budgets=("b",)), lambda s: s.becomes("low-0", budgets=())),
+        (lambda s: s.becomes("low-0", budgets=("b",)), lambda s: s.observe("b", budget(1))),
+        (
+            lambda s: s.becomes("low-0", budgets=("b",)),
+            lambda s: s.observe("b", DisruptionBudgetRemoved(NAMESPACE, "b")),
+        ),
+        (lambda s: s.gang("low", 1, preemptable=False), lambda s: s.gang("low", 1, preemptable=True)),
+        (lambda s: s.gang("low", 1, preemptable=False), lambda s: s.no_gang("low")),
+        (lambda s: s.gang("low", 1, priority=20), lambda s: s.gang("low", 1, priority=None)),
+    ],
+)
+def test_a_veto_that_is_lifted(forbid: Step, allow: Step) -> None:
+    scenario = Scenario(STRICT).node("n1", cpu=1).job("low", 1, cpu=1).run().observe("b", budget(0))
+    forbid(scenario)
+    assert scenario.run().pod("high", cpu=1, priority=10).run().evicted == []
+    allow(scenario)
+    assert scenario.run().evicted == ["low-0"]
+    assert scenario.where("high") == "n1"
+
+
+def test_a_pod_on_which_others_had_not_counted_stays_after_all() -> None:
+    slow: dict[str, object] = {"grace": 900}
+    scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1, more=slow).run()
+    scenario.pod("high", cpu=1, priority=10).work()
+    scenario.pod("middle", cpu=1, priority=5).work()
+    scenario.gone("high").work()
+    scenario.state.spare("low", scenario.now)
+    assert scenario.run().where("middle") == "n1"
