@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
 import pytest
 
 from phalanx.kube.paths import Resource
-from tests.e2e.world import NODES, PODS, Object, World, condition
+from tests.e2e.world import NODES, PODS, Object, Running, World, condition
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -152,6 +153,7 @@ async def test_killed_at_any_write_the_end_is_the_same(world: World) -> None:
             await submit(world)
             first = await world.scheduler(wait=False, concurrency=1)
             first.wire.die("*", "", nth=nth, after=after)
+            await under_way(first)
             await world.settled(first, quiet=0.6)
             reached = first.wire.dead.is_set()
             await first.kill()
@@ -165,6 +167,15 @@ async def test_killed_at_any_write_the_end_is_the_same(world: World) -> None:
     assert nth > 8
     differing = [name for name, end in ends if strip(end) != strip(ends[-1][1])]
     assert not differing
+
+
+async def under_way(scheduler: Running) -> None:
+    """Returns when the scheduler has begun to schedule, however slow the machine is, or has died on the way."""
+    tasks = [asyncio.create_task(scheduler.ready()), asyncio.create_task(scheduler.wire.dead.wait())]
+    await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def strip(end: dict[str, Any]) -> str:
