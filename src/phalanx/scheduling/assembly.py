@@ -44,17 +44,26 @@ Order = Callable[[Session, list[Batch]], list[Batch]]
 class Call:
     """One gang's part in an assembly: what it needs now, and who may take part."""
 
-    __slots__ = ("batches", "gang", "need", "placed")
+    __slots__ = ("_orders", "batches", "gang", "need", "placed")
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         self.gang = gang
         self.need: Requirement = session.requirement(gang)
         self.batches: list[Batch] = []
         self.placed: list[tuple[PodRecord, int]] = []
+        self._orders: dict[Order, list[Batch]] = {}
         if not self.need.satisfied:
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, repair = {role for role, _ in self.need.roles}, self.need.repair
             self.batches = _batches(session.in_order(gang), roles, charged=not repair)
+
+    def in_order(self, session: Session, order: Order) -> list[Batch]:
+        """The batches in an order; found once, as tries take and give back room but do not change who may go where
+        (but for host ports)."""
+        found = self._orders.get(order)
+        if found is None:
+            found = self._orders[order] = order(session, self.batches)
+        return found
 
     def demand(self) -> GangDemand:
         members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in self.batches)
@@ -103,7 +112,7 @@ def _in_turn(
     A batch of which no more fits is passed over: another member may fill the quorum in its stead.
     """
     call.placed = []
-    batches = order(session, call.batches)
+    batches = call.in_order(session, order)
     used = [0] * len(batches)
     wanted = dict(call.need.roles)
     rest = call.need.total - sum(wanted.values())
@@ -211,7 +220,7 @@ def _other_ways(session: Session, transaction: Transaction, calls: list[Call], d
     parts: list[Part] = []
     origins: list[tuple[Call, Batch]] = []
     for number, call in enumerate(calls):
-        for batch in _hardest_first(session, call.batches):
+        for batch in call.in_order(session, _hardest_first):
             parts.append(Part(classes.index(batch.cls), number, batch.role, len(batch.members)))
             origins.append((call, batch))
     found = Search(

@@ -2,17 +2,20 @@
 
 One column for every pod that may go, one for every gang that may fall, and how many members of which class go to
 which node. That every lender owes something before every single removal depends on the order of removals: it is
-checked for every solution, and a set of units that cannot go in any order is excluded, with all that contain it.
-(Who can go in some order can still do so when fewer go: what lenders hold is more then.)
+checked for every solution, and a set of units that cannot go in any order is excluded, with all that contain it,
+unless a gang of single members among them goes as a whole. (Who can go in some order can still do so when fewer
+go: what lenders hold is more then.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import highspy
 import numpy as np
 
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import GangRecord
 from phalanx.model.decisions import EvictionReason
 
 from .problem import Candidate, Problem
@@ -77,6 +80,7 @@ class Exact:
         self._goes = {
             pod: program.column(pods + sums * pod.priority) for pod in problem.pods if pod.ground is not None
         }
+        self._falls: dict[GangRecord, int] = {}
         self._preempts = program.column(far)
         self._distance = program.column(near, MOST[1] - 1)
         self._highest = program.column(highest, MOST[4] - 1)
@@ -102,9 +106,20 @@ class Exact:
                 fewer = [other for other in units if other is not unit]
                 if not self._problem.in_turn(fewer):
                     units = fewer
-            stuck = [self._goes[pod] for unit in units for pod in unit]
-            self._program.row(-highspy.kHighsInf, dict.fromkeys(stuck, 1), len(stuck) - 1)
+            stuck: dict[int, float] = {self._goes[pod]: 1 for unit in units for pod in unit}
+            most = len(stuck) - 1
+            for pod, *mates in units:
+                if pod.gang is not None and not mates:
+                    # Who cannot go singly may go with everybody.
+                    stuck[self._falls[pod.gang]] = -most - 1
+            self._program.row(-highspy.kHighsInf, stuck, most)
         return None
+
+    def suffices(self, going: Collection[Candidate]) -> bool:
+        """Whether the beneficiary has room and leave if just these go. Nothing else can be asked after that."""
+        for pod, column in self._goes.items():
+            self._program.row(int(pod in going), {column: 1}, int(pod in going))
+        return self._program.solve() is not None
 
     def _budgets(self, weight: int) -> None:
         for budget, allowed in self._problem.budgets.items():
@@ -114,9 +129,9 @@ class Exact:
                 self._program.row(-allowed, {broken: 1, **dict.fromkeys(counted, -1)})
 
     def _gangs(self, weight: int) -> None:
-        for company in self._problem.companies.values():
+        for gang, company in self._problem.companies.items():
             members = [self._goes[member] for member in company.members if member in self._goes]
-            falls = self._program.column(weight * company.breaks, int(company.may_fall))
+            falls = self._falls[gang] = self._program.column(weight * company.breaks, int(company.may_fall))
             free = max(0, company.free)
             for column in members:
                 self._program.row(0, {column: 1, falls: -1})
@@ -151,10 +166,29 @@ class Exact:
                 room = problem.idle[row].get(name, 0)
                 assert room >= 0, "who asks for nothing of an overdrawn resource would be kept out"
                 program.row(-highspy.kHighsInf, {**terms, **freed}, room)
-        for account, name, room, wanted in problem.bars:
-            freed = {
-                column: -pod.amounts[name]
-                for pod, column in self._goes.items()
-                if account in pod.payer.path and name in pod.amounts
-            }
-            program.row(-highspy.kHighsInf, freed, room - wanted)
+        for account, name, most, wanted, reserves in problem.bars:
+            terms = self._freed(account, name)
+            for child in account.children.values() if reserves else ():
+                kept = self._kept(child, name)
+                if kept is not None:
+                    terms[kept] = 1
+            program.row(-highspy.kHighsInf, terms, most - account.used.get(name, 0) - wanted)
+
+    def _freed(self, account: AccountRecord, name: str) -> dict[int, float]:
+        return {
+            column: -pod.amounts[name]
+            for pod, column in self._goes.items()
+            if account in pod.payer.path and name in pod.amounts
+        }
+
+    def _kept(self, account: AccountRecord, name: str) -> int | None:
+        """What is kept for an account: what of its guarantee it does not hold, or what is kept for its children if
+        that is more. It grows as its pods go."""
+        below = [kept for child in account.children.values() if (kept := self._kept(child, name)) is not None]
+        guarantee = account.guarantee.get(name, 0)
+        if not guarantee and not below:
+            return None
+        kept = self._program.column(0, highspy.kHighsInf)
+        self._program.row(guarantee - account.used.get(name, 0), {kept: 1, **self._freed(account, name)})
+        self._program.row(0, {kept: 1, **dict.fromkeys(below, -1)})
+        return kept

@@ -68,8 +68,9 @@ class Company:
 
 
 class Problem:
-    """`wanted` are (class, how many members of it); `bars` are (account, resource, how much more it may hold at
-    most than it does now, how much of that the beneficiary asks for)."""
+    """`wanted` are (class, how many members of it); `bars` are (account, resource, how much it may hold at most,
+    how much of that the beneficiary asks for, whether what others below it are guaranteed is kept for them). The
+    beneficiary's own accounts must have no guarantees."""
 
     def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
         state = scenario.state
@@ -86,6 +87,7 @@ class Problem:
             for name, amount in record.footprint.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
         ((payer, wanted),) = asked.items()
+        assert not any(account.guarantee for account in payer.path)
         grounds = Grounds(session, payer, wanted, preempt=True, reclaim=True)
         self.asked = wanted
         self.pods = [
@@ -111,13 +113,12 @@ class Problem:
             row: dict(zip(state.space.names, nodes.idle[:, row].tolist(), strict=True)) for row in self.rows
         }
         self.open = {cls: session.placer.view(cls).mask.copy() for cls, _ in self.wanted}
-        self.bars: list[tuple[AccountRecord, str, int, int]] = []
-        for bar in session.allowance.bars(payer):
-            for name, amount in wanted.items():
-                if name in bar.ceiling.limits:
-                    limit, used, kept = bar.state(name)
-                    if amount > kept:  # what is guaranteed to the beneficiary nobody else may use up
-                        self.bars.append((bar.account, name, limit - used, amount))
+        self.bars = [
+            (bar.account, name, bar.ceiling.limits[name], amount, bar.ceiling.reserves)
+            for bar in session.allowance.bars(payer)
+            for name, amount in wanted.items()
+            if name in bar.ceiling.limits
+        ]
 
     def _ground(self, grounds: Grounds, record: PodRecord) -> Ground | None:
         assert record.payer is not None

@@ -32,13 +32,14 @@ class Unaudited(Scenario):
 
 
 class SmallCluster:
-    """2 to 5 nodes, 3 to 14 pods on them, and one beneficiary: a pod, or a gang of up to four members.
+    """2 to 5 nodes (or up to `nodes`), 3 to 14 pods on them (or as many as `victims` says), and one beneficiary: a
+    pod, or a gang of up to four members.
 
     `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
     roles, or as units; have four priorities; some are protected, some count in a PodDisruptionBudget.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, victims: tuple[int, int] = (3, MOST_VICTIMS), nodes: int = 5) -> None:
         self.draw = draw = random.Random(seed)
         self.kind = KINDS[seed % len(KINDS)]
         self.gpus = draw.random() < 0.3
@@ -46,8 +47,9 @@ class SmallCluster:
         self.scenario = Unaudited(policies.get(self.kind))
         self.scenario.now = 100_000
         self._pods = 0
-        self._sizes = [self._size() for _ in range(draw.randint(3, MOST_VICTIMS))]
-        self._fill()
+        self._sizes = [self._size() for _ in range(draw.randint(*victims))]
+        self._fill(nodes)
+        self._taker = 0 if draw.random() < 0.8 else draw.randrange(3)
         self.homes = self._accounts()
         self._occupy()
         self.waiting = self._beneficiary()
@@ -57,10 +59,10 @@ class SmallCluster:
     def _size(self) -> tuple[int, int]:
         return self.draw.choice([1, 1, 2, 2, 3]), self.draw.choice([0, 1]) if self.gpus else 0
 
-    def _fill(self) -> None:
+    def _fill(self, most: int) -> None:
         """As many nodes as will be nearly full."""
         draw = self.draw
-        self.places = [f"n{draw.randrange(draw.randint(2, 5))}" for _ in self._sizes]
+        self.places = [f"n{draw.randrange(draw.randint(2, most))}" for _ in self._sizes]
         self.cpu = self.gpu = 0
         for name in sorted({*self.places, "n0", "n1"}):
             here = [size for size, place in zip(self._sizes, self.places, strict=True) if place == name]
@@ -84,25 +86,25 @@ class SmallCluster:
                     least["gpu"] = gpu
                 scenario.elastic_quota(name, least, {"cpu": draw.randint(cpu, self.cpu), "gpu": self.gpu})
             return [{"namespace": name, "queue": "default"} for name in "abc"]
+        names = ["xa", "xb", "ya"] if self.kind == "tree" else ["a", "b", "c"]
         if self.kind == "tree":
             for name, (cpu, gpu) in zip("xy", self._shares(2), strict=True):
-                scenario.queue(name, **self._queue(cpu, gpu))
-            names = ["xa", "xb", "ya"]
-        else:
-            names = ["a", "b", "c"]
+                scenario.queue(name, **self._queue(cpu, gpu, lends=name != names[self._taker][0]))
         for name, (cpu, gpu) in zip(names, shares, strict=True):
             parent = name[0] if self.kind == "tree" else ""
-            scenario.queue(name, parent=parent, **self._queue(cpu, gpu))
+            fields = self._queue(cpu, gpu, lends=name != names[self._taker])
+            scenario.queue(name, parent=parent, **fields)
         return [{"namespace": "ns", "queue": name} for name in names]
 
-    def _queue(self, cpu: int, gpu: int) -> dict[str, Any]:
+    def _queue(self, cpu: int, gpu: int, lends: bool) -> dict[str, Any]:
+        """Whoever waits has no guarantee: it would keep room for him that grows as his own pods go."""
         draw = self.draw
         fields: dict[str, Any] = {"weight": draw.randint(1, 3), "reclaimable": draw.random() < 0.9}
         if self.kind != "proportion":
             fields["deserved"] = {"cpu": cpu} | ({"gpu": gpu} if self.gpus else {})
         if draw.random() < 0.2:
             fields["capability"] = {"cpu": draw.randint(cpu, self.cpu)}
-        if draw.random() < 0.25:
+        if lends and draw.random() < 0.25:
             fields["guarantee"] = {"cpu": draw.randint(0, cpu)}
         return fields
 
@@ -157,7 +159,7 @@ class SmallCluster:
 
     def _beneficiary(self) -> list[str]:
         draw = self.draw
-        home = self.homes[0] if draw.random() < 0.8 else draw.choice(self.homes)
+        home = self.homes[self._taker % len(self.homes)]
         priority = HIGH if draw.random() < 0.7 else draw.choice([0, 1, 2, 3])
         members = draw.choice([1, 1, 1, 2, 3, 4])
         alike = draw.random() < 0.5

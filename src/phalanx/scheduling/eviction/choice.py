@@ -178,5 +178,5 @@ class Choice:
         return best
 
     def _complete(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
-        search = CompleteSearch(self._rules, self._taken, self._fits, lambda: self._effort.lasts, self._outcome)
+        search = CompleteSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
         return search.run(candidates, best)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.scheduling.eviction.caps import Caps
 from phalanx.scheduling.eviction.cost import Cost, cost_of, dear
+from phalanx.scheduling.eviction.effort import Effort
 from phalanx.scheduling.eviction.succession import Rules, arranged
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Victim
@@ -21,17 +22,16 @@ class CompleteSearch:
     """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
     were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
 
-    `fits` tells whether the beneficiary can be placed now, `lasts` whether the work may go on: without it the best
-    that was found so far is the answer.
+    `fits` tells whether the beneficiary can be placed now. Once the `effort` is spent the best so far is it.
     """
 
     def __init__(
-        self, rules: Rules, taken: Taken, fits: Callable[[], bool], lasts: Callable[[], bool], outcome: Outcome
+        self, rules: Rules, taken: Taken, fits: Callable[[], bool], effort: Effort, outcome: Outcome
     ) -> None:
         self._rules = rules
         self._taken = taken
         self._fits = fits
-        self._lasts = lasts
+        self._effort = effort
         self._outcome = outcome
         self._best: Eviction | None = None
         self._victims: list[Victim] = []
@@ -68,14 +68,15 @@ class CompleteSearch:
         )
         if not forced or absorbed:
             self._taken.stay([victim])
-            if absorbed or (self._lasts() and self._fits()):
+            if absorbed or (self._effort.lasts and self._fits()):
                 self._decide(place + 1, chosen)
             self._taken.go([victim])
         more = [*chosen, victim]
-        if absorbed or not self._lasts():
+        if absorbed or not self._effort.lasts:
             return
         if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
             return
+        self._effort.look(len(more))
         if arranged(self._rules, more) is not None:
             self._decide(place + 1, more)
 

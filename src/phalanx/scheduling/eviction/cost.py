@@ -53,4 +53,12 @@ def cost_of(victims: Iterable[Victim], violations: int) -> Cost:
 
 def dear(victim: Victim) -> tuple[object, ...]:
     """How much is lost with one victim, by the order of costs."""
-    return (victim.preempted, victim.distance, victim.breaks, victim.priority, len(victim.records), victim.work)
+    return (
+        victim.preempted,
+        victim.distance,
+        victim.exposed,
+        victim.breaks,
+        victim.priority,
+        len(victim.records),
+        victim.work,
+    )

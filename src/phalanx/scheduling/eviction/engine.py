@@ -79,7 +79,9 @@ class Search:
         self._for = beneficiary
         self._options = options
         self._log = log
-        self._effort = Effort(32 + 8 * beneficiary.total + session.state.nodes.extent // 8)
+        self._effort = Effort(
+            32 * len(beneficiary.classes) + 8 * beneficiary.total + session.state.nodes.extent // 8
+        )
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
@@ -291,12 +293,13 @@ class Search:
         orders = session.pipeline.plugins("victim_order")
         for victim in found:
             opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
+            victim.exposed = self._exposed(victim)
             victim.key = (
                 victim.preempted,
                 victim.distance,
                 -victim.excess,
                 victim.priority,
-                self._protected(victim),
+                victim.exposed > 0,
                 victim.breaks > 0,
                 opinions,
                 victim.work,
@@ -354,13 +357,13 @@ class Search:
             self._works[uid] = lost_work(record, self._session.now, self._totals)
         return self._works[uid]
 
-    def _protected(self, victim: Victim) -> bool:
-        """Whether a disruption budget of any of the pods is used up."""
+    def _exposed(self, victim: Victim) -> int:
         budgets = self._session.state.budgets
-        return bool(budgets) and any(
-            (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
-            for record in victim.records
+        return sum(
+            1
+            for record in (victim.records if budgets else ())
             for name in record.pod.budgets
+            if (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
         )
 
     def _whole_gangs(self, victim: Victim) -> bool:

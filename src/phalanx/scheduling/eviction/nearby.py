@@ -58,7 +58,7 @@ class Nearby:
             way = self._way(row, amounts)
             if way is not None:
                 best[row] = way
-                heapq.heappush(ways, (cost_of(way, 0), row, turns[row]))
+                heapq.heappush(ways, (_cost(way), row, turns[row]))
 
         for row in self._room:
             if mask[row]:
@@ -120,7 +120,7 @@ class Nearby:
         alike = [each for each in waiting if (each[0].preempted, each[0].distance, each[0].priority) <= most]
         alike.sort(key=lambda each: (each[0].breaks, -_useful(each[1], room, amounts)))
         other = self._enough(alike, room, amounts)
-        if other is not None and cost_of(other, 0) < cost_of(way, 0):
+        if other is not None and _cost(other) < _cost(way):
             return other
         return way
 
@@ -153,6 +153,11 @@ class Nearby:
 
     def _may_go(self, victim: Victim) -> bool:
         return victim not in self._chosen and self._fallen.isdisjoint(victim.gangs)
+
+
+def _cost(way: Sequence[Victim]) -> Cost:
+    """What it costs if these go: of budgets only those count that have nothing left now."""
+    return cost_of(way, sum(victim.exposed for victim in way))
 
 
 def _useful(freed: Amounts, room: Amounts, amounts: Amounts) -> float:

@@ -23,14 +23,16 @@ class Victim:
     """Pods that go together or stay together.
 
     `breaks` counts the gangs that lose a quorum that they have. `grounds` are those of the payers, with what each
-    holds in `amounts`. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of
-    some gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has nothing left.
+    `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some gangs; a single
+    member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
     """
 
     __slots__ = (
         "amounts",
         "breaks",
         "distance",
+        "exposed",
         "gangs",
         "grounds",
         "key",
@@ -51,6 +53,7 @@ class Victim:
         self.breaks = breaks
         self.whole = False
         self.spare: Spare | None = None
+        self.exposed = 0
         self.key: tuple[object, ...] = ()
         self.gangs: tuple[GangRecord, ...]
         self.amounts: dict[Payer, dict[str, int]]

@@ -1,0 +1,84 @@
+"""What holds of every eviction, whatever the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from .eviction.exact import Exact
+from .eviction.problem import Problem
+from .eviction.small_clusters import SmallCluster
+
+# More than is looked through completely.
+VICTIMS, NODES = (20, 45), 10
+SEEDS = range(25)
+QUIET = 50
+
+
+def larger(seed: int) -> SmallCluster:
+    return SmallCluster(seed, VICTIMS, NODES)
+
+
+def clusters() -> Iterator[SmallCluster]:
+    yield from (larger(seed) for seed in SEEDS)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_decision_is_lawful_suffices_and_takes_nobody_too_many(seed: int) -> None:
+    cluster = larger(seed)
+    problem = Problem(cluster.scenario, cluster.waiting)
+    # Each question needs a program of its own; as things are before anybody is told to go.
+    exact, again = Exact(problem), iter([Exact(problem) for _ in problem.pods])
+    plan = cluster.scenario.cycle()
+    going = problem.named(eviction.name for eviction in plan.evictions)
+    if not going:
+        return
+    # The whole beneficiary gets room in the same decision.
+    assert {nomination.name for nomination in plan.nominations} == set(cluster.waiting)
+    assert len({entry.cause for entry in plan.nominations} | {entry.cause for entry in plan.evictions}) == 1
+    # Gangs keep what they need or go as a whole; nobody goes who is protected.
+    assert problem.whole(going)
+    # Lenders owe something whenever one more goes, and keep what they are guaranteed.
+    units = problem.units(going)
+    assert problem.in_turn(units)
+    assert exact.suffices(going)
+    for unit in units:
+        fewer = going - set(unit)
+        assert not (problem.whole(fewer) and next(again).suffices(fewer)), f"{unit} need not go"
+
+
+def test_such_clusters_evict() -> None:
+    """The properties above are about something."""
+    sizes = [len(cluster.scenario.cycle().evictions) for cluster in clusters()]
+    assert sum(size > 0 for size in sizes) >= len(SEEDS) // 3
+    assert max(sizes) > 3
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_same_cluster_gives_the_same_victims(seed: int) -> None:
+    one, other = larger(seed).scenario.cycle(), larger(seed).scenario.cycle()
+    assert one.evictions == other.evictions
+    assert one.nominations == other.nominations
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nothing_moves_once_everybody_is_served(seed: int) -> None:
+    """Controllers make new pods in the victims' stead, who may ask others to go, and so on, but not for ever."""
+    scenario = larger(seed).scenario
+    scenario.recreates = True
+    scenario.run(QUIET)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_gangs_never_run_on_without_their_minimum(seed: int) -> None:
+    scenario = larger(seed).scenario
+    scenario.recreates = True
+    for _ in range(8):
+        scenario.work()
+        for gang in scenario.state.gangs.values():
+            assert gang.noun is not None
+            active = gang.counts().active
+            assert active == 0 or active >= gang.noun.min_member, gang
+        scenario.confirm()
+        scenario.depart()
