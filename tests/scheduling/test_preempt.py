@@ -332,3 +332,32 @@ def test_a_victim_is_told_both_priorities_and_its_beneficiary_once() -> None:
     scenario = full(priority=3).job("high", 3, cpu=1, priority=10).work()
     (sentence,) = {eviction.sentence for plan in scenario.plans for eviction in plan.evictions}
     assert sentence == "preempted by gang ns/high (priority 3 gives way to priority 10)"
+
+
+def test_gangs_that_must_start_together_go_together() -> None:
+    scenario = Scenario().nodes(4, cpu=4)
+    scenario.gang("ps", 1, bundle=["ps", "workers"]).gang("workers", 2, bundle=["ps", "workers"])
+    scenario.pod("ps-0", gang="ps", cpu=4).pods("workers", 2, gang="workers", cpu=4).pod("single", cpu=4, priority=5)
+    scenario.run()
+    scenario.pod("high", cpu=4, priority=10).run(50)
+    assert scenario.evicted in (["single"], ["ps-0", "workers-0", "workers-1"])
+
+
+def test_nobody_goes_for_a_member_that_is_not_worth_it() -> None:
+    scenario = Scenario().nodes(2, cpu=1).pods("mid", 2, cpu=1, priority=5).run()
+    scenario.gang("mixed", 2).pod("mixed-0", gang="mixed", cpu=1, priority=10)
+    scenario.pod("mixed-1", gang="mixed", cpu=1, priority=1).run(50)
+    assert scenario.evicted == []
+
+
+def test_a_node_that_closes_meanwhile_is_not_waited_for() -> None:
+    scenario = Scenario().nodes(2, cpu=1).pods("low", 2, cpu=1).run()
+    scenario.pod("high", cpu=1, priority=10).work()
+    (first,) = scenario.evicted
+    closed = scenario.held()["high"]
+    scenario.node(closed, cpu=1, unschedulable=True).work()
+    assert len(scenario.evicted) == 2
+    assert scenario.held()["high"] != closed
+    scenario.run(50)
+    assert scenario.where("high") not in ("", closed)
+    assert scenario.evicted.count(first) == 1

@@ -434,8 +434,11 @@ class ClusterState:
         known = self.nodes.nodes[row] if row != NO_ROW else None
         if known is None or known.allocatable != node.allocatable:
             self.ledger.resized()
-        _, more = self.nodes.upsert(node)
+        row, more = self.nodes.upsert(node)
         self.classes.widen()
+        for record in self.tenants(row):
+            if record.claim is not None:
+                self._touch(record)  # the node may not take it any more
         if more:
             self.relief += 1
         for record in self._homeless.take(node.name):

@@ -82,12 +82,17 @@ def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
         return False
     claim = held[0].claim
     assert claim is not None
-    if claim.awaited(session.state.leaving) and session.now < claim.until:
+    if claim.awaited(session.state.leaving) and session.now < claim.until and _stands(session, held):
         await_leavers(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
         session.unclaim(held)
     return False
+
+
+def _stands(session: Session, held: list[PodRecord]) -> bool:
+    """Whether the pods may still go to the nodes on which room is held for them."""
+    return all(member.row >= 0 and session.placer.view(member.cls).mask[member.row] for member in held)
 
 
 def promise(held: list[PodRecord]) -> Leaving:

@@ -36,7 +36,7 @@ class QuorumBeneficiary:
         names = [str(call.gang.key) for call in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
-        self.priority = min(session.priority(call.gang) for call in asking)
+        self.priority = min(_right(call) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members)
@@ -64,6 +64,16 @@ class QuorumBeneficiary:
         return facts
 
 
+def _right(call: Call) -> int:
+    """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
+    (Nobody goes for the sake of a member that is not worth it.)"""
+    noun = call.gang.noun
+    if noun is not None and noun.priority is not None:
+        return noun.priority
+    priorities = sorted((member.pod.priority for batch in call.batches for member in batch.members), reverse=True)
+    return min(priorities[: call.need.total], default=0)
+
+
 class PodBeneficiary:
     """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
     unit of its own. The same is known of them as of a bundle."""
@@ -76,8 +86,10 @@ class PodBeneficiary:
         self.demand: Alone | Quorum = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        self.priority = session.priority(first.gang if first.gang is not None else first)
+        noun = first.gang.noun if first.gang is not None else None
+        stated = noun.priority if noun is not None else None
         self.pod_priority = first.pod.priority
+        self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
         self.claimed = [record for record in records if record.claim is not None]
         self.classes = (first.cls,)

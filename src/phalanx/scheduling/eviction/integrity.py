@@ -28,8 +28,8 @@ def spare_members(gang: GangRecord) -> tuple[int, Counter[str]]:
     if noun is None or noun.unit:
         return 0, Counter()
     free = _held(gang) - noun.min_member
-    if noun.min_member <= 1 and not noun.roles:
-        free = _held(gang)  # one that needs nobody beside it has nothing to break
+    if noun.min_member <= 1 and not noun.roles and len(noun.bundle) <= 1:
+        free = _held(gang)  # one that needs nobody beside it, and that nobody else needs, has nothing to break
     roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
     return (0 if any(left < 0 for left in roles.values()) else free), roles
 
