@@ -31,7 +31,7 @@ class TestRoles:
         world = self.job(Scenario().node("n1", gpu=8), ps=0, workers=5).run()
         assert world.placed() == []
         assert world.why("job").message == "gang ns/job has 0 of the 1 ps members that it needs"
-        assert world.why("job").change == "create 1 more pod(s) of role ps, or lower minTaskMember.ps to 0"
+        assert world.why("job").change == "create 1 more pod(s) of role ps"
 
     def test_total_members_of_one_role_do_not_make_up_for_another(self) -> None:
         world = self.job(Scenario().node("n1", gpu=2), ps=2, workers=2).run()

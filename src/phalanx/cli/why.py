@@ -68,7 +68,7 @@ def why(
     async def work(client: KubeClient) -> Answer:
         import time
 
-        from phalanx.daemon.farewell import bid_farewell
+        from phalanx.daemon.farewell import bid_farewell, recall_loss
         from phalanx.daemon.inquiry import Inquiry
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.daemon.snapshot import read_cluster
@@ -84,7 +84,7 @@ def why(
         if kind == "pod":
             answer = await bid_farewell(client, where, name, inquiry.pod(where, name))
         else:
-            answer = inquiry.gang(GangKey(where, name))
+            answer = await recall_loss(client, where, name, inquiry.gang(GangKey(where, name)))
         if answer is None:
             what = "pod" if kind == "pod" else "group object or pod that declares a gang"
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
@@ -124,8 +124,11 @@ def render(answer: Answer) -> str:
         ]
         lines.append(f"  Gang {answer.gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
-        if answer.missing and answer.members is not None and answer.members.active < answer.minimum:
+        if answer.missing and answer.state == "Waiting" and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    if answer.loss is not None and answer.state not in ("Terminating", "Evicted"):
+        loss = answer.loss
+        lines.append(f"  {loss.told if loss.pods else f'Lost members at {loss.since}'}: {loss.message}")
     if answer.evictions is not None:
         lines.extend(f"  {line}" for line in eviction_lines(answer.evictions))
     lines.extend(f"  Warning: {warning}" for warning in answer.warnings)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.daemon.losses import Loss, afterwards, loss_of, words_of
 from phalanx.daemon.outlook import DUE, Outlook, outlook
 from phalanx.daemon.snapshot import Snapshot
 from phalanx.model.duration import format_moment
@@ -28,7 +29,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     placed now), Evicting (others would be told to make room now), Evicted (it is gone) or Satisfied. `reason` is
     the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
     `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
-    and `change` are empty where nothing is in the way. `evictions` is there where it waits for room.
+    and `change` are empty where nothing is in the way. `evictions` is there where it waits for room, `loss` where
+    a gang lost members to evictions and lacks them.
     """
 
     kind: str
@@ -45,6 +47,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
     change: str = ""
     warnings: list[str] = []
     evictions: Outlook | None = None
+    loss: Loss | None = None
     uid: str = ""
 
 
@@ -97,13 +100,29 @@ class Inquiry:
         record = self._state.gangs.get(key)
         if record is None:
             return None
-        answer = Answer("Gang", str(key), "Waiting", "", gang=str(key))
+        source = record.noun.source if record.noun is not None else None
+        answer = Answer(
+            "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
+        )
         self._describe(answer, record)
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
-            return self._weigh(self._conclude(answer, verdict, waiting), key)
-        return self._without_pending(answer, key)
+            return self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
+        return self._mourn(self._without_pending(answer, key), record)
+
+    def _mourn(self, answer: Answer, record: GangRecord) -> Answer:
+        """Whom the gang loses at this moment, if anyone."""
+        leaving = (m.pod for uid, m in record.members.items() if self._before[uid] is MemberState.TERMINATING)
+        loss = answer.loss = loss_of(leaving, self._farewells)
+        if loss is not None and answer.state == "Waiting" and not self._counts[record.key].pending:
+            answer.state, answer.reason, answer.change = (
+                "Terminating",
+                loss.reason,
+                afterwards(placed=bool(answer.uid)),
+            )
+            answer.message = f"{loss.told}: {loss.message}"
+        return answer
 
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
         """The quorum has what it needs: what the members above it wait for."""
@@ -132,7 +151,8 @@ class Inquiry:
             answer.message = (
                 f"the gang has {there} of the {answer.minimum} members that it needs, and none is pending"
             )
-            answer.change = f"create {answer.missing} more pod(s) of the gang, or lower its minimum to {there}"
+            lower = f", or lower its minimum to {there}" if there else ""
+            answer.change = f"create {answer.missing} more pod(s) of the gang{lower}"
         return answer
 
     def _describe(self, answer: Answer, record: GangRecord) -> None:
@@ -176,9 +196,7 @@ class Inquiry:
         farewell = self._farewells.get(pod.uid)
         if farewell is not None:
             answer.reason = farewell.reason
-            # Whoever said it begins with his name, and we do.
-            words = farewell.message.removeprefix(f"{pod.condemned}: ") if pod.condemned else farewell.message
-            answer.message = f"the pod was told to leave node {pod.node}: {words}"
+            answer.message = f"the pod was told to leave node {pod.node}: {words_of(pod, farewell)}"
         if pod.leaves:
             answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
 

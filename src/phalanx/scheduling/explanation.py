@@ -39,7 +39,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
                 needed=minimum,
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
-                f", or lower minTaskMember.{role} to {held}",
+                + (f", or lower minTaskMember.{role} to {held}" if held else ""),
             )
     short = need.total - gang.count(MemberState.PENDING)
     if short <= 0:
