@@ -6,6 +6,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Behind, Charge
+from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Rank, Unit
@@ -14,7 +15,8 @@ from phalanx.scheduling.work import Rank, Unit
 class FifoQueues:
     """Which of the queues with `dequeueStrategy: fifo` are held up in this walk, and by whom.
 
-    A unit that cannot start whatever room there is (members are missing, its queue is closed) holds up nobody.
+    A unit that cannot start whatever room there is (members are missing, its queue is closed) holds up nobody, and
+    one for which others were told to leave when it was its turn is held up by nobody who came since.
     """
 
     def __init__(self, session: Session) -> None:
@@ -25,7 +27,7 @@ class FifoQueues:
     def blocked(self, unit: Unit) -> bool:
         """Whether the unit must wait for another one; says so."""
         queue = self._queue(unit)
-        if queue is None:
+        if queue is None or claimed(unit):
             return False
         if queue.key not in self._heads:
             self._heads[queue.key] = self._session.work.head(queue.key)

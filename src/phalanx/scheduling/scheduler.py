@@ -124,6 +124,7 @@ class Scheduler:
         self.work.ring(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
         session.units = self.work.take(session.bound, self._ranking(session))
+        session.unclaim(self.work.take_stray())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:

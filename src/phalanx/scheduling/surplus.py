@@ -28,6 +28,7 @@ class Turn:
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
+                session.unclaim([member])
             else:
                 self.members.append(member)
 
@@ -93,6 +94,9 @@ class Surpluses:
             turn.members.remove(member)
         elif waits_on(session, turn.unit, kind):
             turn.members.clear()
+        else:
+            # What was held for it is of no use: it waits like all others.
+            session.unclaim([member])
         if not turn.members:
             self._settle(turn.unit)
 

@@ -122,6 +122,7 @@ class WorkList:
         self._parked: dict[UnitKey, Demand] = {}
         self._groups: dict[Demand, Group] = {}
         self._content: dict[GangKey, GangRecord] = {}
+        self._stray: dict[GangKey, None] = {}
         self._unasked: dict[UnitKey, None] = {}
         self._unripe: dict[UnitKey, None] = {}
         self._ripened = state.ripened
@@ -141,7 +142,7 @@ class WorkList:
         self._absorb()
         if self._ripened != self._state.ripened:
             self._ripen()
-        if self._active or self._content or any(key in self._parked for key in self._unasked):
+        if self._active or self._content or self._stray or any(key in self._parked for key in self._unasked):
             return False
         return not self._groups or (self._relief == self._state.eased() and self.next_stale() is None)
 
@@ -177,6 +178,12 @@ class WorkList:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
         content, self._content = self._content, {}
         return list(content.values())
+
+    def take_stray(self) -> list[PodRecord]:
+        """Pods for which room is held, of gangs that are not declared any more: they ask for nothing."""
+        stray, self._stray = self._stray, {}
+        gangs = [gang for key in stray if (gang := self._state.gangs.get(key)) is not None and gang.noun is None]
+        return [member for gang in gangs for member in gang.pending.values() if member.claim is not None]
 
     def park(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
         group = self._groups.get(demand)
@@ -357,6 +364,8 @@ class WorkList:
                 self._active[uid] = None
         for key in gangs:
             self._index(key)
+            if self._declared(key) is None and self._holds(key):
+                self._stray[key] = None
             for unit in sorted(self._units_with.get(key, ())):
                 self._leave(unit)
                 self._active.pop(unit, None)
@@ -409,6 +418,11 @@ class WorkList:
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._state.gangs.get(key)
         return record if record is not None and record.noun is not None else None
+
+    def _holds(self, key: GangKey) -> bool:
+        """Whether room is held for any member."""
+        record = self._state.gangs.get(key)
+        return record is not None and any(member.claim is not None for member in record.pending.values())
 
     def _drop(self, unit: BundleKey) -> None:
         del self._owners[unit]

@@ -78,7 +78,8 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
     if waiting and (held := session.held(waiting[0][1])) is not None:
         assert kind.payer is not None
         refusal = session.refuse(Charge(kind.payer), held)
-        for unit, _ in waiting:
+        for unit, record in waiting:
+            session.unclaim([record])
             tell(session, unit, held)
             session.wait(unit, Charge(kind.payer), refusal)
             session.saw(unit)
@@ -111,8 +112,9 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
 
 def _kept_promise(session: Session, unit: Unit, record: PodRecord, kind: Alone) -> bool:
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
-    kept = session.held(record) is None and place_promised(session, record, kind)
-    if not (kept or waits_on(session, unit, kind)):
+    if session.held(record) is not None:
+        return False
+    if not (place_promised(session, record, kind) or waits_on(session, unit, kind)):
         return False
     session.saw(unit)
     return True
@@ -125,6 +127,7 @@ def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord
         assert unit.pod is not None
         if unit.pod.pod.problem:
             session.judge_pod(unit.pod, unreadable(unit.pod))
+            session.unclaim([unit.pod])
             session.saw(unit)
         else:
             readable.append((unit, unit.pod))
