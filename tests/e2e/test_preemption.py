@@ -89,7 +89,7 @@ async def test_surplus_goes_first(world: World) -> None:
 
 
 async def test_quota_comes_back_across_nodes(world: World) -> None:
-    """Two nodes with one pod of one CPU on each, and a pod of two CPUs within its min (KEP-9, known limitations)."""
+    """Two nodes with a pod of one CPU on each, and a pod of two CPUs within its min (KEP-9, known limitations)."""
     await world.node("n0", cpu="2")
     await world.node("n1", cpu="2")
     await world.scheduler()

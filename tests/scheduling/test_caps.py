@@ -10,7 +10,8 @@ from phalanx.cluster.members import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.caps import Caps
+from phalanx.scheduling.eviction.log import EvictionLog
 
 from .desk import policy, queue
 from .scenario import NAMESPACE, Scenario

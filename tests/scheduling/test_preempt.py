@@ -337,7 +337,9 @@ def test_a_victim_is_told_both_priorities_and_its_beneficiary_once() -> None:
 def test_gangs_that_must_start_together_go_together() -> None:
     scenario = Scenario().nodes(4, cpu=4)
     scenario.gang("ps", 1, bundle=["ps", "workers"]).gang("workers", 2, bundle=["ps", "workers"])
-    scenario.pod("ps-0", gang="ps", cpu=4).pods("workers", 2, gang="workers", cpu=4).pod("single", cpu=4, priority=5)
+    scenario.pod("ps-0", gang="ps", cpu=4).pods("workers", 2, gang="workers", cpu=4).pod(
+        "single", cpu=4, priority=5
+    )
     scenario.run()
     scenario.pod("high", cpu=4, priority=10).run(50)
     assert scenario.evicted in (["single"], ["ps-0", "workers-0", "workers-1"])

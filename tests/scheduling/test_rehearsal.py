@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.ceilings import Excess
-from phalanx.scheduling.eviction.engine import Eviction
+from phalanx.scheduling.eviction.answers import Eviction
 from phalanx.scheduling.rehearsal import Rehearsal, Vain
 from phalanx.scheduling.session import Session
 

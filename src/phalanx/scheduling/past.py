@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.eviction.caps import EvictionLog
 from phalanx.scheduling.eviction.futility import Futility
+from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.history import UsageHistory
 

@@ -10,8 +10,8 @@ from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.actions.preempt import beneficiary_of, search
 from phalanx.scheduling.demand import Surplus
+from phalanx.scheduling.eviction.answers import Eviction
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
-from phalanx.scheduling.eviction.engine import Eviction
 from phalanx.scheduling.eviction.hypothesis import Hypothesis, suppose
 from phalanx.scheduling.eviction.remedies import Remedies
 from phalanx.scheduling.scheduler import Scheduler, never
@@ -56,7 +56,7 @@ class Rehearsal(Scheduler):
         """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
         leave anyway), or why that would not help. None where room is not what it waits for."""
         found = self.session.disruptions.get(unit.key)
-        if found is not None:
+        if isinstance(found, Eviction):
             return found
         wait = self.session.waits.get(unit.key)
         if wait is None:

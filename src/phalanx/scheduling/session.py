@@ -28,7 +28,6 @@ from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.eviction.engine import Eviction
     from phalanx.scheduling.pipeline import Pipeline
 
 T = TypeVar("T")
@@ -110,7 +109,7 @@ class Session:
         self.unasked: list[Unit] = []
         self.asked: set[UnitKey] = set()
         self.made_room = False
-        self.disruptions: dict[UnitKey, Eviction] = {}
+        self.disruptions: dict[UnitKey, object] = {}
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         # For whoever computes something from the kinds of pods that there are.

@@ -14,9 +14,16 @@ from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.quorum import Requirement
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.placement import Placer
+    from phalanx.cluster.classes import ClassRecord
 
 T = TypeVar("T")
+
+
+class Places(Protocol):
+    """Where the scheduler would put pods."""
+
+    def place(self, cls: ClassRecord, count: int) -> list[int]:
+        """Rows for up to `count` copies of the class, in placement order, fewer if fewer fit."""
 
 
 class View(Protocol):
@@ -29,7 +36,10 @@ class View(Protocol):
     state: ClusterState
     history: UsageHistory
     rounds: Rounds
-    placer: Placer
+
+    @property
+    def placer(self) -> Places:
+        """Where the scheduler would put pods."""
 
     @property
     def ledger(self) -> Ledger:

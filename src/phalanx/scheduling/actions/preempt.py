@@ -14,8 +14,9 @@ import msgspec
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
+from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
-from phalanx.scheduling.eviction.engine import SOON, Eviction, Futile, Search
+from phalanx.scheduling.eviction.engine import SOON, Search
 from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
@@ -76,14 +77,30 @@ def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
 
 
 def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
-    """Whether others would go for a parked unit now. (It was refused when there was less to take.)"""
+    """Whether others would go for a parked unit now. (It was refused when there was less to take.) If not now, the
+    unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
     beneficiary = beneficiary_of(session, unit, demand)
     if beneficiary is None:
         return False
     found = search(session, beneficiary)
-    return isinstance(found, Eviction) and bool(found.victims or found.losers)
+    if isinstance(found, Eviction) and (found.victims or found.losers):
+        return True
+    _ask_again(session, unit, found)
+    return False
+
+
+def _ask_again(session: Session, unit: Unit, found: Eviction | Futile) -> None:
+    """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
+    if isinstance(found, Eviction):
+        # It fits once those who leave anyway have left; should that take too long, others are asked after all.
+        session.work.set_alarm_by(unit, session.now + SOON)
+        return
+    if found.unripe:
+        session.work.ask_when_ripe(unit.key)
+    if found.again is not None:
+        session.work.set_alarm_by(unit, found.again)
 
 
 def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
@@ -107,15 +124,29 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
 def search(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
     changed."""
-    question = Question.of(beneficiary)
+    question = _question(beneficiary)
     state = session.state
     known = session.futility.known(question, state.eased(), state.ripened, session.now)
     if known is not None:
+        assert isinstance(known, Futile)
         return known
     found = Search(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
     if isinstance(found, Futile):
         session.futility.note(question, state.eased(), state.ripened, found)
     return found
+
+
+def _question(beneficiary: Beneficiary) -> Question:
+    # Only a gang that has members on nodes may find victims among its own.
+    gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
+    return Question(
+        beneficiary.demand,
+        beneficiary.priority,
+        beneficiary.pod_priority,
+        beneficiary.preempts,
+        gangs,
+        beneficiary.total,
+    )
 
 
 def _serve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
@@ -124,15 +155,11 @@ def _serve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     session.step()
     if isinstance(found, Futile):
         session.unclaim(beneficiary.claimed)
-        if found.unripe:
-            session.work.ask_when_ripe(unit.key)
-        if found.again is not None:
-            session.work.set_alarm(unit, found.again)
+        _ask_again(session, unit, found)
     elif found.victims or found.losers or beneficiary.claimed:
         carry_out(session, beneficiary, found)
     else:
-        # It fits once those who leave anyway have left; should that take too long, others are asked after all.
-        session.work.set_alarm(unit, session.now + SOON)
+        _ask_again(session, unit, found)
     return found
 
 

@@ -9,13 +9,11 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Quorum
+from phalanx.scheduling.eviction.answers import Placement
 from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage
 from phalanx.scheduling.work import Unit
-
-Placement = tuple[PodRecord, int]
-"""A pod and the row it would go to."""
 
 
 class QuorumBeneficiary:

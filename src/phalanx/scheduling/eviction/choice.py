@@ -15,7 +15,7 @@ from phalanx.scheduling.eviction.victims import Victim
 
 if TYPE_CHECKING:
     from phalanx.cluster.transaction import Transaction
-    from phalanx.scheduling.eviction.engine import Eviction
+    from phalanx.scheduling.eviction.answers import Eviction
 
 # Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
 _RETRIES = 64

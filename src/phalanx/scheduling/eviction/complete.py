@@ -13,7 +13,7 @@ from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Victim
 
 if TYPE_CHECKING:
-    from phalanx.scheduling.eviction.engine import Eviction
+    from phalanx.scheduling.eviction.answers import Eviction
 
 Outcome = Callable[[Taken, Sequence[Victim]], "Eviction | None"]
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.eviction.caps import Caps, EvictionLog
+from phalanx.scheduling.eviction.caps import Caps
 from phalanx.scheduling.eviction.headcount import Headcount, whole
+from phalanx.scheduling.eviction.log import EvictionLog
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session

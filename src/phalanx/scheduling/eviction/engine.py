@@ -11,19 +11,19 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-import msgspec
-
 from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
-from phalanx.scheduling.eviction.beneficiary import Beneficiary, Placement
-from phalanx.scheduling.eviction.caps import Delays, EvictionLog
+from phalanx.scheduling.eviction.answers import Eviction, Futile
+from phalanx.scheduling.eviction.beneficiary import Beneficiary
+from phalanx.scheduling.eviction.caps import Delays
 from phalanx.scheduling.eviction.choice import Choice
-from phalanx.scheduling.eviction.cost import Cost, cost_of
+from phalanx.scheduling.eviction.cost import cost_of
 from phalanx.scheduling.eviction.effort import Effort
 from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
+from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.orders import orders
 from phalanx.scheduling.eviction.succession import Rules
 from phalanx.scheduling.eviction.taken import Taken
@@ -41,30 +41,6 @@ _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
 _THERE = (MemberState.BOUND, MemberState.RUNNING)
-
-
-class Eviction(msgspec.Struct, frozen=True):
-    """These go, and then everybody fits: `placements` of the whole beneficiary. `leavers` are on their way out
-    already and must have left too. `losers` are pods for which room was held that the beneficiary takes now."""
-
-    victims: tuple[Victim, ...]
-    placements: tuple[Placement, ...]
-    leavers: tuple[PodRecord, ...]
-    cost: Cost
-    losers: tuple[PodRecord, ...] = ()
-
-
-class Futile(msgspec.Struct, frozen=True):
-    """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
-    many those are; `refused` counts the others by why they may not go, a phrase that goes on from "N pod(s) may not
-    go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe`
-    while pods that may help once they have arrived on their nodes are on their way there."""
-
-    facts: Shortage | Gap | Excess | None
-    candidates: int
-    refused: tuple[tuple[str, int], ...] = ()
-    again: float | None = None
-    unripe: bool = False
 
 
 class Search:

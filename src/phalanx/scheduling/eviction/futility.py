@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.demand import Alone, Quorum
-
-if TYPE_CHECKING:
-    from phalanx.scheduling.eviction.beneficiary import Beneficiary
-    from phalanx.scheduling.eviction.engine import Futile
 
 _MOST = 10_000
 
@@ -29,18 +25,15 @@ class Question(msgspec.Struct, frozen=True, eq=True):
     def __hash__(self) -> int:
         return hash((self.demand, self.priority, self.pod_priority, self.preempts, self.total))
 
-    @classmethod
-    def of(cls, beneficiary: Beneficiary) -> Question:
-        # Only a gang that has members on nodes may find victims among its own.
-        gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
-        return cls(
-            beneficiary.demand,
-            beneficiary.priority,
-            beneficiary.pod_priority,
-            beneficiary.preempts,
-            gangs,
-            beneficiary.total,
-        )
+
+class Found(Protocol):
+    """A search that found nothing: `again` is when (seconds since the epoch) to ask again, if at some time;
+    `unripe` while pods that may help are on their way to their nodes."""
+
+    @property
+    def again(self) -> float | None: ...
+    @property
+    def unripe(self) -> bool: ...
 
 
 class Futility:
@@ -48,12 +41,12 @@ class Futility:
 
     def __init__(self) -> None:
         self._eased = -1
-        self._found: dict[Question, tuple[Futile, int]] = {}
+        self._found: dict[Question, tuple[Found, int]] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def known(self, question: Question, eased: int, ripened: int, now: float) -> Futile | None:
+    def known(self, question: Question, eased: int, ripened: int, now: float) -> Found | None:
         """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
         have arrived on their nodes, `now` may be time."""
         if eased != self._eased:
@@ -64,7 +57,7 @@ class Futility:
             return None
         return found if not found.unripe or when == ripened else None
 
-    def note(self, question: Question, eased: int, ripened: int, found: Futile) -> None:
+    def note(self, question: Question, eased: int, ripened: int, found: Found) -> None:
         if eased != self._eased or len(self._found) >= _MOST:
             self._found.clear()
             self._eased = eased

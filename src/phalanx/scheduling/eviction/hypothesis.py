@@ -14,11 +14,13 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
-from phalanx.scheduling.eviction.caps import Caps, EvictionLog
-from phalanx.scheduling.eviction.engine import Eviction, Futile, Search, lenders_for
+from phalanx.scheduling.eviction.caps import Caps, Delays
+from phalanx.scheduling.eviction.engine import Search, lenders_for
 from phalanx.scheduling.eviction.grounds import Ground
 from phalanx.scheduling.eviction.lenders import Lenders
+from phalanx.scheduling.eviction.log import EvictionLog, rates
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
@@ -182,16 +184,20 @@ class _Obstacles:
 
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
-        removals, caps = Removals(), Caps(self._session, self._log)
+        delays, now = Delays(), self._session.now
+        removals, caps = Removals(), Caps(self._session, self._log, delays)
         for victim in victims:
+            delays.until = None
             if not removals.permit(victim):
                 self._note(_beyond(victim, removals), victim.records)
                 continue
             why = caps.take_all(victim.records)
-            if why is not None:
-                self._note(why, victim.records)
-            else:
+            if why is None:
                 removals.add(victim)
+                continue
+            # What goes too fast together with others of this very set need not be allowed later.
+            own = {now + rate.window for record in victim.records for _, rate in rates(record)}
+            self._note(why, victim.records, None if delays.until in own else delays.until)
 
     def _note(self, why: str, records: Iterable[PodRecord], until: float | None = None) -> None:
         for record in records:

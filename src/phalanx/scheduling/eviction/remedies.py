@@ -12,8 +12,9 @@ from phalanx.model.account import Account, Tree, limits_of
 from phalanx.model.duration import format_moment
 from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.eviction.answers import Eviction
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
-from phalanx.scheduling.eviction.engine import Eviction, Search
+from phalanx.scheduling.eviction.engine import Search
 from phalanx.scheduling.eviction.grounds import held
 from phalanx.scheduling.eviction.hypothesis import Hypothesis
 from phalanx.scheduling.evictionoptions import EvictionOptions
@@ -130,8 +131,10 @@ def _waiting(supposed: Hypothesis) -> Iterator[Remedy]:
         trial.now = float(moment)
 
     obstacle = next(each for each in supposed.obstacles if each.until == last)
-    why = obstacle.why if len(obstacle.records) > 1 else obstacle.why.removeprefix("each ")
-    yield Remedy(f"wait until {format_moment(moment)} ({named(obstacle.records)} {why})", wait)
+    why = obstacle.why
+    if why.startswith("each "):
+        why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"
+    yield Remedy(f"wait until {format_moment(moment)} ({why})", wait)
 
 
 def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[PodRecord]) -> Iterator[Remedy]:

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.eviction.caps import Caps, Delays, EvictionLog
+from phalanx.scheduling.eviction.caps import Caps, Delays
 from phalanx.scheduling.eviction.levelling import Levelling
+from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.session import Session
 
