@@ -54,3 +54,38 @@ def test_a_pod_on_which_others_had_not_counted_stays_after_all() -> None:
     scenario.gone("high").work()
     scenario.state.spare("low", scenario.now)
     assert scenario.run().where("middle") == "n1"
+
+
+def test_pods_that_came_while_it_waited_go_when_their_time_is_over() -> None:
+    scenario = Scenario(STRICT).node("n1", cpu=2).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
+    scenario.pod("high", cpu=2, priority=10).run()
+    for number in range(2):
+        late: dict[str, object] = {"cooldown": 600 + 100 * number, "bound": scenario.now}
+        scenario.gone(f"keep-{number}").pod(f"low-{number}", node="n1", cpu=1, more=late).run()
+    scenario.now += 800
+    scenario.scheduler.ring(scenario.now)
+    assert scenario.run().where("high") == "n1"
+
+
+def test_pods_that_were_placed_while_it_waited_go_when_they_have_arrived() -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
+    scenario.pod("high", cpu=2, priority=10).run()
+    for number in range(2):
+        scenario.gone(f"keep-{number}").pod(f"low-{number}", cpu=1).work()
+        assert scenario.evicted == []
+        scenario.confirm().work()
+    assert sorted(scenario.evicted) == ["low-0", "low-1"]
+    assert scenario.run().where("high") == "n1"
+
+
+def test_pods_that_leave_anyway_are_not_waited_for_without_end() -> None:
+    scenario = Scenario().nodes(2, cpu=1).pods("keep", 2, cpu=1, more={"preemptable": False}).run()
+    scenario.pod("high", cpu=1, priority=10).run()
+    scenario.becomes("keep-0", preemptable=True, terminating=True, leaves=scenario.now + 30).run()
+    scenario.becomes("keep-1", preemptable=True).run()
+    assert scenario.evicted == []
+    alarm = scenario.scheduler.alarm
+    assert alarm is not None
+    scenario.now = int(alarm) + 1
+    scenario.scheduler.ring(scenario.now)
+    assert scenario.work().evicted == ["keep-1"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Iterator
 from itertools import count
+from math import inf
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -130,6 +131,7 @@ class WorkList:
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, Turn]]] = {}
         self._alarms: list[tuple[float, int, UnitKey]] = []
+        self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
         # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
         self._unit_of: dict[GangKey, BundleKey] = {}
@@ -307,11 +309,17 @@ class WorkList:
     def set_alarm(self, unit: Unit, when: float) -> None:
         """Looks at the unit again at a time, in seconds since the epoch."""
         heapq.heappush(self._alarms, (when, next(self._numbers), unit.key))
+        self._earliest[unit.key] = min(when, self._earliest.get(unit.key, when))
+
+    def set_alarm_by(self, unit: Unit, when: float) -> None:
+        """The same, unless it is looked at earlier anyway."""
+        if self._earliest.get(unit.key, inf) > when:
+            self.set_alarm(unit, when)
 
     def ring(self, now: float) -> None:
         """Wakes the units whose time has come."""
         while self._alarms and self._alarms[0][0] <= now:
-            _, _, key = heapq.heappop(self._alarms)
+            key = self._pop_alarm()
             if key in self._parked:
                 self._leave(key)
                 self._active[key] = None
@@ -320,8 +328,13 @@ class WorkList:
     def next_alarm(self) -> float | None:
         """When `ring` next has something to do."""
         while self._alarms and self._alarms[0][2] not in self._parked:
-            heapq.heappop(self._alarms)
+            self._pop_alarm()
         return self._alarms[0][0] if self._alarms else None
+
+    def _pop_alarm(self) -> UnitKey:
+        _, _, key = heapq.heappop(self._alarms)
+        self._earliest.pop(key, None)
+        return key
 
     # bookkeeping
 
