@@ -14,7 +14,8 @@ from phalanx.daemon.inquiry import Answer, Inquiry
 from phalanx.daemon.snapshot import Farewell, Snapshot
 from phalanx.dialects.intake import Intake
 from phalanx.kube.errors import ApiError
-from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
+from phalanx.model.account import Account, AccountKey, EvictionRate, Tree
+from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
@@ -172,6 +173,79 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Terminating", "PreemptionByScheduler")
     assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
+
+
+class TestEvictionRates:
+    """Two pods within ten minutes may be evicted from the queue of everybody."""
+
+    def world(self, pods: int = 2) -> Cluster:
+        cluster = Cluster()
+        key = AccountKey(Tree.QUEUE, "default")
+        rate = EvictionRate(pods, 600)
+        cluster.state.apply(AccountUpdated(Account(key, label="Queue default", eviction_rate=rate)))
+        for name in ("old-0", "old-1", "old-2", "lone"):
+            cluster.becomes(name, gang="")
+        return cluster
+
+    def gone(self, cluster: Cluster, seconds: int, by: str = "phalanx", grace: int = 30) -> None:
+        """Two pods were told so long ago."""
+        for name in ("old-0", "old-1"):
+            leaves = int(NOW) - seconds + grace
+            cluster.becomes(name, terminating=True, leaves=leaves, grace=grace, condemned=by)
+
+    def test_nobody_is_said_to_go_now_where_a_rate_decides_when(self) -> None:
+        cluster = self.world()
+        cluster.pod("new", priority=10)
+        inquiry = Inquiry(cluster.snapshot, load_policy(), NOW)
+        answer = inquiry.pod("ns", "new")
+        assert answer is not None
+        assert answer.evictions is not None
+        assert answer.state == "Evicting"
+        assert answer.message.startswith("1 pod would be told to leave as soon as eviction rates allow it, with")
+        assert answer.change == (
+            "wait: Queue default may lose no more than 2 pods within 10m, "
+            "and only the running scheduler knows what is gone already"
+        )
+        (departure,) = answer.evictions.pods
+        victim = inquiry.pod(*departure.pod.split("/"))
+        assert victim is not None
+        assert "; it would be told to leave as soon as eviction rates allow it: preempted" in victim.message
+
+    def test_who_is_on_the_way_out_counts_from_the_time_when_he_was_told(self) -> None:
+        cluster = self.world()
+        self.gone(cluster, seconds=20)
+        cluster.pod("new", cpu=3, priority=10)
+        answer = cluster.ask("new")
+        assert answer.evictions is not None
+        assert answer.state == "Waiting"
+        assert [(each.why, each.until) for each in answer.evictions.reasons] == [
+            ("Queue default may lose no more than 2 pods within 10m", "1970-01-12T13:56:20Z")
+        ]
+
+    def test_when_the_span_is_over_others_go(self) -> None:
+        cluster = self.world()
+        cluster.state.apply(
+            NodeUpdated(Node("m", allocatable=requests_of({"cpu": 2000, "pods": 110}), unschedulable=True))
+        )
+        for name in ("far-0", "far-1"):
+            cluster.pod(name, node="m", terminating=True, leaves=int(NOW) + 10, condemned="phalanx")
+        cluster.pod("new", priority=10)
+        assert cluster.ask("new").change.endswith(
+            "wait until 1970-01-12T13:56:20Z (Queue default may lose no more than 2 pods within 10m)"
+        )
+
+    @pytest.mark.parametrize("by", ["", "another"])
+    def test_who_left_for_others_does_not_count(self, by: str) -> None:
+        cluster = self.world()
+        self.gone(cluster, 20, by)
+        cluster.pod("new", cpu=3, priority=10)
+        assert cluster.ask("new").state == "Evicting"
+
+    def test_who_left_before_the_span_does_not_count(self) -> None:
+        cluster = self.world()
+        self.gone(cluster, 601, grace=610)
+        cluster.pod("new", cpu=3, priority=10)
+        assert cluster.ask("new").state == "Evicting"
 
 
 class Events:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.daemon.departed import note_evictions
 from phalanx.daemon.losses import Loss, afterwards, loss_of, words_of
 from phalanx.daemon.outlook import DUE, Outlook, outlook
 from phalanx.daemon.snapshot import Snapshot
@@ -14,6 +15,7 @@ from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.scheduling.eviction.log import rates
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.quorum import requirement
@@ -67,6 +69,7 @@ class Inquiry:
         }
         scheduler = self._rehearsal = Rehearsal(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
+        note_evictions(self._state, scheduler.past.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
@@ -169,7 +172,8 @@ class Inquiry:
             case MemberState.RUNNING:
                 answer.state, answer.message = "Running", f"the pod runs{where}"
                 if pod.uid in self._told:
-                    answer.message += f"; it would be told to leave now: {self._told[pod.uid].sentence}"
+                    when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
+                    answer.message += f"; it would be told to leave {when}: {self._told[pod.uid].sentence}"
             case MemberState.BOUND:
                 answer.state, answer.message = (
                     "Bound",
@@ -214,7 +218,11 @@ class Inquiry:
             nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
             answer.state, answer.reason, answer.missing = "Evicting", "", 0
             answer.message = f"{found.message}; once they have left it starts on {nodes}"
-            answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+            answer.change = (
+                f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
+                if found.paced
+                else "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+            )
         ways = [answer.change, *found.changes] if answer.change else found.changes
         answer.change = ", or ".join(ways)
         return answer

@@ -11,9 +11,10 @@ from phalanx.cluster.members import PodRecord
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.eviction.answers import Eviction
 from phalanx.scheduling.eviction.cost import cost_of
-from phalanx.scheduling.eviction.engine import Eviction
 from phalanx.scheduling.eviction.hypothesis import Obstacle
+from phalanx.scheduling.eviction.log import pace, rates
 from phalanx.scheduling.eviction.victims import hours_lost
 from phalanx.scheduling.explanation import (
     gap,
@@ -72,7 +73,8 @@ class Outlook(msgspec.Struct, omit_defaults=True):
     """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
     do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
     are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
-    other pods. After any of `changes` others would go.
+    other pods. After any of `changes` others would go. `paced` are sentences about accounts that may lose so many
+    pods only, and lose some if others go: what they have lost before is known in part.
     """
 
     state: str
@@ -85,6 +87,7 @@ class Outlook(msgspec.Struct, omit_defaults=True):
     cost: Price | None = None
     missing: str = ""
     changes: list[str] = []
+    paced: list[str] = []
 
 
 def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Outlook | None:
@@ -120,9 +123,12 @@ def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messa
     for record in told:
         groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
     grace = max(record.pod.grace for record in told)
+    paced = dict.fromkeys(pace(account, rate) for record in told for account, rate in rates(record))
+    when = "as soon as eviction rates allow it" if paced else "now"
     return Outlook(
         DUE,
-        f"{_pods(len(told))} would be told to leave now, with at most {format_duration(grace)} of grace",
+        f"{_pods(len(told))} would be told to leave {when}, with at most {format_duration(grace)} of grace",
+        paced=list(paced),
         reasons=[Reason(why, pods) for why, pods in groups.items()],
         cost=_price(found, rehearsal.session.now) if found.victims else None,
     )

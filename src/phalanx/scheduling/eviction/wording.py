@@ -36,6 +36,6 @@ def _excess(victim: Victim) -> str:
                 amount = holding.get(name, 0)
                 if amount > own and victim.amounts[payer].get(name, 0):
                     more, everything = format_quantity(amount - own, name), format_quantity(amount, name)
-                    text = f"{over.account.label} holds {everything} {name}, {more} more than its own"
+                    text = f"{over.account.label} holds {everything} {name}, {more} more than is its own"
                     found.append((own / amount, text))
     return min(found, key=lambda entry: entry[0], default=(0, _LENT))[1]
