@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--nodes", "count", type=click.IntRange(min=1), metavar="N", help="Have N nodes without pods.")
+@click.option(
+    "--nodes", "count", type=click.IntRange(min=1), metavar="N", help="Have N nodes without pods; empty ones count."
+)
 @click.option("-l", "--selector", default="", metavar="LABELS", help="Which nodes: a label selector.")
 @click.option(
     "--for", "target", default="", metavar="KIND/NAME", help="Make room for a gang, or a pod, that waits."

@@ -48,7 +48,9 @@ def _cost(cost: Price | None) -> Iterator[str]:
         return
     parts = [f"{cost.pods} pod" if cost.pods == 1 else f"{cost.pods} pods"]
     if cost.gangs:
-        parts.append("1 gang would lose its minimum" if cost.gangs == 1 else f"{cost.gangs} gangs their minima")
+        parts.append(
+            "1 gang would lose its minimum" if cost.gangs == 1 else f"{cost.gangs} gangs would lose their minima"
+        )
     parts.append(f"highest priority {cost.priority}")
     if cost.pod_hours:
         parts.append(f"{cost.pod_hours:g} pod-hours of work lost")

@@ -13,7 +13,7 @@ def policy() -> None:
     """Check a policy file and show the pipeline that it makes."""
 
 
-@policy.command()
+@policy.command(short_help="Print which plugin speaks where, and what is not active.")
 @click.option("--config", default="", metavar="POLICY", help="A policy file; without one, the built-in policy.")
 @output_option
 def show(config: str, output: str) -> None:

@@ -96,7 +96,7 @@ def queue_list(**options: Any) -> None:
     _ask(render, **options)
 
 
-@queue.command("tree")
+@queue.command("tree", short_help="The queues as a tree, with bars.")
 @_asking(wide=False)
 def queue_tree(**options: Any) -> None:
     """The queues as a tree, each with a bar of its part of the cluster.
@@ -112,7 +112,7 @@ def queue_tree(**options: Any) -> None:
     _ask(render, **options)
 
 
-@queue.command("describe")
+@queue.command("describe", short_help="Everything about one queue.")
 @click.argument("name")
 @_asking(wide=False)
 def queue_describe(name: str, **options: Any) -> None:

@@ -47,7 +47,7 @@ def why(
     from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is changed.
 
     Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
-    Of a pod that was evicted it says for whom, also after it is gone (as long as its events are kept).
+    Of a pod or a group that was evicted it says for whom, also after it is gone (as long as its events are kept).
 
     \b
     phalanx why pod/worker-0 -n training
