@@ -215,10 +215,16 @@ def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
 def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
     scenario = full()
     for number in range(20):
-        scenario.job(f"j{number:02}", 3, cpu=1)
+        scenario.job(f"j{number:02}", 9, cpu=1, priority=10)
     scenario.work()
     assert scenario.evicted == []
     assert len(scenario.scheduler.past.futility) == 1
+
+
+def test_who_is_no_more_important_than_anybody_is_not_even_asked_for() -> None:
+    scenario = full().job("same", 3, cpu=1).work()
+    assert scenario.evicted == []
+    assert len(scenario.scheduler.past.futility) == 0
 
 
 def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> None:

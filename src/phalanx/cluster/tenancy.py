@@ -40,12 +40,19 @@ class Kind:
 class Table:
     """`counts[i]` pods of kind `kinds[i]` are on row `rows[i]`; int64 arrays of equal length, rows ascending."""
 
-    __slots__ = ("counts", "kinds", "rows")
+    __slots__ = ("_pods", "counts", "kinds", "rows")
 
     def __init__(self, rows: IntArray, kinds: IntArray, counts: IntArray) -> None:
         self.rows = rows
         self.kinds = kinds
         self.counts = counts
+        self._pods: IntArray | None = None
+
+    def pods(self, kinds: int) -> IntArray:
+        """int64[kinds]: how many pods of each kind there are."""
+        if self._pods is None or len(self._pods) != kinds:
+            self._pods = np.bincount(self.kinds, weights=self.counts, minlength=kinds).astype(np.int64)
+        return self._pods
 
 
 class Tenancy:

@@ -18,6 +18,7 @@ from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.eviction.engine import SOON, Search
 from phalanx.scheduling.eviction.futility import Question
+from phalanx.scheduling.eviction.outranked import outranks_nobody
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
 from phalanx.scheduling.promised import await_leavers, claimed
@@ -66,6 +67,9 @@ def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
             return most
         most //= 2
     session.asked.add(units[0].key)
+    if outranks_nobody(session, units[0]):
+        session.step()
+        return 1
     beneficiary_ = beneficiary_of(session, units[0], session.waits[units[0].key][0])
     if beneficiary_ is None or not isinstance(_serve(session, beneficiary_), Futile):
         return 1

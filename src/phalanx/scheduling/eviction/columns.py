@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.tenancy import Kind
+from phalanx.cluster.tenancy import Kind, Table
 from phalanx.scheduling.session import Session
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.eviction.outranked import Standing
 
 
 class Columns:
     """int64[K] each: `payer` (a place in `payers`), `priority` (the gang's, or the pod's own), `pod_priority`; and
     `foreign` (of other schedulers), `fixed` (belongs to its node), `firm` (marked as not preemptable), `arriving`,
-    all bool[K]. Valid for one session, for priorities' sake; kinds that come up in it are added.
+    all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds that come up
+    in it are added.
     """
 
     def __init__(self, session: Session) -> None:
@@ -28,6 +33,7 @@ class Columns:
         self._places: dict[Payer, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool]] = []
         self._seen = -1
+        self.standing: tuple[Table, Standing] | None = None
         self._update()
 
     def current(self) -> bool:

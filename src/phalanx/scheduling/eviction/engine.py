@@ -79,6 +79,9 @@ class Search:
         self._rules = Rules(
             self._session, self._log, self._holding, self._delays, self.bound, self._lenders.levelling
         )
+        if self.bound and not self._lenders.anybody and not (state.leaving or state.promised or self._for.claimed):
+            # Nothing is different from what it was when the beneficiary found no room.
+            return self._futile(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for payer in self._for.payers:
             self._session.allowance.bars(payer)
@@ -115,7 +118,7 @@ class Search:
         # Ports are not part of the sums that would be freed.
         tells = not any(cls.pod_class.host_ports for cls in self._for.classes)
         arriving = bool(self._lenders.arriving.any())
-        if not self._lenders.pods and not arriving:
+        if not self._lenders.anybody:
             return self._futile(facts)
         if tells or not self._lenders.pods:
             without = self._try_without(None)
@@ -216,7 +219,7 @@ class Search:
                         return False
         return True
 
-    def _futile(self, facts: Shortage | Gap | Excess, unripe: bool = False) -> Futile:
+    def _futile(self, facts: Shortage | Gap | Excess | None, unripe: bool = False) -> Futile:
         refused = self._lenders.refused + self._refused + Counter(self._delays.counts())
         ends = [when for when in (self._again, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))

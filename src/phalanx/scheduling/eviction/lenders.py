@@ -99,9 +99,7 @@ class Lenders:
         self.table: Table = session.state.tenancy_table()
         self.kinds: Sequence[Kind] = session.state.tenancy.kinds
         self._columns = columns_of(session)
-        counts = np.bincount(self.table.kinds, weights=self.table.counts, minlength=len(self.kinds)).astype(
-            np.int64
-        )
+        counts = self.table.pods(len(self.kinds))
         self._counts = counts
         may_go = self._may_go(counts)
         self.allowed: BoolArray = may_go & ~self._columns.arriving
@@ -156,6 +154,11 @@ class Lenders:
                 for number in np.flatnonzero(self._possible).tolist()
             }
         return self._levels
+
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody may go, now or once he has arrived on his node."""
+        return bool(self.allowed.any() or self.arriving.any())
 
     @property
     def pods(self) -> int:

@@ -1,0 +1,54 @@
+"""The quick no: where priorities alone decide who may go, and nobody has a lower one."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.tenancy import Table
+from phalanx.model.account import Tree
+from phalanx.scheduling.eviction.columns import Columns
+from phalanx.scheduling.eviction.lenders import columns_of
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.work import Unit
+
+_QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
+
+
+class Standing:
+    """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
+
+    def __init__(self, columns: Columns, table: Table) -> None:
+        there = table.pods(len(columns.priority)) > 0
+        self.lowest = int(columns.priority[there].min()) if there.any() else None
+        payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
+        self.queues = {payer.queue for payer in payers}
+        self.quotas = any(_has_quota(payer) for payer in payers)
+
+
+def outranks_nobody(session: Session, unit: Unit) -> bool:
+    """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
+    lower priority make room, and there are none. (False proves nothing.)"""
+    state = session.state
+    if session.pipeline.policy.eviction.levels or state.leaving or state.promised:
+        return False
+    if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
+        return False
+    table = state.tenancy_table()
+    columns = columns_of(session)
+    if columns.standing is None or columns.standing[0] is not table:
+        columns.standing = (table, Standing(columns, table))
+    _, standing = columns.standing
+    if standing.lowest is None:
+        return True
+    payers = [session.payer(member) for member in unit.members]
+    alike = not standing.quotas and all({payer.queue} == standing.queues for payer in payers)
+    return (
+        alike
+        and not any(_has_quota(payer) for payer in payers)
+        and all(session.priority(member) <= standing.lowest for member in unit.members)
+    )
+
+
+def _has_quota(payer: Payer) -> bool:
+    return any(account.key.tree in _QUOTAS for account in payer.path)
