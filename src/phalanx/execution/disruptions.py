@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from phalanx.execution.conditions import NominationOutcome, PodConditions
@@ -65,13 +65,17 @@ class Disruptions:
         """Decisions under way."""
         return len(self._by_cause)
 
-    def submit(self, nominations: Iterable[Nominate], evictions: Iterable[Evict]) -> None:
+    def submit(self, nominations: Sequence[Nominate], evictions: Iterable[Evict]) -> None:
         """What one plan decided. A nomination without a node takes a promise back; the last one of a pod counts."""
+        fresh: dict[str, None] = {}
+        for nomination in nominations:
+            if not nomination.node and nomination.heir and nomination.uid in self._by_beneficiary:
+                fresh[nomination.heir] = None
+                self._inherit(nomination)
         nominations = list({nomination.uid: nomination for nomination in nominations}.values())
         for nomination in nominations:
-            if not nomination.node:
+            if not nomination.node and not nomination.heir:
                 self.release(nomination.uid)
-        fresh: dict[str, None] = {}
         for evict in evictions:
             fresh[evict.cause] = None
             self._of(evict.cause).waiting.append(evict)
@@ -111,16 +115,28 @@ class Disruptions:
         """Makes a pod a beneficiary of a decision, which takes over the decisions that were made for it before."""
         disruption, earlier = self._of(nomination.cause), self._by_beneficiary.get(nomination.uid)
         if earlier is not None and earlier is not disruption:
-            disruption.waiting[:0] = earlier.waiting
-            disruption.open += earlier.open
-            disruption.unwritten |= earlier.unwritten
-            disruption.causes |= earlier.causes
-            disruption.beneficiaries |= earlier.beneficiaries
-            self._by_cause.update(dict.fromkeys(earlier.causes, disruption))
-            self._by_beneficiary.update(dict.fromkeys(earlier.beneficiaries, disruption))
+            self._merge(earlier, disruption)
         disruption.beneficiaries.add(nomination.uid)
         disruption.unwritten.add(nomination.uid)
         self._by_beneficiary[nomination.uid] = disruption
+
+    def _inherit(self, nomination: Nominate) -> None:
+        """What was to go for a pod goes for another decision now; the pod is no beneficiary any more."""
+        heir, earlier = self._of(nomination.heir), self._by_beneficiary[nomination.uid]
+        if earlier is not heir:
+            self._merge(earlier, heir)
+        heir.beneficiaries.discard(nomination.uid)
+        heir.unwritten.discard(nomination.uid)
+        del self._by_beneficiary[nomination.uid]
+
+    def _merge(self, earlier: _Disruption, later: _Disruption) -> None:
+        later.waiting[:0] = earlier.waiting
+        later.open += earlier.open
+        later.unwritten |= earlier.unwritten
+        later.causes |= earlier.causes
+        later.beneficiaries |= earlier.beneficiaries
+        self._by_cause.update(dict.fromkeys(earlier.causes, later))
+        self._by_beneficiary.update(dict.fromkeys(earlier.beneficiaries, later))
 
     def _answered(self, nomination: Nominate, outcome: NominationOutcome) -> None:
         self._nominated(outcome)

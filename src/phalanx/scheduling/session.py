@@ -96,7 +96,8 @@ class Session:
         self._shortages: dict[ClassRecord, Refusal] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
-        self._priorities: dict[GangKey, int] = {}
+        # By record, not by key: a gang that is gone must not speak for another of its name.
+        self._priorities: dict[GangRecord, int] = {}
         self._memory = memory
         past = past if past is not None else Past()
         self.history, self.rounds, self.evictions, self.futility = (
@@ -131,11 +132,11 @@ class Session:
             return gang.pod.priority
         if gang.noun is not None and gang.noun.priority is not None:
             return gang.noun.priority
-        found = self._priorities.get(gang.key)
+        found = self._priorities.get(gang)
         if found is None:
             alive = (member for member in gang.members.values() if member.state in _ALIVE)
             found = max((member.pod.priority for member in alive), default=0)
-            self._priorities[gang.key] = found
+            self._priorities[gang] = found
         return found
 
     def requirement(self, gang: GangRecord) -> Requirement:
@@ -361,17 +362,17 @@ class Session:
         self.state.claim(record, row, claim)
         self._nominated(record)
 
-    def unclaim(self, records: Iterable[PodRecord]) -> None:
-        """Gives up what is held for the pods."""
+    def unclaim(self, records: Iterable[PodRecord], heir: str = "") -> None:
+        """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
         for record in records:
             if self.state.unclaim(record):
-                self._nominated(record)
+                self._nominated(record, heir)
 
-    def _nominated(self, record: PodRecord) -> None:
+    def _nominated(self, record: PodRecord, heir: str = "") -> None:
         """Says on which node room is held for a pod now, if on any."""
         pod, claim = record.pod, record.claim
         cause = claim.cause if claim is not None else self.cause
-        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause))
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause, heir))
 
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""

@@ -171,14 +171,15 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     """Tells the victims to go and holds the room for whom they go."""
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
-    session.unclaim(record for record in claimed(unit) if record not in dict(found.placements))
-    _promise(session, beneficiary, beneficiary.name, found)
+    hands, kept = _hands(beneficiary, found), dict(found.placements)
+    session.unclaim(record for record in claimed(unit) if record not in kept)
+    _promise(session, beneficiary, beneficiary.name, found, hands)
     await_leavers(session, unit, beneficiary.demand)
 
 
 def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: list[Unit], found: Eviction) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
-    unit_of = {unit.pod: unit for unit in units}
+    unit_of, hands = {unit.pod: unit for unit in units}, _hands(beneficiary, found)
     parts: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
     at_row: dict[int, PodRecord] = {}
     for record, row in found.placements:
@@ -203,23 +204,30 @@ def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: lis
         )
         unit = unit_of[record]
         session.disruptions[unit.key] = part
-        _promise(session, beneficiary, f"pod {record.pod.key}", part)
+        _promise(session, beneficiary, f"pod {record.pod.key}", part, hands)
         await_leavers(session, unit, beneficiary.demand)
 
 
-def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Eviction) -> None:
+def _hands(beneficiary: Beneficiary, found: Eviction) -> int:
+    """Through how many hands the room has gone that the beneficiary gets."""
+    taken = [record.claim.hands + 1 for record in found.losers if record.claim is not None]
+    own = [record.claim.hands for record in beneficiary.claimed if record.claim is not None]
+    return max((*taken, *own), default=0)
+
+
+def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Eviction, hands: int) -> None:
     cause = session.next_cause()
     leavers = {record: None for victim in found.victims for record in victim.records}
     leavers.update(dict.fromkeys(found.leavers))
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
-    claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause)
+    claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
     for victim in found.victims:
         message = why(beneficiary, victim)
         for record in victim.records:
             session.evict(record, victim.reason, message, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.unclaim(found.losers)
+    session.unclaim(found.losers, heir=cause)
     for record, row in found.placements:
         session.nominate(record, row, claim)
