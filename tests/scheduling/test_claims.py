@@ -78,3 +78,13 @@ def test_a_queue_that_keeps_its_order_keeps_its_promises_first() -> None:
     assert sorted(scenario.held()) == ["second-0", "second-1"]
     scenario.pod("first-1", gang="first", cpu=1, priority=10).run()
     assert scenario.placed() == ["second-0", "second-1"]
+
+
+def test_room_that_has_been_through_many_hands_is_left_to_the_last() -> None:
+    """Of several who may each take from the next, in a circle, nobody would ever get it."""
+    scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1).run()
+    held = [tuple(scenario.pod(f"p{n}", cpu=1, priority=n).work().held()) for n in range(1, 7)]
+    assert held == [("p1",), ("p2",), ("p3",), ("p4",), ("p4",), ("p4",)]
+    scenario.depart().work()
+    assert scenario.where("p4") == "n1"
+    assert scenario.run().placed() == ["p6"]

@@ -10,15 +10,19 @@ class Claim:
 
     `leavers` are the uids of the pods that must be gone before the promise can be kept, `until` when (seconds since
     the epoch) it is given up if they are not, `cause` ties it to the decision. After a restart leavers are not
-    known any more: then the claim holds its room until the beneficiary has had its turn.
+    known any more: then the claim holds its room until the beneficiary has had its turn. `hands` counts how often
+    the room was promised to somebody and taken by the next.
     """
 
-    __slots__ = ("cause", "leavers", "until")
+    __slots__ = ("cause", "hands", "leavers", "until")
 
-    def __init__(self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "") -> None:
+    def __init__(
+        self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", hands: int = 0
+    ) -> None:
         self.leavers = leavers
         self.until = until
         self.cause = cause
+        self.hands = hands
 
     def __repr__(self) -> str:
         return f"Claim({len(self.leavers)} leavers, until={self.until})"

@@ -40,6 +40,8 @@ _FEW_PODS = 2000
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
+# Room that has been promised to so many one after the other is left to the last.
+_MOST_HANDS = 3
 _THERE = (MemberState.BOUND, MemberState.RUNNING)
 
 
@@ -171,7 +173,12 @@ class Search:
         return -_OVERDUE <= left <= SOON
 
     def _gives_way(self, record: PodRecord) -> bool:
-        """Whether what is held for a pod may be taken from it, as its place could be if it had one already."""
+        """Whether what is held for a pod may be taken from it, as its place could be if it had one already.
+
+        Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
+        """
+        if record.claim is not None and record.claim.hands >= _MOST_HANDS:
+            return False
         return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
 
     def _losers(self) -> tuple[PodRecord, ...]:
