@@ -213,6 +213,38 @@ async def test_a_decision_takes_over_what_an_earlier_one_has_under_way(life: Lif
     assert len(life.disruptions) == 0
 
 
+async def test_who_takes_over_what_is_promised_inherits_those_who_leave_for_it(life: Life) -> None:
+    """b takes a's room in the midst of it: v goes for b now, and is not called off."""
+    life.server.change(life.server.pods["ns", "a"])
+    life.decide("a", "v", "c1")
+    await life.settle()
+    assert life.results == []
+    life.disruptions.submit(
+        [
+            Nominate("uid-a", "ns", "a", "", "c2", heir="c2"),
+            Nominate("uid-b", "ns", "b", "n1", "c2"),
+        ],
+        [],
+    )
+    await life.settle()
+    assert life.outcomes == {"v": EVICTED}
+    life.disruptions.release("uid-a")  # it is nobody's beneficiary any more
+    assert len(life.disruptions) == 0
+
+
+async def test_the_heir_that_is_gone_saves_them_all(life: Life) -> None:
+    life.server.change(life.server.pods["ns", "a"])
+    life.server.change(life.server.pods["ns", "b"])
+    life.decide("a", "v", "c1")
+    await life.settle()
+    life.disruptions.submit(
+        [Nominate("uid-a", "ns", "a", "", "c2", heir="c2"), Nominate("uid-b", "ns", "b", "n1", "c2")], []
+    )
+    await life.settle()
+    life.disruptions.release("uid-b")
+    assert life.outcomes == {"v": CALLED_OFF}
+
+
 async def test_the_last_word_of_a_plan_counts(life: Life) -> None:
     """What was held is given up and something else is decided at once: who was leaving goes on to leave."""
     life.server.change(life.server.pods["ns", "a"])

@@ -369,3 +369,13 @@ def test_a_node_that_closes_meanwhile_is_not_waited_for() -> None:
     scenario.run(50)
     assert scenario.where("high") not in ("", closed)
     assert scenario.evicted.count(first) == 1
+
+
+def test_a_gang_that_is_gone_does_not_speak_for_another_of_its_name() -> None:
+    """Its kind is still known where kinds are counted, with nobody left who has a priority."""
+    scenario = Scenario().nodes(2, cpu=1).job("h", 2, cpu=1, priority=5).run()
+    scenario.job("low", 1, cpu=1).run()  # asks whom it might evict, and finds nobody
+    scenario.gone("h-0", "h-1").no_gang("h").gone("low-0").no_gang("low").run()
+    scenario.job("h", 2, cpu=1, priority=12).run()
+    scenario.job("mid", 1, cpu=1, priority=10).run(50)
+    assert scenario.evicted == []
