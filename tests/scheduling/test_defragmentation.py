@@ -115,6 +115,15 @@ class TestEmptyingNodes:
         assert len(answer.freed) == 4
         assert not {target for _, target in moves(answer).values()} & set(answer.freed)
 
+    def test_nor_to_one_that_counts_because_it_is_empty(self) -> None:
+        """Two nodes are empty and two half full: only two can be empty in the end, whoever moves."""
+        scenario = Scenario().nodes(4, cpu=8)
+        on(scenario, "n3", "a", "b", "c", "d", cpu=2)
+        on(scenario, "n4", "e", "f", "g", "h", cpu=2)
+        answer = empty(scenario, 3)
+        assert not answer.reached
+        assert answer.message == "only 2 of 3 nodes can be empty"
+
     def test_a_node_is_exchanged_for_a_cheaper_one(self) -> None:
         """The smallest node by number of pods holds what fits nowhere; that does not spoil the plan."""
         scenario = Scenario().node("n1", cpu=8).node("n2", cpu=4).node("n3", cpu=4)

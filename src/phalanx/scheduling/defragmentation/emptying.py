@@ -61,6 +61,8 @@ class Emptying:
 
     def _greedy(self, order: Sequence[int]) -> Attempt:
         attempt = Attempt(self._session, self._limits, self._class_of)
+        # What is empty already counts, so nobody moves there.
+        attempt.board.closed[self.free] = True
         for place, row in enumerate(order):
             if self.reached(attempt):
                 break

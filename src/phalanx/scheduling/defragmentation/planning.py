@@ -64,7 +64,7 @@ class _Planning:
             return _failed(
                 answer, f"only {found} of {counted(goal.count, 'node')} can be empty", emptying.obstacles
             )
-        failure = self._prove(answer, attempt, list(attempt.sources))
+        failure = self._prove(answer, attempt, [*attempt.sources, *emptying.free])
         if failure is not None:
             return _failed(answer, _rehearsed(failure), emptying.obstacles)
         answer.freed = [self._names[row] for row in attempt.sources]
