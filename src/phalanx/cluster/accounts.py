@@ -211,6 +211,11 @@ class Payer(Sums):
         for account in self.path:
             account.add(Bucket.HELD, footprint.amounts, count)
 
+    def charge_sum(self, amounts: Mapping[str, int], sign: int) -> None:
+        """The same for what many pods hold in sum."""
+        for account in self.path:
+            account.add(Bucket.HELD, amounts, sign)
+
     def lift(self, footprint: Footprint, count: int) -> None:
         """Counts what is promised to so many pods as asked for only (or the other way round, if negative), while it
         is being tried where they go: in sum they want what they wanted before."""

@@ -504,6 +504,8 @@ class ClusterState:
         """The gang may stand in another queue now."""
         for member in record.members.values():
             self.ledger.enter(member)
+            if member.row != NO_NODE:
+                self.tenancy.moved.note(member.row)
 
     def _gang(self, key: GangKey) -> GangRecord:
         record = self.gangs.get(key)

@@ -80,12 +80,16 @@ class Tenancy:
             self.kinds.clear()
             self.generation += 1
             self._tally(tenants, sorted(tenants))
-        elif changed:
-            self._tally(tenants, sorted(set(changed)))
+        elif changed and self._table is not None:
+            rows = sorted(set(changed))
+            self._tally(tenants, rows)
+            self._cursor = self.moved.end
+            self._table = self._spliced(self._table, rows)
+            return self._table
         elif self._table is not None:
             return self._table
         self._cursor = self.moved.end
-        self._table = self._flatten()
+        self._table = self._flatten(sorted(self._rows))
         return self._table
 
     def _live(self) -> int:
@@ -121,11 +125,25 @@ class Tenancy:
             self.kinds.append(kind)
         return kind.number
 
-    def _flatten(self) -> Table:
-        if not self._rows:
+    def _spliced(self, table: Table, changed: list[int]) -> Table:
+        """The table with some of its rows replaced."""
+        last = max(changed[-1], int(table.rows[-1]) if len(table.rows) else 0)
+        gone: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
+        gone[changed] = True
+        stay = ~gone[table.rows]
+        new = self._flatten([row for row in changed if row in self._rows])
+        kept = table.rows[stay]
+        places = np.searchsorted(kept, new.rows)
+        return Table(
+            np.insert(kept, places, new.rows),
+            np.insert(table.kinds[stay], places, new.kinds),
+            np.insert(table.counts[stay], places, new.counts),
+        )
+
+    def _flatten(self, rows: list[int]) -> Table:
+        if not rows:
             nothing = np.zeros(0, dtype=np.int64)
             return Table(nothing, nothing, nothing)
-        rows = sorted(self._rows)
         parts = [self._rows[row] for row in rows]
         sizes: npt.NDArray[np.int64] = np.array([len(kinds) for kinds, _ in parts], dtype=np.int64)
         return Table(

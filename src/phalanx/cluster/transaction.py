@@ -31,7 +31,7 @@ class Transaction:
         self._placed: list[tuple[PodRecord, int]] = []
         self._lifted: dict[PodRecord, None] = {}
         self._removed: dict[PodRecord, None] = {}
-        self._sums: list[tuple[IntArray, Mapping[tuple[Payer, Footprint], int]]] = []
+        self._sums: list[tuple[IntArray, Mapping[Payer, Mapping[str, int]]]] = []
         self._open = True
 
     @property
@@ -88,8 +88,8 @@ class Transaction:
         self._removed.update(dict.fromkeys(records))
         self._take_off(records, -1)
 
-    def remove_sums(self, freed: IntArray, charges: Mapping[tuple[Payer, Footprint], int]) -> None:
-        """Takes int64[R, N] off the nodes and so many pods off their payers: many at once, without naming them."""
+    def remove_sums(self, freed: IntArray, charges: Mapping[Payer, Mapping[str, int]]) -> None:
+        """Takes int64[R, N] off the nodes and amounts off their payers: many pods at once, without naming them."""
         assert self._open
         self._sums.append((freed, charges))
         self._take_sums(freed, charges, -1)
@@ -155,10 +155,10 @@ class Transaction:
         if record.row != NO_NODE:
             self._nodes.reserve(record.row, record.footprint.usage, -sign)
 
-    def _take_sums(self, freed: IntArray, charges: Mapping[tuple[Payer, Footprint], int], sign: int) -> None:
+    def _take_sums(self, freed: IntArray, charges: Mapping[Payer, Mapping[str, int]], sign: int) -> None:
         self._nodes.charge_sums(freed, sign)
-        for (payer, footprint), count in charges.items():
-            payer.charge(footprint, sign * count)
+        for payer, amounts in charges.items():
+            payer.charge_sum(amounts, sign)
 
     def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}

@@ -54,7 +54,7 @@ class Choice:
             found = self.shrink(order)
             if found is not None and (best is None or found.cost < best.cost):
                 best = found
-            if best is not None and len(candidates) > _CHOICE:
+            if best is not None and (len(candidates) > _CHOICE or not self._effort.cheap):
                 break
         self._effort.improve()
         if len(candidates) <= _FEW:
@@ -159,11 +159,13 @@ class Choice:
 
     def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
         """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""
+        rows = {row for _, row in best.placements}
         if len(best.victims) <= _FEW // 2:
-            rows = {row for _, row in best.placements}
             near = [v for v in candidates if v not in best.victims and not rows.isdisjoint(v.rows)]
             found = self._complete([*best.victims, *near[: _FEW - len(best.victims)]], best)
             best = found if found is not None else best
+        if self._for.total == 1 and all(not rows.isdisjoint(victim.rows) for victim in best.victims):
+            return best  # of one pod's nodes each has been weighed
         tried: set[Victim] = set()
         while self._effort.lasts:
             worst = next((v for v in sorted(best.victims, key=dear, reverse=True) if v not in tried), None)

@@ -15,6 +15,7 @@ _FIND = 80_000
 _IMPROVE = 16_000
 _FEWEST_TRIES = 24
 _LOOK, _MOVE = 6, 4
+_CHEAP = 400
 
 
 class Effort:
@@ -29,6 +30,11 @@ class Effort:
     @property
     def lasts(self) -> bool:
         return self._left > 0
+
+    @property
+    def cheap(self) -> bool:
+        """Whether a try costs little, so that several ways to the same end can be tried."""
+        return self._attempt <= _CHEAP
 
     def find(self) -> None:
         """From now on something is to be found at all."""

@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.accounts import Payer, add_amounts
-from phalanx.cluster.classes import Footprint
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.eviction.columns import Columns
@@ -45,11 +44,11 @@ class Asker(Protocol):
 
 
 class Sums:
-    """int64[R, N] that would be freed, and for how many pods of which footprint payers would not be charged."""
+    """int64[R, N] that would be freed, and what payers would not be charged any more."""
 
     __slots__ = ("charges", "freed", "pods")
 
-    def __init__(self, freed: IntArray, charges: dict[tuple[Payer, Footprint], int], pods: int) -> None:
+    def __init__(self, freed: IntArray, charges: dict[Payer, dict[str, int]], pods: int) -> None:
         self.freed = freed
         self.charges = charges
         self.pods = pods
@@ -106,6 +105,7 @@ class Lenders:
         self.arriving: BoolArray = may_go & self._columns.arriving
         self._possible = self.allowed
         self._levels: dict[int, Level] | None = None
+        self._taken: dict[int, FloatArray] | None = None
 
     def _may_go(self, counts: IntArray) -> BoolArray:
         """bool[K], as `may_lend` says of a pod; counts the others by why not."""
@@ -189,25 +189,33 @@ class Lenders:
         mask = self.allowed | self.arriving if arriving else self.allowed
         if most is not None:
             mask = mask & self._up_to(most)
-        table, nodes = self.table, self._session.state.nodes
-        chosen = mask[table.kinds]
-        rows, kinds, counts = table.rows[chosen], table.kinds[chosen], table.counts[chosen]
-        width = len(nodes.space)
-        usage = np.zeros((len(self.kinds), width))
-        charges: dict[tuple[Payer, Footprint], int] = {}
-        totals = np.bincount(kinds, weights=counts, minlength=len(self.kinds))
+        nodes, rows = self._session.state.nodes, self.table.rows
+        charges: dict[Payer, dict[str, int]] = {}
+        totals = np.where(mask, self._counts, 0)
         for number in np.flatnonzero(totals).tolist():
             kind = self.kinds[number]
-            usage[number] = kind.footprint.usage
-            key = (kind.payer, kind.footprint)
-            charges[key] = charges.get(key, 0) + int(totals[number])
-        freed = np.zeros((width, nodes.capacity), dtype=np.int64)
-        for column in range(width):
-            weights = usage[kinds, column] * counts
-            if weights.any():
-                # Sums of one node's amounts are far below 2^53: exact.
-                freed[column] = np.bincount(rows, weights=weights, minlength=nodes.capacity).astype(np.int64)
-        return Sums(freed, charges, int(counts.sum()))
+            add_amounts(charges.setdefault(kind.payer, {}), kind.footprint.amounts, int(totals[number]))
+        chosen = mask[self.table.kinds]
+        freed: IntArray = np.zeros((len(nodes.space), nodes.capacity), dtype=np.int64)
+        for column, weights in self._weights().items():
+            # Sums of one node's amounts are far below 2^53: exact.
+            freed[column] = np.bincount(rows, weights=weights * chosen, minlength=nodes.capacity)
+        return Sums(freed, charges, int(totals.sum()))
+
+    def _weights(self) -> dict[int, FloatArray]:
+        """column -> float64[entries of the table]: what the pods take of a resource of which anybody takes any."""
+        if self._taken is None:
+            usage = self._usage()
+            kinds, counts = self.table.kinds, self.table.counts
+            used = np.flatnonzero(usage.any(axis=0)).tolist()
+            self._taken = {column: usage[kinds, column].astype(np.float64) * counts for column in used}
+        return self._taken
+
+    def _usage(self) -> IntArray:
+        """int64[K, R]"""
+        width = len(self._session.state.nodes.space)
+        usages = [kind.footprint.usage for kind in self.kinds]
+        return np.array(usages, dtype=np.int64).reshape(-1, width)
 
     def rows(self) -> list[int]:
         """The rows on which anybody is that may go."""
@@ -230,9 +238,9 @@ class Lenders:
         chosen = self.allowed[self.table.kinds]
         rows, kinds = self.table.rows[chosen], self.table.kinds[chosen]
         found: IntArray = np.zeros((len(columns), self._session.state.nodes.capacity), dtype=np.int64)
-        usage = np.array([kind.footprint.usage[columns] for kind in self.kinds], dtype=np.int64)
-        for place in range(len(columns)):
-            np.maximum.at(found[place], rows, usage[kinds, place])
+        usage = self._usage()
+        for place, column in enumerate(columns.tolist()):
+            np.maximum.at(found[place], rows, usage[kinds, column])
         return found
 
     def _by_priority(self, ground: Ground | str, gang: GangRecord | None, pod_priority: int) -> Ground | str:

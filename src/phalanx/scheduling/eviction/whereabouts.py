@@ -12,7 +12,7 @@ from phalanx.scheduling.eviction.lenders import Lenders
 from phalanx.scheduling.session import Session
 
 # Look at so many nodes at least, and at so many times the room that is needed.
-_ROWS = 16
+_ROWS = 12
 _TIMES = 4
 
 

@@ -1,0 +1,47 @@
+"""Who is where by kind: kept up to date row by row, and equal to a count from the beginning at any time."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.pod import MemberState
+
+from .history import History
+
+THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
+STEPS = 150
+
+
+def counted(state: ClusterState) -> Counter[object]:
+    """(row, payer, footprint, gang, priority, whether it is on its way) of every pod on a node."""
+    return Counter(
+        (r.row, r.payer, r.footprint, r.gang, r.pod.priority, r.state is MemberState.PLACED)
+        for r in state.pods.values()
+        if r.row >= 0 and r.state in THERE
+    )
+
+
+def told(state: ClusterState) -> Counter[object]:
+    table, kinds = state.tenancy_table(), state.tenancy.kinds
+    found: Counter[object] = Counter()
+    for row, number, count in zip(table.rows.tolist(), table.kinds.tolist(), table.counts.tolist(), strict=True):
+        kind = kinds[number]
+        found[row, kind.payer, kind.footprint, kind.gang, kind.priority, kind.arriving] += count
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("every", [1, 7])
+def test_the_table_equals_a_recount(seed: int, every: int) -> None:
+    history = History(seed)
+    for number in range(STEPS):
+        history.step()
+        if number % every == 0:
+            assert told(history.state) == counted(history.state)
+            rows = history.state.tenancy_table().rows.tolist()
+            assert rows == sorted(rows)
+            sums = history.state.tenancy_table().pods(len(history.state.tenancy.kinds))
+            assert int(sums.sum()) == counted(history.state).total()
