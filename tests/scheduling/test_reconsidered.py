@@ -89,3 +89,19 @@ def test_pods_that_leave_anyway_are_not_waited_for_without_end() -> None:
     scenario.now = int(alarm) + 1
     scenario.scheduler.ring(scenario.now)
     assert scenario.work().evicted == ["keep-1"]
+
+
+def test_a_pod_that_may_stay_does_not_speak_for_those_who_were_like_it() -> None:
+    scenario = Scenario().node("n1", cpu=2).pods("low", 2, cpu=1).run()
+    scenario.pod("never", cpu=1, priority=9, more={"preempts": False}).pod("no", cpu=3, priority=9).run()
+    scenario.becomes("low-0", preemptable=False).run()
+    scenario.pod("high", cpu=1, priority=10).run()
+    assert scenario.evicted == ["low-1"]
+    assert scenario.where("high") == "n1"
+
+
+def test_who_evicts_nobody_does_not_speak_for_those_who_wait_behind() -> None:
+    scenario = Scenario().node("n1", cpu=1).pod("low", cpu=1, more={"preemptable": False}).run()
+    scenario.pod("meek", cpu=1, priority=20, more={"preempts": False}).pod("high", cpu=1, priority=10).run()
+    scenario.becomes("low", preemptable=True).run()
+    assert scenario.evicted == ["low"]

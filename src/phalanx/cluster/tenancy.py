@@ -20,21 +20,21 @@ _THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 class Kind:
     """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
 
-    `sample` is one of them, `number` its place in the arrays. `arriving` pods are still on their way to their
-    nodes: they cannot be told to leave yet.
+    `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
+    to leave yet. A kind outlasts the pod with which it began, and what that pod is made into later.
     """
 
-    __slots__ = ("arriving", "footprint", "gang", "number", "payer", "priority", "sample")
+    __slots__ = ("arriving", "fixture", "footprint", "gang", "number", "payer", "preemptable", "priority")
 
-    def __init__(self, number: int, sample: PodRecord) -> None:
-        assert sample.payer is not None
+    def __init__(self, number: int, first: PodRecord) -> None:
+        assert first.payer is not None
         self.number = number
-        self.sample = sample
-        self.payer: Payer = sample.payer
-        self.footprint: Footprint = sample.footprint
-        self.priority = sample.pod.priority
-        self.gang: GangRecord | None = sample.gang
-        self.arriving = sample.state is MemberState.PLACED
+        self.payer: Payer = first.payer
+        self.footprint: Footprint = first.footprint
+        self.priority = first.pod.priority
+        self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture
+        self.gang: GangRecord | None = first.gang
+        self.arriving = first.state is MemberState.PLACED
 
 
 class Table:
@@ -116,7 +116,8 @@ class Tenancy:
             record.footprint,
             record.gang,
             pod.priority,
-            pod.preemptable and not (pod.fixture or pod.critical),
+            pod.preemptable,
+            pod.fixture,
             record.state is MemberState.PLACED,
         )
         kind = self._kinds.get(key)

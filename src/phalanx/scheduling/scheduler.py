@@ -243,7 +243,8 @@ class Scheduler:
             if refusal is None:
                 self.work.wake(demand)
                 return
-            if could_make_room(session, unit, demand):
+            asker = self.work.asker(demand)
+            if asker is not None and could_make_room(session, asker, demand):
                 self.work.ask_all()
             for other in self.work.renew(demand, refusal):
                 tell(session, other, refusal.facts)

@@ -212,11 +212,22 @@ class WorkList:
         self._unripe.clear()
 
     def ask_all(self) -> None:
-        """Somebody may get room now if others go: whoever is first in order, of each demand, is asked about."""
-        for demand, group in self._groups.items():
-            key = group.first() if isinstance(demand, Alone | Quorum | Surplus) else None
-            if key is not None:
-                self._unasked[key] = None
+        """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
+        about."""
+        for demand in self._groups:
+            unit = self.asker(demand) if isinstance(demand, Alone | Quorum | Surplus) else None
+            if unit is not None:
+                self._unasked[unit.key] = None
+
+    def asker(self, demand: Demand) -> Unit | None:
+        """Of those who wait with the demand the first that may evict others."""
+        group = self._groups[demand]
+        first = group.first()
+        unit = self._unit(first) if first is not None else None
+        if unit is None or _evicts(unit):
+            return unit
+        others = ((rank, other) for key, rank in group.units.items() if (other := self._unit(key)) is not None)
+        return min((each for each in others if _evicts(each[1])), key=lambda each: each[0], default=(None, None))[1]
 
     def take_unasked(self) -> list[tuple[Unit, Demand, Refusal]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
@@ -459,6 +470,13 @@ class WorkList:
         own = tuple(gang for gang in gangs if gang.key in owners)
         missing = tuple(member for member in key if self._declared(member) is None)
         return Unit(key, None, gangs, own, missing)
+
+
+def _evicts(unit: Unit) -> bool:
+    """Whether the preemption policies of all who wait let others go for them."""
+    if unit.pod is not None:
+        return unit.pod.pod.preempts
+    return all(member.pod.preempts for gang in unit.gangs for member in gang.pending.values())
 
 
 def awaits_admission(gang: GangRecord) -> bool:

@@ -50,7 +50,7 @@ class Columns:
             place = self._places.setdefault(kind.payer, len(self.payers))
             if place == len(self.payers):
                 self.payers.append(kind.payer)
-            pod, gang = kind.sample.pod, kind.gang
+            gang = kind.gang
             if gang is not None:
                 self.gangs.setdefault(gang, []).append(kind.number)
             self._rows.append(
@@ -59,8 +59,8 @@ class Columns:
                     priority(gang) if gang is not None else kind.priority,
                     kind.priority,
                     not kind.payer.key.queue,
-                    pod.fixture,
-                    not pod.preemptable,
+                    kind.fixture,
+                    not kind.preemptable,
                     kind.arriving,
                 )
             )

@@ -77,7 +77,9 @@ class _Everybody(Lenders):
         left: BoolArray = counts > 0
         for gang in self._beneficiary.gangs:
             for number in self._columns.gangs.get(gang, ()):
-                left[number] &= not isinstance(super().may_lend(self.kinds[number].sample), str)
+                kind = self.kinds[number]
+                word = self._by_priority(self._word(kind.payer), kind.gang, kind.priority)
+                left[number] &= not isinstance(word, str)
         for place in np.unique(self._columns.payer[left]).tolist():
             self._free(self._columns.payers[place])
         return left
