@@ -158,7 +158,9 @@ def cpu_pod(draw: random.Random, name: str, cpu: int, preemptable: bool = True, 
     )
 
 
-def preempt(what: str, cpu: int, priority: int, promise: float, goes: bool, world: tuple[bool, bool]) -> list[Row]:
+def preempt(
+    what: str, cpu: int, priority: int, promise: float | None, goes: bool, world: tuple[bool, bool]
+) -> list[Row]:
     """One pod on its own, twice; whether anybody goes for it is known beforehand (`goes`)."""
     scheduler = quiet(mixed(*world))
     draw = random.Random(13)
@@ -167,7 +169,7 @@ def preempt(what: str, cpu: int, priority: int, promise: float, goes: bool, worl
         # Another size the second time: equal questions are not asked twice.
         pod = cpu_pod(draw, f"asks-{turn}", cpu + 10 * len(rows), priority=priority)
         scheduler.state.apply(PodUpdated(pod))
-        row, plan = timed(f"{what}: {turn}", scheduler, promise if goes is False or turn == "warm" else None)
+        row, plan = timed(f"{what}: {turn}", scheduler, promise if turn == "warm" else None)
         assert bool(plan.evictions) is goes
         row.note += f", {len(plan.evictions)} pods go"
         rows.append(row)
@@ -229,7 +231,7 @@ CASES: dict[str, tuple[Callable[..., list[Row]], tuple[object, ...]]] = {
     "too-big": (preempt, ("no: no node is that large", 150_000, _HIGH, REFUSE_PROMISE, False, (True, False))),
     "too-little": (preempt, ("no: not enough on any node", 90_000, 1, REFUSE_PROMISE, False, (True, False))),
     "protected": (preempt, ("no: all are protected", 8000, _HIGH, REFUSE_PROMISE, False, (False, False))),
-    "fresh": (preempt, ("no: all have begun just now", 8000, _HIGH, REFUSE_PROMISE, False, (True, True))),
+    "fresh": (preempt, ("no: all have begun just now", 8000, _HIGH, None, False, (True, True))),
     "many": (many_that_fail, ()),
 }
 
