@@ -65,6 +65,14 @@ def world() -> Scenario:
     return Scenario(POLICY).nodes(2, cpu=8)
 
 
+def test_who_leaves_together_is_one_decision_and_others_are_another() -> None:
+    scenario = world().pods("p", 2, cpu=1).job("g", 2, cpu=1).run()
+    assert sweep(scenario, "p-0", "p-1", "g-0", whole=True) == ["p-0", "p-1", "g-0", "g-1"]
+    first, second, third, fourth = [eviction.cause for eviction in scenario.plans[-1].evictions]
+    assert third == fourth
+    assert len({first, second, third}) == 3
+
+
 def test_a_pod_on_its_own_goes() -> None:
     scenario = world().pods("p", 2, cpu=1).run()
     assert sweep(scenario, "p-1") == ["p-1"]

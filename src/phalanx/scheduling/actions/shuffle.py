@@ -25,5 +25,7 @@ def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
         if isinstance(found, str):
             return
         leaving = found
+    # Who leaves with nobody does not stay because another may not be evicted after all.
+    cause = session.next_cause()
     for record in leaving:
-        session.evict(record, outcast.reason, outcast.message)
+        session.evict(record, outcast.reason, outcast.message, cause=cause)
