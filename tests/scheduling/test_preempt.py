@@ -379,3 +379,15 @@ def test_a_gang_that_is_gone_does_not_speak_for_another_of_its_name() -> None:
     scenario.job("h", 2, cpu=1, priority=12).run()
     scenario.job("mid", 1, cpu=1, priority=10).run(50)
     assert scenario.evicted == []
+
+
+def test_where_the_api_server_keeps_the_budgets_no_decision_breaks_one() -> None:
+    policy = SURPLUS + "phalanx: {evictions: eviction-api}\n"
+    scenario = Scenario(policy).nodes(3, cpu=1).observe("pdb", budget("web", 0)).gang("g", 3)
+    for number in range(3):
+        marks = {"budgets": ("web",)} if number == 2 else {}
+        scenario.pod(f"g-{number}", gang="g", cpu=1, more=marks)
+    scenario.run()
+    assert scenario.pod("high", cpu=1, priority=10).run(50).evicted == []
+    scenario.observe("pdb", budget("web", 1)).run(50)
+    assert len(scenario.evicted) == 3

@@ -227,3 +227,15 @@ class TestWhatVictimsAreTold:
         assert {sentence.partition(" (")[2] for sentence in self.told(scenario)} == {
             "queue q1 holds 4 cpu, 2 more than is its own)"
         }
+
+
+def test_who_holds_less_than_its_guarantee_gives_nothing_though_its_branch_has_too_much() -> None:
+    scenario = Scenario(CAPACITY).nodes(1, cpu=8)
+    scenario.queue("org", deserved={"cpu": 4}).queue("mine", deserved={"cpu": 4})
+    scenario.queue("poor", parent="org", guarantee={"cpu": 4}).queue("rich", parent="org", deserved={"cpu": 0})
+    # The cluster has eight CPUs, of which one is kept for the poor queue.
+    scenario.pods("poor", 3, cpu=1, queue="poor").pods("rich", 4, cpu=1, queue="rich").run()
+    scenario.pods("mine", 4, cpu=1, queue="mine").run(50)
+    assert len(scenario.placed("poor")) == 3
+    assert all(name.startswith("rich") for name in scenario.evicted)
+    assert scenario.evicted

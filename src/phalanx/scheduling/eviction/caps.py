@@ -39,8 +39,9 @@ class Caps:
 
     Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
     while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can: `violations` counts
-    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb` it breaks none.
-    Whoever was told to leave already counts until he is gone: budgets are told late.
+    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb`, or
+    through the Eviction API, it breaks none. Whoever was told to leave already counts until he is gone: budgets are
+    told late.
     """
 
     def __init__(self, session: Session, log: EvictionLog, delays: Delays | None = None) -> None:
@@ -48,7 +49,11 @@ class Caps:
         self._state = session.state
         self._now = session.now
         self._log = log
-        self._strict = any(isinstance(plugin, Pdb) for plugin in session.pipeline.plugins("spares"))
+        pipeline = session.pipeline
+        # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
+        self._strict = pipeline.policy.evictions == "eviction-api" or any(
+            isinstance(plugin, Pdb) for plugin in pipeline.plugins("spares")
+        )
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}
         self._disrupted: dict[BudgetKey, int] = {}

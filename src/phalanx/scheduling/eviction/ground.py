@@ -28,21 +28,25 @@ def held(account: AccountRecord) -> Amounts:
 
 
 class Over(msgspec.Struct, frozen=True):
-    """An account and amounts to compare with what it holds. Resources that are absent do not matter."""
+    """An account and amounts to compare with what it holds. Resources that are absent do not matter. `contested`
+    are those that somebody asks for."""
 
     account: AccountRecord
     limits: Amounts
+    contested: frozenset[str] = frozenset()
 
     def exceeded(self, holding: Amounts, amounts: Amounts) -> bool:
         """Whether the account holds more than the limit of anything that `amounts` are about."""
         return any(amounts.get(name, 0) > 0 and holding.get(name, 0) > limit for name, limit in self.limits.items())
 
     def undercut(self, holding: Amounts, amounts: Amounts) -> bool:
-        """Whether it holds the limits now and would not without `amounts`; what was below before does not count."""
-        return any(
-            holding.get(name, 0) - amounts.get(name, 0) < limit <= holding.get(name, 0)
-            for name, limit in self.limits.items()
-        )
+        """Whether it would not hold the limits without `amounts`. Of what nobody contests it may lose more where it
+        held less before."""
+        for name, limit in self.limits.items():
+            amount, holds = amounts.get(name, 0), holding.get(name, 0)
+            if amount > 0 and holds - amount < limit and (holds >= limit or name in self.contested):
+                return True
+        return False
 
 
 class Ground(msgspec.Struct, frozen=True):
@@ -51,7 +55,7 @@ class Ground(msgspec.Struct, frozen=True):
     With `below` only pods of lower priority; with `levels` as well those of gangs of equal priority that hold more
     (see `levelling`). Before every single removal each of `overs` must hold more than its
     limits of something that the victim holds and the beneficiary asks for; after it each of `floors` must still
-    hold its limits, where it did before (`permits`). `distance` counts the levels from the beneficiary's leaf up to
+    hold its limits (`permits`). `distance` counts the levels from the beneficiary's leaf up to
     the account that it shares with the lender; nearer lenders go first, then those with the larger `excess`: which
     part of what it holds the lender was not meant to have, 1 for all of it, below 0 where some level of it has
     less than it deserves.

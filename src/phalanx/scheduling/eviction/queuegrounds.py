@@ -98,7 +98,8 @@ class QueueGrounds:
             for account in branch
             for share in self._share(account)
         )
-        floors = tuple(Over(account, account.guarantee) for account in branch if account.guarantee)
+        asked = frozenset(self._question.wanted)
+        floors = tuple(Over(account, account.guarantee, asked) for account in branch if account.guarantee)
         return Ground(EvictionReason.RECLAIMED, False, tuple(overs), floors, depth, excess)
 
     def _branch(self, queue: AccountRecord) -> Iterator[AccountRecord]:
