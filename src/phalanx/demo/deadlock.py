@@ -18,9 +18,7 @@ def _interleaved(labels_of: dict[str, dict[str, str]], run_seconds: float | None
 
 class Deadlock(Scenario):
     name = "deadlock"
-    summary = (
-        "seed 003: two jobs of four on six GPUs; each gets three and waits for ever, or one runs after the other"
-    )
+    summary = "two jobs of four on six GPUs; each gets three and waits for ever, or one runs after the other"
     nodes = (
         NodePlan("gpu-0", {"cpu": "8", "memory": "32Gi", GPU: "3"}),
         NodePlan("gpu-1", {"cpu": "8", "memory": "32Gi", GPU: "3"}),

@@ -32,7 +32,7 @@ _HIGH = {"metadata": {"name": "high-priority"}, "value": 1_000_000, "description
 
 class ElasticQuota1(Scenario):
     name = "elastic-quota-1"
-    summary = "seed 004, story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B wants it back"
+    summary = "story 1: A (min 4, max 6) borrows from B (min 6, max 8) on 10 GPUs, until B wants it back"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: Stage) -> None:
@@ -78,7 +78,7 @@ class ElasticQuota1(Scenario):
 
 class ElasticQuota2(Scenario):
     name = "elastic-quota-2"
-    summary = "seed 004, story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod has to go, and whose not"
+    summary = "story 2: A (3, 4), B (4, 6), C (3, 4) on 10 GPUs; whose pod has to go, and whose not"
     nodes = gpu_nodes(10)
 
     async def play(self, stage: Stage) -> None:
@@ -125,7 +125,7 @@ class ElasticQuota2(Scenario):
 
 class ElasticQuota3(Scenario):
     name = "elastic-quota-3"
-    summary = "seed 004: a high priority does not reach into another namespace's quota"
+    summary = "a high priority does not reach into another namespace's quota"
     nodes = (NodePlan("node-1", {"cpu": "4", "memory": "16Gi"}),)
 
     async def play(self, stage: Stage) -> None:
@@ -157,9 +157,7 @@ class ElasticQuota3(Scenario):
 
 class ElasticQuota4(Scenario):
     name = "elastic-quota-4"
-    summary = (
-        "seed 004: what was lent lies on two nodes and is wanted back on one; the known limitation, and solved"
-    )
+    summary = "what was lent lies on two nodes and is wanted back on one; the known limitation, and solved"
     nodes = (
         NodePlan("node-1", {"cpu": "2", "memory": "16Gi"}),
         NodePlan("node-2", {"cpu": "2", "memory": "16Gi"}),

@@ -11,7 +11,7 @@ _ROLES = {"ps": (1, "0"), "worker": (3, "1")}
 
 class GangGroups(Scenario):
     name = "gang-groups"
-    summary = "seed 002: a PS gang and a worker gang in one group; neither starts without the other"
+    summary = "a PS gang and a worker gang in one group; neither starts without the other"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "2"}),)
 
     async def play(self, stage: Stage) -> None:

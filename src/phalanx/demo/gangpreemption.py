@@ -12,7 +12,7 @@ _URGENT = {"metadata": {"name": "urgent"}, "value": 1000}
 
 class GangPreemption(Scenario):
     name = "gang-preemption"
-    summary = "seed 001: an urgent job of four takes the room of one whole job, not of two pods of each of two"
+    summary = "an urgent job of four takes the room of one whole job, not of two pods of each of two"
     nodes = gpu_nodes(4, 4)
 
     async def play(self, stage: Stage) -> None:

@@ -13,7 +13,7 @@ _ANNOTATION = {"scheduling.k8s.io/group-name": "train"}
 
 class JobReady(Scenario):
     name = "job-ready"
-    summary = "seed 000: a kube-batch PodGroup; members that have succeeded still count for a replacement"
+    summary = "a kube-batch PodGroup; members that have succeeded still count for a replacement"
     nodes = (NodePlan("cpu-0", {"cpu": "3", "memory": "16Gi"}),)
 
     async def play(self, stage: Stage) -> None:

@@ -7,7 +7,7 @@ from phalanx.demo.stage import GPU, NodePlan, Scenario, Stage, pod
 
 class LastPodGroup(Scenario):
     name = "last-pod-group"
-    summary = "seed 003: a gang that does not fit holds nothing, so the next one starts at once"
+    summary = "a gang that does not fit holds nothing, so the next one starts at once"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "4"}),)
 
     async def play(self, stage: Stage) -> None:
@@ -22,7 +22,7 @@ class LastPodGroup(Scenario):
         stage.say("submitted gang small: 3 pods x 1 GPU")
         stage.say(
             "a scheduler that places pods one by one would have 4 pods of big sitting on reserved GPUs\n"
-            "until a timeout, or until a pod of small makes it reject them (seed 003's LastPodGroup)"
+            "until a timeout, or until a pod of small makes it reject them (the last PodGroup)"
         )
         await stage.until_running(3, "small")
         await stage.stays(

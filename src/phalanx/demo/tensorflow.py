@@ -24,7 +24,7 @@ def _job(labels: dict[str, str]) -> list[dict[str, Any]]:
 
 class TensorFlow(Scenario):
     name = "tensorflow"
-    summary = "seed 002: 1 PS + 4 workers x 2 GPUs on 4 GPUs; without a gang half a job holds them for ever"
+    summary = "1 PS + 4 workers x 2 GPUs on 4 GPUs; without a gang half a job holds them for ever"
     nodes = (NodePlan("gpu-0", {"cpu": "16", "memory": "64Gi", GPU: "4"}),)
 
     async def play(self, stage: Stage) -> None:
