@@ -24,6 +24,9 @@ lease_namespace_option = click.option(
     metavar="NAMESPACE",
     help="Where the scheduler keeps its lease, and what accounts used in the past.",
 )
+policy_option = click.option(
+    "--config", default="", metavar="POLICY", help="The policy file that the scheduler uses."
+)
 output_option = click.option(
     "-o",
     "--output",
@@ -32,6 +35,18 @@ output_option = click.option(
     show_default=True,
     help="How to print the answer.",
 )
+
+
+def scheduler_names_option(pods: str) -> Callable[[F], F]:
+    """`--scheduler-name`; `pods` goes on from "The scheduler whose pods"."""
+    return click.option(
+        "--scheduler-name",
+        "scheduler_names",
+        multiple=True,
+        default=("phalanx",),
+        show_default=True,
+        help=f"The scheduler whose pods {pods}; may be repeated.",
+    )
 
 
 def run_connected(work: Callable[[Any], Coroutine[Any, Any, T]], kubeconfig: str | None) -> T:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, namespace_option, output_option
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    namespace_option,
+    output_option,
+    policy_option,
+    scheduler_names_option,
+)
 
 if TYPE_CHECKING:
     from phalanx.daemon.relocation import Outcome
@@ -47,15 +54,8 @@ if TYPE_CHECKING:
 )
 @click.option("--keep-closed", is_flag=True, help="Leave nodes that were emptied closed to new pods.")
 @kubeconfig_option
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    help="The scheduler whose pods may move; may be repeated.",
-)
-@click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses.")
+@scheduler_names_option("may move")
+@policy_option
 @lease_namespace_option
 @output_option
 def defrag(

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, lease_namespace_option
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    policy_option,
+    scheduler_names_option,
+)
 
 if TYPE_CHECKING:
     from phalanx.daemon.account_entries import Entry, QueueReport
@@ -25,15 +30,8 @@ def _asking(*, wide: bool = True) -> Callable[[F], F]:
     formats = ["table", *(["wide"] if wide else []), "json", "yaml"]
     options = [
         kubeconfig_option,
-        click.option(
-            "--scheduler-name",
-            "scheduler_names",
-            multiple=True,
-            default=("phalanx",),
-            show_default=True,
-            help="The scheduler whose pods are charged to queues; may be repeated.",
-        ),
-        click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses."),
+        scheduler_names_option("are charged to queues"),
+        policy_option,
         lease_namespace_option,
         click.option(
             "-o",

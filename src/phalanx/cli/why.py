@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from phalanx.cli.connection import kubeconfig_option, lease_namespace_option, namespace_option, output_option
+from phalanx.cli.connection import (
+    kubeconfig_option,
+    lease_namespace_option,
+    namespace_option,
+    output_option,
+    policy_option,
+    scheduler_names_option,
+)
 from phalanx.cli.eviction_lines import eviction_lines
 
 if TYPE_CHECKING:
@@ -21,15 +28,8 @@ _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", 
 @click.argument("target", metavar="KIND/NAME", nargs=-1, required=True)
 @namespace_option
 @kubeconfig_option
-@click.option(
-    "--scheduler-name",
-    "scheduler_names",
-    multiple=True,
-    default=("phalanx",),
-    show_default=True,
-    help="The scheduler whose pods to judge; may be repeated.",
-)
-@click.option("--config", default="", metavar="POLICY", help="The policy file that the scheduler uses.")
+@scheduler_names_option("to judge")
+@policy_option
 @lease_namespace_option
 @output_option
 def why(

@@ -35,7 +35,7 @@ from phalanx.model.events import (
 )
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
-from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
+from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod, PodPhase
 
 # Pods in these states take no room: for some of them it is reserved.
 _PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
@@ -181,7 +181,7 @@ class ClusterState:
 
     def doom(self, record: PodRecord) -> None:
         """Counts a pod as terminating from now on: it is told to leave."""
-        assert record.state in (MemberState.BOUND, MemberState.RUNNING)
+        assert record.state in CAN_LEAVE
         record.doomed = True
         self.version += 1
         self._retire(record)
@@ -234,7 +234,7 @@ class ClusterState:
         if record.pod == pod:
             return
         state, old = self._state_of(pod), record.pod
-        if record.doomed and state in (MemberState.BOUND, MemberState.RUNNING):
+        if record.doomed and state in CAN_LEAVE:
             state = MemberState.TERMINATING
         claim = record.claim if state is MemberState.PENDING else None
         placed, target, mark = record.state is MemberState.PLACED, record.target, record.mark
@@ -243,7 +243,7 @@ class ClusterState:
                 # An update from before our binding, or an unrelated one: the assumption stands.
                 self._renoun(record, pod)
                 return
-            arrived = state in (MemberState.BOUND, MemberState.RUNNING) and pod.node == target
+            arrived = state in CAN_LEAVE and pod.node == target
             if placed and arrived and record.footprint is self._footprint(record.cls, pod):
                 record.target = ""
                 self._renoun(record, pod)
@@ -270,7 +270,7 @@ class ClusterState:
             self._assume(record, target, mark if old.gang == pod.gang else None)
         elif claim is not None:
             self._hold(record, claim, nominated)
-        elif doomed and record.state in (MemberState.BOUND, MemberState.RUNNING):
+        elif doomed and record.state in CAN_LEAVE:
             self.doom(record)
 
     def _assume(self, record: PodRecord, node: str, mark: PlanMark | None) -> None:

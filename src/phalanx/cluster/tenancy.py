@@ -12,9 +12,7 @@ from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import IntArray
-from phalanx.model.pod import MemberState
-
-_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
+from phalanx.model.pod import ACTIVE, MemberState
 
 
 class Kind:
@@ -100,7 +98,7 @@ class Tenancy:
         for row in rows:
             counts: dict[int, int] = {}
             for record in tenants.get(row, {}).values():
-                if record.state in _THERE and record.payer is not None:
+                if record.state in ACTIVE and record.payer is not None:
                     number = self._number(record)
                     counts[number] = counts.get(number, 0) + 1
             if counts:

@@ -21,7 +21,7 @@ from phalanx.execution.evictor import EvictGuard, EvictionOutcome, EvictResult
 from phalanx.kube.conditions import PodCondition
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import ACTIVE, MemberState
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ _LONGEST_PAUSE = 10.0
 _WATCH_GRACE = 30.0
 # A pod whose eviction was refused is left alone for so long (seconds).
 _SPARED = 60.0
-_ACTIVE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 
 
 class Executor:
@@ -204,7 +203,7 @@ class Executor:
         gang, gone = self._state.gangs.get(key), {evict.uid for evict in victims}
         if gang is None:
             return False
-        return all(member.state not in _ACTIVE or uid in gone for uid, member in gang.members.items())
+        return all(member.state not in ACTIVE or uid in gone for uid, member in gang.members.items())
 
     def _give_up(self, bind: Bind) -> None:
         if self._moved.pop(bind.uid, None) is bind:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from phalanx.dialects import native
-from phalanx.execution.evictor import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.dialects.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from phalanx.kube.timestamps import format_time
 from phalanx.model.gang import GroupRef
 

@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.dismissal import dismiss
 from phalanx.daemon.narrator import Narrator
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import MemberState, PlanMark, Pod
+from phalanx.model.pod import CAN_LEAVE, PlanMark
 from phalanx.scheduling.quorum import unfinished_plan
 
 _DEFAULT_TIMEOUT = 600
-_HOLDING = (MemberState.BOUND, MemberState.RUNNING)
+_CUT_OFF = "the rest of the pod's gang could not be bound in time"
 
 
 class PartialGangs:
@@ -47,12 +48,11 @@ class PartialGangs:
             if mark is None or self._dealt_with.get(key) == mark:
                 continue
             self._dealt_with[key] = mark
-            holding = [member for member in record.members.values() if member.state in _HOLDING]
+            holding = [member for member in record.members.values() if member.state in CAN_LEAVE]
             self._narrator.timed_out(record, mark, len(holding), released=policy == "release")
             if policy == "release":
-                for member in holding:
-                    self._state.doom(member)
-                self._evict([_eviction(key, mark, member.pod) for member in holding])
+                reason, cause = EvictionReason.RESCHEDULED, f"{mark.plan} {key}"
+                self._evict(dismiss(self._state, record, holding, reason, _CUT_OFF, cause))
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
         noun = record.noun
@@ -61,16 +61,3 @@ class PartialGangs:
         mark = unfinished_plan(record, noun)
         timeout = noun.timeout if noun.timeout is not None else _DEFAULT_TIMEOUT
         return mark if mark is not None and self._now() >= mark.time + timeout else None
-
-
-def _eviction(key: GangKey, mark: PlanMark, pod: Pod) -> Evict:
-    return Evict(
-        pod.uid,
-        pod.namespace,
-        pod.name,
-        pod.node,
-        EvictionReason.RESCHEDULED,
-        "the rest of the pod's gang could not be bound in time",
-        gang=key,
-        cause=f"{mark.plan} {key}",
-    )

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.dismissal import dismiss
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.eviction.integrity import holds_quorum
 
-_THERE = (MemberState.BOUND, MemberState.RUNNING)
 # How long a broken gang may take to be whole again (its pods come back and find room), and for how long after the
 # start anything is looked for at all; in seconds.
 _PATIENCE = 5.0
 _SPAN = 120.0
+_INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was restarted"
 
 
 class Remnants:
@@ -52,33 +53,14 @@ class Remnants:
                 self._broken[key] = now
             elif now - since >= _PATIENCE:
                 del self._broken[key]
-                self._finish(gang)
+                reason, cause = EvictionReason.PREEMPTED, f"remnant {key}"
+                self._evict(dismiss(self._state, gang, members, reason, _INTERRUPTED, cause))
 
-    def _condemned(self, gang: GangRecord) -> list[str]:
+    def _condemned(self, gang: GangRecord) -> list[PodRecord]:
         """The members that are there and say that we evict them."""
-        schedulers = self._state.schedulers
+        schedulers, now = self._state.schedulers, self._now()
         return [
-            uid
-            for uid, member in gang.members.items()
-            if member.state in _THERE and member.pod.condemned in schedulers and member.spared <= self._now()
+            member
+            for member in gang.members.values()
+            if member.state in CAN_LEAVE and member.pod.condemned in schedulers and member.spared <= now
         ]
-
-    def _finish(self, gang: GangRecord) -> None:
-        evictions = []
-        for uid in self._condemned(gang):
-            record = self._state.pods[uid]
-            pod = record.pod
-            self._state.doom(record)
-            evictions.append(
-                Evict(
-                    pod.uid,
-                    pod.namespace,
-                    pod.name,
-                    pod.node,
-                    EvictionReason.PREEMPTED,
-                    "the rest of the pod's gang was evicted before the scheduler was restarted",
-                    gang=gang.key,
-                    cause=f"remnant {gang.key}",
-                )
-            )
-        self._evict(evictions)

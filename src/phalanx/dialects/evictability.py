@@ -21,6 +21,10 @@ COOLDOWN = "volcano.sh/cooldown-time"
 CHECKPOINT = "phalanx.dev/checkpointed-at"
 DEFAULT_GRACE = 30
 
+# The condition on a pod that is about to be deleted, and what schedulers give as its reason.
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
 # Pods that a node has by itself: the kubelet shows them with these (kubernetes, pkg/kubelet/types).
 _MIRROR = "kubernetes.io/config.mirror"
 _SOURCE = "kubernetes.io/config.source"
@@ -98,8 +102,8 @@ def bound_at(pod: PodObject) -> str | None:
 def condemned_by(pod: PodObject) -> str:
     """The scheduler whose condition on the pod says that it evicts it; it begins its message with its name."""
     for condition in pod.status.conditions:
-        if condition.type == "DisruptionTarget":
-            by_scheduler = condition.status == "True" and condition.reason == "PreemptionByScheduler"
+        if condition.type == DISRUPTION_TARGET:
+            by_scheduler = (condition.status, condition.reason) == ("True", PREEMPTION_BY_SCHEDULER)
             return condition.message.partition(": ")[0] if by_scheduler else ""
     return ""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
@@ -22,9 +23,6 @@ log = logging.getLogger(__name__)
 # How pods are evicted (policy phalanx.evictions).
 DELETE = "delete"
 EVICTION_API = "eviction-api"
-
-DISRUPTION_TARGET = "DisruptionTarget"
-PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
 
 class EvictionOutcome(enum.Enum):

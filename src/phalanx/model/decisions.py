@@ -7,7 +7,7 @@ import enum
 import msgspec
 
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import PlanMark
+from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.verdict import GangVerdict, PodVerdict
 
 
@@ -54,6 +54,20 @@ class Evict(msgspec.Struct, frozen=True):
     beneficiary: str = ""
     gang: GangKey | None = None
     cause: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        pod: Pod,
+        reason: EvictionReason,
+        message: str,
+        *,
+        cause: str,
+        gang: GangKey | None,
+        beneficiary: str = "",
+    ) -> Evict:
+        """`gang` is the one that the pod is a member of."""
+        return cls(pod.uid, pod.namespace, pod.name, pod.node, reason, message, beneficiary, gang, cause)
 
     @property
     def sentence(self) -> str:

@@ -144,3 +144,9 @@ class MemberState(enum.IntEnum):
     SUCCEEDED = 6
     FAILED = 7
     TERMINATING = 8
+
+
+# On a node, and can be told to leave; a pod whose binding is on its way cannot yet.
+CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
+# On a node or on the way to one, and staying.
+ACTIVE = (MemberState.PLACED, *CAN_LEAVE)

@@ -91,6 +91,15 @@ class Allowance:
         first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
         return first if len(found) == 1 else msgspec.structs.replace(first, change="")
 
+    def overdrawn(self, payers: Mapping[Payer, Mapping[str, int]]) -> Iterator[AccountRecord]:
+        """The accounts that hold more now than they may of what their payers ask for."""
+        for payer, wanted in payers.items():
+            for bar in self.bars(payer):
+                for name in wanted.keys() & bar.ceiling.limits.keys():
+                    limit, used, _ = bar.state(name)
+                    if used > limit:
+                        yield bar.account
+
     def _find(self, payer: Payer) -> Iterator[Bar]:
         below: list[AccountRecord] = []
         for account in payer.path:

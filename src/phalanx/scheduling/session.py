@@ -382,18 +382,9 @@ class Session:
         self._steps += 1
         self.evictions.evicted(record, self.now)
         self.state.doom(record)
+        key = gang.key if gang is not None else None
         self.plan.evictions.append(
-            Evict(
-                pod.uid,
-                pod.namespace,
-                pod.name,
-                pod.node,
-                reason,
-                message,
-                beneficiary,
-                gang.key if gang is not None else None,
-                cause or self.cause,
-            )
+            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, beneficiary=beneficiary)
         )
 
     def admit(self, gang: GangRecord) -> None:

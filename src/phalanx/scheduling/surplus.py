@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.model.pod import MemberState
 from phalanx.scheduling.demand import Alone, Awaiting, Surplus
 from phalanx.scheduling.explanation import unreadable
 from phalanx.scheduling.promised import place_promised, waits_on
@@ -130,5 +129,4 @@ def _place(kind: Alone) -> tuple[int, object]:
 
 def _extra(gang: GangRecord) -> int:
     assert gang.noun is not None
-    on_nodes = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
-    return sum(gang.count(state) for state in on_nodes) - gang.noun.min_member
+    return gang.counts().active - gang.noun.min_member

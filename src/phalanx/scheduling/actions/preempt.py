@@ -70,14 +70,12 @@ def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
     if outranks_nobody(session, units[0]):
         session.step()
         return 1
-    beneficiary_ = beneficiary_of(session, units[0], session.waits[units[0].key][0])
-    if beneficiary_ is None or not isinstance(_serve(session, beneficiary_), Futile):
+    answer = _serve(session, units[0])
+    if not (together and isinstance(answer, Futile)):
         return 1
-    if together:
-        # What does not help the first helps none of those that are like it.
-        session.asked.update(unit.key for unit in units)
-        return len(units)
-    return 1
+    # What does not help the first helps none of those that are like it.
+    session.asked.update(unit.key for unit in units)
+    return len(units)
 
 
 def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
@@ -153,17 +151,17 @@ def _question(beneficiary: Beneficiary) -> Question:
     )
 
 
-def _serve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
-    unit = beneficiary.unit
+def _serve(session: Session, unit: Unit) -> Eviction | Futile | None:
+    beneficiary = beneficiary_of(session, unit, session.waits[unit.key][0])
+    if beneficiary is None:
+        return None
     found = search(session, beneficiary)
     session.step()
-    if isinstance(found, Futile):
-        session.unclaim(beneficiary.claimed)
-        _ask_again(session, unit, found)
-    elif found.victims or found.losers or beneficiary.claimed:
+    if isinstance(found, Eviction) and (found.victims or found.losers or beneficiary.claimed):
         carry_out(session, beneficiary, found)
-    else:
-        _ask_again(session, unit, found)
+        return found
+    session.unclaim(beneficiary.claimed)
+    _ask_again(session, unit, found)
     return found
 
 
@@ -180,26 +178,24 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
 def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: list[Unit], found: Eviction) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
     unit_of, hands = {unit.pod: unit for unit in units}, _hands(beneficiary, found)
-    parts: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
-    at_row: dict[int, PodRecord] = {}
-    for record, row in found.placements:
-        at_row.setdefault(row, record)
     first = found.placements[0][0]
+    # Who tells a victim to go: the first who is placed where it stands. Those who stand nowhere near go for an
+    # account's sake: that is the first one's to tell, and everybody's concern.
+    teller = {row: record for record, row in reversed(found.placements)}
+    told: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
+    at_row: dict[int, list[PodRecord]] = {}
+    common = list(found.leavers)
     for victim in found.victims:
-        parts[next((at_row[row] for row in victim.rows if row in at_row), first)].append(victim)
-    rows: dict[int, list[PodRecord]] = {}
-    for victim in found.victims:
-        for record in victim.records:
-            rows.setdefault(record.row, []).append(record)
-    # Those who go for the sake of an account are everybody's concern.
-    common = [r for v in found.victims if not any(row in at_row for row in v.rows) for r in v.records]
+        near = next((teller[row] for row in victim.rows if row in teller), None)
+        told[near if near is not None else first].append(victim)
+        for leaver in victim.records:
+            (at_row.setdefault(leaver.row, []) if near is not None else common).append(leaver)
     for record, row in found.placements:
-        leavers = (*rows.get(row, ()), *common, *found.leavers)
         part = msgspec.structs.replace(
             found,
-            victims=tuple(parts[record]),
+            victims=tuple(told[record]),
             placements=((record, row),),
-            leavers=tuple(leaver for leaver in leavers),
+            leavers=(*at_row.get(row, ()), *common),
             losers=found.losers if record is first else (),
         )
         unit = unit_of[record]

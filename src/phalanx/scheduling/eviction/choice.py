@@ -148,14 +148,8 @@ class Choice:
 
     def _accounts_hold(self, victim: Victim) -> bool:
         """Whether no account of the beneficiary in which the victim stands holds too much."""
-        for payer, wanted in self._for.payers.items():
-            for bar in self._rules.session.allowance.bars(payer):
-                if any(bar.account in each.path for each in victim.amounts):
-                    for name in wanted.keys() & bar.ceiling.limits.keys():
-                        limit, used, _ = bar.state(name)
-                        if used > limit:
-                            return False
-        return True
+        overdrawn = self._rules.session.allowance.overdrawn(self._for.payers)
+        return not any(account in payer.path for account in overdrawn for payer in victim.amounts)
 
     def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:
         """Tries to do without each victim, the most valuable first, at the cost of cheaper ones."""

@@ -6,15 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.members import PodRecord
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.eviction.caps import Caps
 from phalanx.scheduling.eviction.headcount import Headcount, whole
 from phalanx.scheduling.eviction.log import EvictionLog
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
-
-_CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Departures:
@@ -61,7 +59,7 @@ class Departures:
 
     def veto(self, record: PodRecord) -> str | None:
         """Why the pod may not leave, whoever else does."""
-        if record.state not in _CAN_LEAVE:
+        if record.state not in CAN_LEAVE:
             return "is on its way already"
         for plugin in self._session.pipeline.plugins("spares"):
             spared = plugin.spares(self._session, record)

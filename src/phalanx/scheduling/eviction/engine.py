@@ -14,7 +14,7 @@ from typing import ClassVar
 from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
@@ -42,7 +42,6 @@ _OVERDUE = 60
 SOON = 300
 # Room that has been promised to so many one after the other is left to the last.
 _MOST_HANDS = 3
-_THERE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Search:
@@ -69,7 +68,6 @@ class Search:
         self._judged: dict[str, bool] = {}
         self._found: dict[tuple[int, Level | None], list[PodRecord]] = {}
         self._refused: Counter[str] = Counter()
-        self._spared = session.pipeline.plugins("spares")
         self._works: dict[str, float] = {}
         self._totals = session.totals()
 
@@ -218,13 +216,7 @@ class Search:
 
     def _accounts_hold(self) -> bool:
         """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
-        for payer, wanted in self._for.payers.items():
-            for bar in self._session.allowance.bars(payer):
-                for name in wanted.keys() & bar.ceiling.limits.keys():
-                    limit, used, _ = bar.state(name)
-                    if used > limit:
-                        return False
-        return True
+        return not any(self._session.allowance.overdrawn(self._for.payers))
 
     def _futile(self, facts: Shortage | Gap | Excess | None, unripe: bool = False) -> Futile:
         refused = self._lenders.refused + self._refused + Counter(self._delays.counts())
@@ -327,7 +319,7 @@ class Search:
         return found
 
     def _judge(self, record: PodRecord) -> bool:
-        if record.state not in _THERE or not self._lent(record):
+        if record.state not in CAN_LEAVE or not self._lent(record):
             return False
         spared = spared_by(self._session, record)
         if spared is None:

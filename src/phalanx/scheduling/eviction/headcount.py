@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE, MemberState
 from phalanx.scheduling.eviction.integrity import bundle_of, spare_members
-
-_CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Headcount:
@@ -59,7 +57,7 @@ class Headcount:
     def _going(self, gang: GangRecord) -> dict[str, PodRecord]:
         """Who was counted as gone; whom the state counts as terminating by now, it counts itself."""
         counted = self._gone.get(gang, {})
-        going = self._gone[gang] = {uid: record for uid, record in counted.items() if record.state in _CAN_LEAVE}
+        going = self._gone[gang] = {uid: record for uid, record in counted.items() if record.state in CAN_LEAVE}
         return going
 
 
@@ -73,7 +71,7 @@ def whole(record: PodRecord, gangs: Mapping[GangKey, GangRecord]) -> list[PodRec
     members = [member for gang in bundle_of(record.gang, gangs) for member in gang.members.values()]
     if any(member.state is MemberState.PLACED for member in members):
         return "belongs to a gang of which a member is on its way to a node"
-    return [member for member in members if member.state in _CAN_LEAVE]
+    return [member for member in members if member.state in CAN_LEAVE]
 
 
 def _needed(gang: GangRecord, noun: Gang, record: PodRecord, gone: Mapping[str, PodRecord]) -> str | None:

@@ -12,7 +12,7 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
@@ -36,7 +36,6 @@ NO_SET = "no set of them was found within the work that a cycle may do for one w
 # Farther than any lender who may go: first those kept by a priority or a veto alone, last those who owe nothing.
 _NEAR = 1000
 _FAR = Ground(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
-_THERE = (MemberState.BOUND, MemberState.RUNNING)
 
 
 class Obstacle(msgspec.Struct, frozen=True):
@@ -111,7 +110,7 @@ class _Unbound(Search):
         )
 
     def _judge(self, record: PodRecord) -> bool:
-        return record.state in _THERE and self._lent(record)
+        return record.state in CAN_LEAVE and self._lent(record)
 
     def _candidates(self, rows: Iterable[int]) -> list[Victim]:
         found = super()._candidates(rows)

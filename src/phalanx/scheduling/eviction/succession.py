@@ -19,9 +19,8 @@ _STEPS = 500
 
 class Rules(NamedTuple):
     """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
-    wait is noted in `delays`. `bound` tells
-    whether grounds and caps hold: that a gang keeps its minimum or goes as a whole holds in any case. `levelling`
-    is what gangs' shares say, if the policy asks."""
+    wait is noted in `delays`. `bound` tells whether grounds and caps hold: that a gang keeps its minimum or goes as
+    a whole holds in any case. `levelling` is what gangs' shares say, if the policy asks."""
 
     session: Session
     log: EvictionLog

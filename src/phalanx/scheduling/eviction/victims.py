@@ -10,12 +10,11 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.eviction.grounds import Ground, held
 from phalanx.scheduling.eviction.integrity import bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.eviction.levelling import Levelling
 
-_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
 _SECONDS = 3600.0
 
 
@@ -155,7 +154,7 @@ class Roster:
         # A gang does not fall for itself, and one that needs nobody loses its members one by one.
         if any(gang in self._own for gang in gangs) or all(spare.everybody for spare in spares.values()):
             return
-        there = [member for gang in gangs for member in gang.members.values() if member.state in _THERE]
+        there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
         # What is on its way to a node cannot be told to leave yet.
         if not there or any(m.state is MemberState.PLACED or not self._may_go(m) for m in there):
             return

@@ -13,7 +13,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.decisions import EvictionReason
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.daytime import Window, next_turn, parse_offset
 from phalanx.scheduling.plugin import Outcast, Plugin
@@ -22,7 +22,6 @@ from phalanx.scheduling.view import View
 ZONE_LABEL = "volcano.sh/revocable-zone"
 _ZONE = "tdm.revocable-zone."
 _OFFSET = "tdm.utc-offset"
-_CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 _BEST = 100.0
 
 
@@ -120,11 +119,11 @@ class Tdm(Plugin):
                 continue  # Volcano leaves alone what it finds in zones that nobody has declared
             tenants = [record for record in state.tenants(row) if _stays_by_leave(record)]
             for record in sorted(tenants, key=lambda record: (record.pod.priority, record.pod.key)):
-                if record.gang in thinned or record.state not in _CAN_LEAVE:
+                if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
                 message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"
                 yield Outcast(record, EvictionReason.REVOKED, message, whole=True)
-                if record.gang is not None and record.state not in _CAN_LEAVE and not _has_budget(record.gang):
+                if record.gang is not None and record.state not in CAN_LEAVE and not _has_budget(record.gang):
                     thinned.add(record.gang)
 
     def _lent(self, nodes: NodeTable, rows: Rows) -> BoolArray:
@@ -140,7 +139,7 @@ class Tdm(Plugin):
 
 
 def _stays_by_leave(record: PodRecord) -> bool:
-    return record.state in _CAN_LEAVE and bool(record.cls.pod_class.revocable)
+    return record.state in CAN_LEAVE and bool(record.cls.pod_class.revocable)
 
 
 def _has_budget(gang: GangRecord) -> bool:
