@@ -8,11 +8,16 @@ import msgspec
 
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod
+from phalanx.model.preparations import Preparation
 from phalanx.model.verdict import GangVerdict, PodVerdict
 
 
 class Bind(msgspec.Struct, frozen=True):
-    """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines."""
+    """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines.
+
+    `preparations` come before the binding: those of all pods that share a `mark` before any of their bindings.
+    `annotations` are written to the pod with the binding.
+    """
 
     uid: str
     namespace: str
@@ -21,6 +26,8 @@ class Bind(msgspec.Struct, frozen=True):
     gang: GangKey | None = None
     mark: PlanMark | None = None
     cause: str = ""
+    preparations: tuple[Preparation, ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
 
 
 class Admit(msgspec.Struct, frozen=True):

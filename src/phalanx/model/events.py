@@ -68,6 +68,13 @@ class DisruptionBudgetRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
+class StockFact(msgspec.Struct, frozen=True):
+    """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.stocks`)."""
+
+    stock: str
+    fact: object
+
+
 ClusterEvent = (
     NodeUpdated
     | NodeRemoved
@@ -82,4 +89,5 @@ ClusterEvent = (
     | ResourceQuotaRemoved
     | DisruptionBudgetUpdated
     | DisruptionBudgetRemoved
+    | StockFact
 )

@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.model.disruption import Portion
 from phalanx.model.resources import Requests
+from phalanx.model.topology import SubgroupRule, TopologyRule
 
 
 class Dialect(enum.StrEnum):
@@ -97,6 +98,9 @@ class Gang(msgspec.Struct, frozen=True):
     total: int = 0  # how many members its owner means to create, 0 where unknown; never holds the gang back
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
+    topology: TopologyRule | None = None  # how close all members have to be
+    subgroups: tuple[SubgroupRule, ...] = ()  # parts that have to be closer to each other
+    composite: GangKey | None = None  # the group of groups that it is a part of
 
 
 class GangCounts(msgspec.Struct, frozen=True):

@@ -11,7 +11,8 @@ from phalanx.model.selectors import Taint
 class Node(msgspec.Struct, frozen=True):
     """`allocatable` is what the kubelet offers, `pods` included; a resource that is absent is offered zero times.
 
-    `problems` names what could not be read (such a resource counts as absent, the rest of the node works).
+    `problems` names what could not be read (such a resource counts as absent, the rest of the node works). `images`
+    are those that it has already (normalised name, bytes), `features` what its kubelet declares.
     """
 
     name: str
@@ -21,3 +22,5 @@ class Node(msgspec.Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     problems: tuple[str, ...] = ()
+    images: tuple[tuple[str, int], ...] = ()
+    features: tuple[str, ...] = ()

@@ -7,8 +7,13 @@ import enum
 import msgspec
 
 from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.claims import ClaimNeed
+from phalanx.model.devices import DeviceNeed
+from phalanx.model.peers import NO_PEERS, Peers
+from phalanx.model.pools import PoolRule
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
+from phalanx.model.volumes import VolumeNeed
 
 
 class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
@@ -22,6 +27,10 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     of it. `repelled` are the topology domains (node label, value) that pods which are there already keep closed to
     the pod by their required anti-affinity. `revocable` pods may use nodes that are lent for a time: their owner
     says that they may be evicted (None where the owner says nothing).
+
+    `peers`, `volumes`, `claims` and `devices` are what it asks of other pods, of its volumes and of devices. `numa`
+    is the NUMA policy that it asks for, `pool` the groups of nodes that its queue may use, `images` the normalised
+    names of its images, `features` what a node must declare (`status.declaredFeatures`).
     """
 
     requests: Requests = ()
@@ -36,6 +45,14 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     unsupported: tuple[str, ...] = ()
     repelled: tuple[tuple[str, str], ...] = ()
     revocable: bool | None = None
+    peers: Peers = NO_PEERS
+    volumes: tuple[VolumeNeed, ...] = ()
+    claims: tuple[ClaimNeed, ...] = ()
+    devices: DeviceNeed | None = None
+    numa: str = ""
+    pool: PoolRule | None = None
+    images: tuple[str, ...] = ()
+    features: tuple[str, ...] = ()
 
     @property
     def best_effort(self) -> bool:
@@ -122,6 +139,7 @@ class Pod(msgspec.Struct, frozen=True):
     budgets: tuple[str, ...] = ()
     condemned: str = ""
     controlled: bool = False
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def key(self) -> str:
