@@ -1,0 +1,50 @@
+"""A group of groups as the placement sees it: a tree of quorums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.gang import GangKey
+from phalanx.model.topology import TopologyRule
+
+
+class Formation:
+    """`least` of the children must hold, or nothing of the formation is placed; with 0 each stands for itself.
+
+    A child holds when its own quorum does: a gang's that of its members, a formation's that of its children. Those
+    that hold already count. `children` are in the order in which they are tried; each is placed as a whole or not
+    at all, and one that does not fit is passed over. `topology` binds everything below. `key` is the composite's.
+    """
+
+    __slots__ = ("children", "key", "least", "topology")
+
+    def __init__(
+        self,
+        key: GangKey,
+        least: int,
+        children: tuple[Formation | GangRecord, ...],
+        topology: TopologyRule | None = None,
+    ) -> None:
+        self.key = key
+        self.least = least
+        self.children = children
+        self.topology = topology
+
+    def __repr__(self) -> str:
+        return f"Formation({self.key}, {self.least} of {list(self.children)})"
+
+    def gangs(self) -> Iterator[GangRecord]:
+        """All gangs below, depth first, in the order in which they are tried."""
+        for child in self.children:
+            if isinstance(child, Formation):
+                yield from child.gangs()
+            else:
+                yield child
+
+    def formations(self) -> Iterator[Formation]:
+        """This one and all below it, parents first."""
+        yield self
+        for child in self.children:
+            if isinstance(child, Formation):
+                yield from child.formations()
