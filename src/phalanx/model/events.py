@@ -9,6 +9,7 @@ from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
+from phalanx.model.topology import HyperNode
 
 
 class NodeUpdated(msgspec.Struct, frozen=True):
@@ -68,6 +69,14 @@ class DisruptionBudgetRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
+class HyperNodeUpdated(msgspec.Struct, frozen=True):
+    hypernode: HyperNode
+
+
+class HyperNodeRemoved(msgspec.Struct, frozen=True):
+    name: str
+
+
 class StockFact(msgspec.Struct, frozen=True):
     """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.stocks`)."""
 
@@ -89,5 +98,7 @@ ClusterEvent = (
     | ResourceQuotaRemoved
     | DisruptionBudgetUpdated
     | DisruptionBudgetRemoved
+    | HyperNodeUpdated
+    | HyperNodeRemoved
     | StockFact
 )
