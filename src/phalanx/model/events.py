@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.model.account import Account, AccountKey, ResourceQuota
+from phalanx.model.composite import Composite
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
@@ -77,6 +78,14 @@ class HyperNodeRemoved(msgspec.Struct, frozen=True):
     name: str
 
 
+class CompositeUpdated(msgspec.Struct, frozen=True):
+    composite: Composite
+
+
+class CompositeRemoved(msgspec.Struct, frozen=True):
+    key: GangKey
+
+
 class StockFact(msgspec.Struct, frozen=True):
     """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.stocks`)."""
 
@@ -100,5 +109,7 @@ ClusterEvent = (
     | DisruptionBudgetRemoved
     | HyperNodeUpdated
     | HyperNodeRemoved
+    | CompositeUpdated
+    | CompositeRemoved
     | StockFact
 )

@@ -15,6 +15,7 @@ class Dialect(enum.StrEnum):
     """The language in which a gang was declared (research/coscheduling.md, section 1.1)."""
 
     NATIVE = "native"  # D7 spec.schedulingGroup, or the 1.35 workloadRef
+    OWN = "phalanx.dev"  # the same by annotations, for clusters that do not serve the native API
     X_K8S = "scheduling.x-k8s.io"  # D5
     SIGS = "scheduling.sigs.k8s.io"  # D4
     SIGS_NAME = "pod-group.scheduling.sigs.k8s.io"  # D3, D3'
@@ -31,6 +32,8 @@ class MatchPolicy(enum.StrEnum):
     WAITING_AND_RUNNING = "waiting-and-running"
     WAITING_RUNNING_SUCCEEDED = "waiting-running-succeed"
     ONCE_SATISFIED = "once-satisfied"
+    # As waiting-and-running until the quorum has been placed once; then members come singly while any is left.
+    UNTIL_SCHEDULED = "until-scheduled"
 
 
 class GangKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
@@ -58,6 +61,17 @@ class Problem(msgspec.Struct, frozen=True):
 
     code: str
     message: str
+
+
+class GroupClaim(msgspec.Struct, frozen=True):
+    """A resource claim that all members of a group share, by the `name` that their own claims refer to.
+
+    `claim` is the ResourceClaim's name, "" while nobody has made it from the ResourceClaimTemplate `template` yet.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
 
 
 class Gang(msgspec.Struct, frozen=True):
@@ -101,6 +115,8 @@ class Gang(msgspec.Struct, frozen=True):
     topology: TopologyRule | None = None  # how close all members have to be
     subgroups: tuple[SubgroupRule, ...] = ()  # parts that have to be closer to each other
     composite: GangKey | None = None  # the group of groups that it is a part of
+    workload: str = ""  # the Workload whose template it was made from
+    claims: tuple[GroupClaim, ...] = ()  # what all members share (resource.k8s.io)
 
 
 class GangCounts(msgspec.Struct, frozen=True):

@@ -80,6 +80,16 @@ class PlanMark(msgspec.Struct, frozen=True):
     size: int
     time: int
 
+    @classmethod
+    def of(cls, cause: str, size: int, time: int, group: str = "") -> PlanMark:
+        """`group` is the uid of the object that declares the gang, where another of its name is another gang."""
+        return cls(f"{cause}-{time}@{group}" if group else f"{cause}-{time}", size, time)
+
+    def concerns(self, group: str) -> bool:
+        """Whether it is a plan for the group with this uid, as far as anybody knows."""
+        known = self.plan.partition("@")[2]
+        return not known or not group or known == group
+
     def __str__(self) -> str:
         return f"{self.plan}/{self.size}/{self.time}"
 
