@@ -183,6 +183,22 @@ def test_what_a_node_offers_and_nobody_can_read_counts_as_absent() -> None:
     ]
 
 
+def test_the_images_of_a_node_go_by_all_their_names_with_a_tag() -> None:
+    images = [
+        {"names": ["registry:5000/cuda", "registry:5000/cuda@sha256:ab"], "sizeBytes": 700},
+        {"names": ["busybox:1.36"], "sizeBytes": 5},
+        {"names": [], "sizeBytes": 9},
+    ]
+    status = {"images": images, "declaredFeatures": ["B", "A"]}
+    node = node_noun(decode_node(msgspec.json.encode({"metadata": {"name": "n1"}, "status": status})))
+    assert dict(node.images) == {
+        "registry:5000/cuda:latest": 700,
+        "registry:5000/cuda@sha256:ab": 700,
+        "busybox:1.36": 5,
+    }
+    assert node.features == ("A", "B")
+
+
 def test_priority_classes_and_namespaces_are_read() -> None:
     priority = decode_priority_class(b'{"metadata":{"name":"high"},"value":1000,"globalDefault":true}')
     assert (priority.metadata.name, priority.value, priority.global_default) == ("high", 1000, True)

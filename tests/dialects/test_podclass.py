@@ -165,10 +165,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
         "volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}]
     },
     "spec.resourceClaims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
-    "spec.hostUsers: false with spec.hostNetwork": {"hostUsers": False, "hostNetwork": True},
-    "spec.containers[].restartPolicyRules (RestartAllContainers)": {
-        "containers": [{**container(), "restartPolicyRules": [{"action": "RestartAllContainers"}]}]
-    },
 }
 
 
@@ -204,3 +200,15 @@ HARMLESS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("spec", HARMLESS.values(), ids=HARMLESS)
 def test_preferences_and_ordinary_volumes_are_no_reason_to_refuse(spec: dict[str, Any]) -> None:
     assert pod_class(**spec).unsupported == ()
+
+
+def test_features_that_a_node_must_declare_are_named() -> None:
+    rules = [{"action": "RestartAllContainers"}]
+    assert pod_class(hostUsers=False, hostNetwork=True).features == ("UserNamespacesHostNetworkSupport",)
+    assert pod_class(hostUsers=False).features == ()
+    assert pod_class(hostNetwork=True).features == ()
+    everywhere = pod_class(
+        containers=[{**container(), "restartPolicyRules": rules}],
+        initContainers=[{**container(), "name": "first", "restartPolicyRules": rules}],
+    )
+    assert everywhere.features == ("RestartAllContainersOnContainerExits",)

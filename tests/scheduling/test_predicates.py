@@ -193,7 +193,17 @@ class TestTaints:
 
     @pytest.mark.parametrize(
         ("operator", "limit", "tolerated"),
-        [("Lt", "6", True), ("Lt", "5", False), ("Gt", "4", True), ("Gt", "5", False), ("Lt", "x", False)],
+        [
+            ("Lt", "6", True),
+            ("Lt", "5", False),
+            ("Gt", "4", True),
+            ("Gt", "5", False),
+            ("Lt", "x", False),
+            ("Lt", " 6", False),
+            ("Lt", "1_0", False),
+            ("Lt", "+6", True),
+            ("Lt", "9223372036854775808", False),
+        ],
     )
     def test_numeric_tolerations_compare_the_taint_with_the_limit(
         self, operator: str, limit: str, tolerated: bool

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.resource_space import BoolArray
-from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint
+from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, parse_int64
 
 # Either a slice over all rows or an int array of some: every evaluation works on both.
 Rows = slice | npt.NDArray[np.intp]
@@ -17,8 +15,6 @@ ABSENT = 0
 
 # A column is a lookup table of a key that some selector asks for; beyond so many the one unused longest goes.
 _COLUMNS = 512
-# What `strconv.ParseInt(text, 10, 64)` takes: no spaces, no underscores, no other digits than ASCII.
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class LabelColumn:
@@ -70,11 +66,11 @@ class LabelColumn:
             case "DoesNotExist":
                 known[ABSENT] = True
             case "Gt" | "Lt":
-                bound = _integer(requirement.values[0]) if len(requirement.values) == 1 else None
+                bound = parse_int64(requirement.values[0]) if len(requirement.values) == 1 else None
                 if bound is not None:
                     greater = requirement.operator == "Gt"
                     for number, text in enumerate(self.values[1:], start=1):
-                        actual = _integer(text)
+                        actual = parse_int64(text)
                         known[number] = actual is not None and (actual > bound if greater else actual < bound)
         return known
 
@@ -164,10 +160,3 @@ def term_matches(term: NodeSelectorTerm, labels: LabelTable, names: LabelColumn,
             return np.zeros(shape, dtype=np.bool_)
         result &= names.matching(requirement)[names.ids[rows]]
     return result
-
-
-def _integer(text: str) -> int | None:
-    if len(text) > 64 or not _INTEGER.fullmatch(text):
-        return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None

@@ -71,6 +71,7 @@ class RestartRule(Wire):
 
 class Container(Wire):
     name: str = ""
+    image: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] = []
     restart_policy: str | None = None
@@ -251,8 +252,16 @@ class NodeSpec(Wire):
     taints: list[NodeTaint] = []
 
 
+class ContainerImage(Wire):
+    names: list[str] = []
+    size_bytes: int = 0
+
+
 class NodeStatus(Wire):
     allocatable: Amounts = {}
+    capacity: Amounts = {}
+    images: list[ContainerImage] = []
+    declared_features: list[str] = []
 
 
 class _NodeWire(Named):

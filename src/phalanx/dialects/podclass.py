@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, SelectorTerm, Volume
+from phalanx.dialects.images import images_of
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
 from phalanx.model.pod import PodClass
@@ -44,6 +45,8 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: b
         strategy=strategy,
         revocable=revocable,
         unsupported=tuple(sorted(set(_unsupported(spec)))),
+        images=images_of(spec),
+        features=tuple(sorted(set(_features(spec)))),
     )
 
 
@@ -131,6 +134,15 @@ def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.ip)))
 
 
+def _features(spec: PodSpec) -> Iterator[str]:
+    """What a node must declare to run the pod (NodeDeclaredFeatures of kube-scheduler 1.36)."""
+    if spec.host_network and spec.host_users is False:
+        yield "UserNamespacesHostNetworkSupport"
+    for container in (*spec.containers, *spec.init_containers):
+        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
+            yield "RestartAllContainersOnContainerExits"
+
+
 def _unsupported(spec: PodSpec) -> Iterator[str]:
     """Every field that restricts nodes by a filter which is not built yet. Preferences are not among them."""
     for constraint in spec.topology_spread_constraints:
@@ -143,12 +155,7 @@ def _unsupported(spec: PodSpec) -> Iterator[str]:
                 yield f"spec.volumes[].{name}"
     if spec.resource_claims:
         yield "spec.resourceClaims"
-    # NodeDeclaredFeatures of kube-scheduler 1.36.
-    if spec.host_network and spec.host_users is False:
-        yield "spec.hostUsers: false with spec.hostNetwork"
-    for container in (*spec.containers, *spec.init_containers):
-        if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
-            yield "spec.containers[].restartPolicyRules (RestartAllContainers)"
+    yield from _features(spec)
 
 
 def _pod_affinity(affinity: Affinity | None) -> Iterator[str]:

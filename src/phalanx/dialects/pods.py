@@ -18,6 +18,7 @@ from phalanx.dialects.evictability import (
     is_critical,
     is_fixture,
 )
+from phalanx.dialects.images import images_at
 from phalanx.dialects.lending import revocable_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.options import DialectOptions
@@ -233,6 +234,8 @@ def node_noun(node: NodeObject) -> Node:
         taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
         unschedulable=node.spec.unschedulable,
         problems=tuple(problems),
+        images=images_at(node.status),
+        features=tuple(sorted(node.status.declared_features)),
     )
 
 

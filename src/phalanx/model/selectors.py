@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+# Leading zeros are legal, endless ones are not worth reading.
+_LONGEST_INTEGER = 64
 
 
 class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
@@ -65,6 +71,14 @@ class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
         return self.ip in ("", "0.0.0.0")
 
 
+def parse_int64(text: str) -> int | None:
+    """What Go's `strconv.ParseInt(text, 10, 64)` takes: no spaces, no underscores, no digits but ASCII."""
+    if len(text) > _LONGEST_INTEGER or not _INTEGER.fullmatch(text):
+        return None
+    value = int(text)
+    return value if -(2**63) <= value < 2**63 else None
+
+
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
     """Whether one toleration matches one taint (k8s.io/component-helpers `ToleratesTaint`, with Lt and Gt)."""
     if toleration.effect and toleration.effect != taint.effect:
@@ -79,9 +93,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
         case "Equal" | "":
             return toleration.value == taint.value
         case "Lt" | "Gt":
-            try:
-                limit, actual = int(toleration.value), int(taint.value)
-            except ValueError:
+            limit, actual = parse_int64(toleration.value), parse_int64(taint.value)
+            if limit is None or actual is None:
                 return False
             return actual < limit if toleration.operator == "Lt" else actual > limit
     return False
