@@ -17,6 +17,7 @@ from phalanx.dialects import native
 from phalanx.dialects.accounts import ACCOUNT_KINDS, read_account
 from phalanx.dialects.groups import GROUP_RESOURCES
 from phalanx.dialects.holdings import Holdings, status_change
+from phalanx.dialects.hypernodes import HYPER_NODES
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.status import desired_status
 from phalanx.local.schema.structural import StructuralSchema
@@ -48,7 +49,7 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version() -> None:
-    for kind in (*GROUP_RESOURCES, *ACCOUNT_KINDS):
+    for kind in (*GROUP_RESOURCES, *ACCOUNT_KINDS, HYPER_NODES):
         if kind.group != native.GROUP:
             assert version(f"{kind.plural}.{kind.group}")["name"] == kind.versions[0]
 
@@ -74,6 +75,7 @@ def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version
         ("queues.scheduling.incubator.k8s.io", [], "Weight Age"),
         ("queues.incubator.scheduling.k8s.io", [], "Weight Age"),
         ("queues.scheduling.sigs.dev", [], "Weight Age"),
+        ("hypernodes.topology.volcano.sh", ["hn"], "Tier TierName Age"),
     ],
 )
 def test_names_and_columns(name: str, short: list[str], columns: str) -> None:
@@ -87,7 +89,7 @@ def test_only_one_short_name_is_shared_so_that_a_word_means_one_kind() -> None:
 
 
 def test_nothing_else_is_defined() -> None:
-    assert len(CRDS) == 14
+    assert len(CRDS) == 15
 
 
 @pytest.mark.parametrize("name", CRDS)
@@ -97,7 +99,7 @@ def test_the_form_that_the_api_server_asks_for(name: str) -> None:
     assert name == f"{names['plural']}.{spec['group']}"
     assert names["singular"] == names["kind"].lower()
     assert names["listKind"] == f"{names['kind']}List"
-    assert spec["scope"] == ("Cluster" if names["kind"] == "Queue" else "Namespaced")
+    assert spec["scope"] == ("Cluster" if names["kind"] in ("Queue", "HyperNode") else "Namespaced")
     only = version(name)
     assert (only["served"], only["storage"], only["subresources"]) == (True, True, {"status": {}})
     approval = crd["metadata"].get("annotations", {}).get("api-approved.kubernetes.io", "")
@@ -170,6 +172,18 @@ def faults(name: str, spec: dict[str, Any], status: dict[str, Any] | None = None
                 "minResources": {"nvidia.com/gpu": "8"},
                 "networkTopology": {"mode": "hard", "highestTierAllowed": 2},
                 "subGroupPolicy": [{"name": "a", "subGroupSize": 2, "matchLabelKeys": ["rank"]}],
+            },
+        ),
+        (
+            "hypernodes.topology.volcano.sh",
+            {
+                "tier": 1,
+                "tierName": "rack",
+                "members": [
+                    {"type": "Node", "selector": {"exactMatch": {"name": "n1"}}},
+                    {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r1"}}}},
+                    {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^leaf-"}}},
+                ],
             },
         ),
         ("podgroups.incubator.scheduling.k8s.io", {"minMembers": 3, "policy": {"restart": ["any", 1]}}),

@@ -97,6 +97,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
     yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
+    yield _rule(["topology.volcano.sh"], ["hypernodes"], _READ)
     # Volcano's own queues, where its kind is served and they are missing.
     yield _rule(["scheduling.volcano.sh"], ["queues"], ["create"])
     yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)

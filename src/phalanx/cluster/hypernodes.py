@@ -1,0 +1,243 @@
+"""HyperNodes as a tree over the node table: for each tier the HyperNode that each row is in."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.labels import term_matches
+from phalanx.cluster.nodes import NodeTable
+from phalanx.model.selectors import NodeSelectorTerm
+from phalanx.model.topology import HyperNode, HyperNodeMember
+
+Ids = npt.NDArray[np.intp]
+
+# A fault names so many nodes or HyperNodes, and counts the others.
+_NAMED = 3
+
+
+class Fault(msgspec.Struct, frozen=True, order=True):
+    """What a HyperNode says that does not hold, and what holds instead."""
+
+    hypernode: str
+    message: str
+
+
+class HyperNodeTree:
+    """Every row is in at most one HyperNode of each tier.
+
+    A HyperNode's members have lower tiers than it has, so nothing can be in a circle: what says otherwise does not
+    hold. Of several HyperNodes that claim the same node or HyperNode, none of which is within the other, the one of
+    the lowest tier has it, then the first by name. `faults` tell what does not hold; it harms nobody else.
+    `names[number]` are the HyperNodes, 0 is none.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._known: dict[str, HyperNode] = {}
+        self.version = 0
+        self._built = -1
+        self._cursor = -1
+        self._order: list[HyperNode] = []
+        self._names: list[str] = [""]
+        self._parent: list[int] = [0]
+        self._faults: list[Fault] = []
+        self._by_name: dict[str, list[int]] = {}
+        self._patterns: list[tuple[re.Pattern[str], int]] = []
+        self._terms: list[tuple[NodeSelectorTerm, int]] = []
+        self._direct: Ids = np.zeros(0, dtype=np.intp)
+        self._disputed: dict[int, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def known(self) -> Collection[HyperNode]:
+        return self._known.values()
+
+    def put(self, hypernode: HyperNode) -> bool:
+        if self._known.get(hypernode.name) == hypernode:
+            return False
+        self._known[hypernode.name] = hypernode
+        self.version += 1
+        return True
+
+    def drop(self, name: str) -> bool:
+        if self._known.pop(name, None) is None:
+            return False
+        self.version += 1
+        return True
+
+    @property
+    def names(self) -> list[str]:
+        self._refresh()
+        return self._names
+
+    @property
+    def tiers(self) -> list[int]:
+        """Ascending: the closest first."""
+        self._refresh()
+        return sorted({hypernode.tier for hypernode in self._order})
+
+    def tier_named(self, name: str) -> int | None:
+        """The tier that HyperNodes give this name; of several the highest."""
+        return max((each.tier for each in self._known.values() if each.tier_name == name), default=None)
+
+    def title(self, tier: int) -> str:
+        """How people call a tier."""
+        self._refresh()
+        named = sorted({each.tier_name for each in self._order if each.tier == tier and each.tier_name})
+        return f"tier {tier} ({named[0]})" if named else f"tier {tier}"
+
+    def ids(self, tier: int) -> Ids:
+        """int[N]: the HyperNode of that tier that each row is in, 0 where there is none."""
+        self._refresh()
+        table = np.zeros(len(self._names), dtype=np.intp)
+        for number in range(1, len(self._names)):
+            up = number
+            while up and self._tier(up) < tier:
+                up = self._parent[up]
+            table[number] = up if up and self._tier(up) == tier else 0
+        found: Ids = table[self._direct]
+        return found
+
+    def faults(self) -> list[Fault]:
+        """By HyperNode, then by text."""
+        self._refresh()
+        disputes: dict[tuple[int, int], list[int]] = {}
+        for row, losers in self._disputed.items():
+            for loser in losers:
+                disputes.setdefault((loser, int(self._direct[row])), []).append(row)
+        found = list(self._faults)
+        for (loser, winner), rows in disputes.items():
+            names = sorted(self._nodes.names[row] for row in rows)
+            found.append(
+                Fault(
+                    self._names[loser],
+                    f"node {_listed(names)} is a member of HyperNode {self._names[winner]} as well, which has it; "
+                    "let each node be a member of one HyperNode of the lowest tier",
+                )
+            )
+        return sorted(found)
+
+    # building
+
+    def _tier(self, number: int) -> int:
+        return self._order[number - 1].tier
+
+    def _refresh(self) -> None:
+        if self._built != self.version:
+            self._build()
+            self._built, self._cursor = self.version, -1
+        nodes = self._nodes
+        if self._cursor != nodes.relabelled.end or len(self._direct) != nodes.capacity:
+            changed = None
+            if self._cursor >= 0 and len(self._direct) == nodes.capacity:
+                changed = nodes.relabelled.since(self._cursor, nodes.capacity)
+            if changed is None:
+                self._direct = np.zeros(nodes.capacity, dtype=np.intp)
+                self._disputed = {}
+            rows = range(nodes.extent) if changed is None else sorted(set(changed))
+            self._assign(rows)
+            self._cursor = nodes.relabelled.end
+
+    def _build(self) -> None:
+        usable = [each for each in self._known.values() if not each.problem]
+        self._order = sorted(usable, key=lambda each: (each.tier, each.name))
+        self._names = ["", *(each.name for each in self._order)]
+        self._faults = [Fault(each.name, each.problem) for each in self._known.values() if each.problem]
+        self._by_name, self._patterns, self._terms = {}, [], []
+        number_of = {name: number for number, name in enumerate(self._names)}
+        parents: dict[int, list[int]] = {}
+        for number, hypernode in enumerate(self._order, start=1):
+            for member in hypernode.members:
+                if member.nested:
+                    for child in self._children(hypernode, member, number_of):
+                        if number not in parents.setdefault(child, []):
+                            parents[child].append(number)
+                elif member.name:
+                    self._by_name.setdefault(member.name, []).append(number)
+                elif member.pattern:
+                    self._patterns.append((re.compile(member.pattern), number))
+                else:
+                    self._terms.append((NodeSelectorTerm(member.labels), number))
+        self._parent = [0] * len(self._names)
+        for child in range(len(self._names) - 1, 0, -1):  # from the highest tier down: ancestors are known
+            for place, parent in enumerate(sorted(parents.get(child, ()))):
+                if place == 0:
+                    self._parent[child] = parent
+                elif parent not in self._above(self._parent[child]):
+                    self._faults.append(
+                        Fault(
+                            self._names[parent],
+                            f"HyperNode {self._names[child]} is a member of HyperNode "
+                            f"{self._names[self._parent[child]]} as well, which has it; let each HyperNode be a "
+                            "member of one other",
+                        )
+                    )
+
+    def _children(self, parent: HyperNode, member: HyperNodeMember, numbers: dict[str, int]) -> Iterable[int]:
+        if member.name:
+            child = numbers.get(member.name)
+            if child is None:
+                self._faults.append(
+                    Fault(parent.name, f"there is no HyperNode {member.name} that can be its member")
+                )
+                return ()
+            if self._tier(child) >= parent.tier:
+                self._faults.append(
+                    Fault(
+                        parent.name,
+                        f"HyperNode {member.name} (tier {self._tier(child)}) cannot be its member: give it a tier "
+                        f"below {parent.tier}",
+                    )
+                )
+                return ()
+            return (child,)
+        pattern = re.compile(member.pattern)
+        return [
+            number
+            for name, number in numbers.items()
+            if number and self._tier(number) < parent.tier and pattern.search(name)
+        ]
+
+    def _above(self, number: int) -> set[int]:
+        """The HyperNode and those that it is within."""
+        found: set[int] = set()
+        while number:
+            found.add(number)
+            number = self._parent[number]
+        return found
+
+    def _assign(self, rows: Iterable[int]) -> None:
+        nodes = self._nodes
+        rows = [row for row in rows if row < nodes.capacity]
+        claims: dict[int, set[int]] = {}
+        for row in rows:
+            self._direct[row] = 0
+            self._disputed.pop(row, None)
+            if nodes.alive[row]:
+                name = nodes.names[row]
+                numbers = set(self._by_name.get(name, ()))
+                numbers.update(number for pattern, number in self._patterns if pattern.search(name))
+                claims[row] = numbers
+        alive = np.array(list(claims), dtype=np.intp)
+        for term, number in self._terms if len(alive) else ():
+            for row in alive[term_matches(term, nodes.labels, nodes.name_column, alive)].tolist():
+                claims[row].add(number)
+        for row, numbers in claims.items():
+            if not numbers:
+                continue
+            winner = min(numbers)
+            self._direct[row] = winner
+            losers = numbers - self._above(winner)
+            if losers:
+                self._disputed[row] = tuple(sorted(losers))
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more

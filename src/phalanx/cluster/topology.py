@@ -1,0 +1,180 @@
+"""Domains of the network as arrays over rows: which nodes are close to each other, level by level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.hypernodes import HyperNodeTree
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.topology import HyperNode, TopologyRule
+
+Ids = npt.NDArray[np.intp]
+
+# Levels that a cluster's nodes are usually labelled with; those that no node has do not count.
+USUAL_LEVELS = (
+    "topology.kubernetes.io/region",
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/rack",
+    "cloud.google.com/gce-topology-block",
+    "cloud.google.com/gce-topology-subblock",
+    "cloud.google.com/gce-topology-host",
+    "topology.k8s.aws/network-node-layer-1",
+    "topology.k8s.aws/network-node-layer-2",
+    "topology.k8s.aws/network-node-layer-3",
+    "kubernetes.io/hostname",
+)
+
+
+class Level:
+    """One way to part the nodes: `ids[row]` is the number of the row's domain, 0 where it is in none.
+
+    `title` is how people call the level (a node label, a tier), `names[number]` a domain. `first[number]` is the
+    lowest row of a domain: the node that was seen first.
+    """
+
+    __slots__ = ("count", "first", "ids", "names", "title")
+
+    def __init__(self, title: str, ids: Ids, names: Sequence[str]) -> None:
+        self.title = title
+        self.ids = ids
+        self.names = names
+        present, first = np.unique(ids, return_index=True)
+        self.first: IntArray = np.full(len(names), len(ids), dtype=np.int64)
+        self.first[present] = first
+        self.count = int((present > 0).sum())
+
+    def __repr__(self) -> str:
+        return f"Level({self.title}, {self.count} domains)"
+
+    def rows(self, number: int) -> BoolArray:
+        """bool[N]: the nodes of a domain."""
+        found: BoolArray = self.ids == number
+        return found
+
+    def shared(self, rows: Sequence[int]) -> int:
+        """The domain that all the rows are in; 0 if there is none."""
+        numbers = set(self.ids[list(rows)].tolist())
+        return int(numbers.pop()) if len(numbers) == 1 else 0
+
+
+class Ladder:
+    """The levels on which a rule lets members look for their domain, the narrowest first.
+
+    `cap` is set if the last one is as far as they may go (the others end with everywhere). `unknown` names what the
+    rule asks for and no node or HyperNode has.
+    """
+
+    __slots__ = ("cap", "levels", "unknown")
+
+    def __init__(self, levels: Sequence[Level], cap: bool, unknown: str = "") -> None:
+        self.levels = tuple(levels)
+        self.cap = cap
+        self.unknown = unknown
+
+
+class Topology:
+    """The HyperNodes and the labels of a node table, as levels.
+
+    What is asked twice is computed once, until nodes or HyperNodes change.
+    """
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.hypernodes = HyperNodeTree(nodes)
+        self._as_of = (-1, -1, -1)
+        self._ladders: dict[tuple[TopologyRule, tuple[str, ...], bool], Ladder] = {}
+
+    def put(self, hypernode: HyperNode) -> bool:
+        """Takes in a HyperNode; whether anything is different now."""
+        return self.hypernodes.put(hypernode)
+
+    def drop(self, name: str) -> bool:
+        return self.hypernodes.drop(name)
+
+    @property
+    def version(self) -> tuple[int, int, int]:
+        """Equal as long as the domains are."""
+        return (self._nodes.relabelled.end, self._nodes.capacity, self.hypernodes.version)
+
+    def ladder(self, rule: TopologyRule, keys: tuple[str, ...] = (), ordered: bool = False) -> Ladder:
+        """The levels for a rule. `keys` are the node labels that are levels, the widest first if `ordered`; else
+        the one with fewer domains is the wider one. The rule's own labels are levels in any case."""
+        if self._as_of != self.version:
+            self._as_of = self.version
+            self._ladders.clear()
+        key = (rule, keys, ordered)
+        found = self._ladders.get(key)
+        if found is None:
+            found = self._by_tiers(rule) if rule.hypernodes else self._by_labels(rule, keys, ordered)
+            self._ladders[key] = found
+        return found
+
+    def everywhere(self) -> Level:
+        return Level("cluster", self._nodes.alive.astype(np.intp), ("", "the whole cluster"))
+
+    def _by_tiers(self, rule: TopologyRule) -> Ladder:
+        tree = self.hypernodes
+        highest = rule.highest_tier
+        if rule.highest_tier_name:
+            highest = tree.tier_named(rule.highest_tier_name)
+            if highest is None:
+                return Ladder((), True, f"no HyperNode has the tierName {rule.highest_tier_name}")
+        levels = [
+            Level(tree.title(tier), tree.ids(tier), tree.names)
+            for tier in tree.tiers
+            if highest is None or tier <= highest
+        ]
+        if highest is None:
+            return Ladder([*levels, self.everywhere()], False)
+        return Ladder(levels, True, "" if levels else f"no HyperNode has a tier of at most {highest}")
+
+    def _by_labels(self, rule: TopologyRule, keys: tuple[str, ...], ordered: bool) -> Ladder:
+        labels, capacity = self._nodes.labels, self._nodes.capacity
+        for key in rule.required:
+            if not labels.column(key).ids.any():
+                return Ladder((), True, f"no node has the label {key}")
+        outer = self._everywhere_or(rule.required)
+        narrower: list[Level] = []
+        within = outer
+        for key in dict.fromkeys((*keys, *filter(None, [rule.preferred]))):
+            if key in rule.required or not labels.column(key).ids.any():
+                continue
+            level = _refined(within, key, labels.column(key).ids.astype(np.intp), labels.column(key).values)
+            if ordered and key in keys:
+                within = level
+            narrower.append(level)
+        if not ordered:
+            narrower.sort(key=lambda level: (-level.count, level.title))
+        else:
+            narrower.reverse()
+        assert all(len(level.ids) == capacity for level in narrower)
+        kept = [level for level in narrower if level.count > outer.count or not rule.required]
+        return Ladder([*kept, outer], bool(rule.required))
+
+    def _everywhere_or(self, required: tuple[str, ...]) -> Level:
+        """The domains in which each of the keys has one value."""
+        level: Level | None = None
+        for key in required:
+            column = self._nodes.labels.column(key)
+            ids, values = column.ids.astype(np.intp), column.values
+            level = Level(key, ids, values) if level is None else _refined(level, key, ids, values)
+        return level if level is not None else self.everywhere()
+
+
+def _refined(outer: Level, key: str, ids: Ids, values: Sequence[str]) -> Level:
+    """The domains of a level parted further by a label: equal values in two domains are two."""
+    inside = (ids > 0) & (outer.ids > 0)
+    pairs = np.where(inside, outer.ids * len(values) + ids, 0)
+    found, numbers = np.unique(pairs, return_inverse=True)
+    if found[0] != 0:
+        found, numbers = np.concatenate([[0], found]), numbers + 1
+    parts = [""] * len(found)
+    for number, pair in enumerate(found.tolist()):
+        if pair:
+            above, own = divmod(pair, len(values))
+            parts[number] = values[own] if outer.title == "cluster" else f"{outer.names[above]}/{values[own]}"
+    return Level(key, numbers.reshape(ids.shape).astype(np.intp), parts)

@@ -1,0 +1,112 @@
+"""HyperNode objects: what is read, and what harms only itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.dialects.hypernodes import HYPER_NODES, HyperNodes, read_hypernode
+from phalanx.dialects.notices import NoticeBoard
+from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
+from phalanx.model.selectors import Requirement
+from phalanx.model.topology import HyperNode, HyperNodeMember
+
+KIND = HYPER_NODES.served_as("v1alpha1")
+
+
+def hypernode(name: str = "r1", **spec: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name, "uid": f"uid-{name}"}, "spec": spec}
+
+
+def node(name: str) -> dict[str, Any]:
+    return {"type": "Node", "selector": {"exactMatch": {"name": name}}}
+
+
+def test_members_by_name_by_pattern_and_by_labels() -> None:
+    found, faults = read_hypernode(
+        KIND,
+        hypernode(
+            tier=2,
+            tierName="spine",
+            members=[
+                node("n1"),
+                {"type": "HyperNode", "selector": {"regexMatch": {"pattern": "^r"}}},
+                {"type": "Node", "selector": {"labelMatch": {"matchLabels": {"rack": "r1"}}}},
+            ],
+        ),
+    )
+    assert found == HyperNode(
+        "r1",
+        2,
+        "spine",
+        (
+            HyperNodeMember(name="n1"),
+            HyperNodeMember(nested=True, pattern="^r"),
+            HyperNodeMember(labels=(Requirement("rack", "In", ("r1",)),)),
+        ),
+    )
+    assert faults == ()
+
+
+@pytest.mark.parametrize(
+    ("member", "fault"),
+    [
+        ("n1", 'spec.members[1] is "n1"; write {type: Node'),
+        ({"type": "Pod"}, 'spec.members[1].type is "Pod"; write Node or HyperNode'),
+        ({"type": "Node"}, "spec.members[1].selector is null; write exactly one of exactMatch"),
+        (
+            {"type": "Node", "selector": {"exactMatch": {"name": "a"}, "regexMatch": {"pattern": "b"}}},
+            "write exactly one of exactMatch, regexMatch, labelMatch",
+        ),
+        (
+            {"type": "Node", "selector": {"regexMatch": {"pattern": "a("}}},
+            'spec.members[1].selector.regexMatch.pattern is "a("; this is no regular expression',
+        ),
+        ({"type": "Node", "selector": {"exactMatch": {"name": 7}}}, "exactMatch.name is 7; write a text"),
+        (
+            {"type": "HyperNode", "selector": {"labelMatch": {"matchLabels": {"a": "b"}}}},
+            "labels select Nodes; name HyperNodes instead",
+        ),
+        (
+            {"type": "Node", "selector": {"labelMatch": {"matchExpressions": [{"key": "a", "operator": "Gt"}]}}},
+            "a: unknown operator 'Gt'",
+        ),
+    ],
+)
+def test_a_member_that_cannot_be_read_does_not_count_and_the_others_do(member: object, fault: str) -> None:
+    found, (told,) = read_hypernode(KIND, hypernode(tier=1, members=[node("n1"), member]))
+    assert found.members == (HyperNodeMember(name="n1"),)
+    assert found.problem == ""
+    assert fault in told
+    assert told.endswith("until then this member does not count")
+
+
+@pytest.mark.parametrize("tier", ["1", -1, True, 1.5])
+def test_without_a_legible_tier_it_holds_nothing(tier: object) -> None:
+    found, (told,) = read_hypernode(KIND, hypernode(tier=tier, members=[node("n1")]))
+    assert (found.members, found.problem) == ((), told)
+    assert told.startswith("HyperNode r1 (topology.volcano.sh): spec.tier is ")
+
+
+def test_a_fault_is_told_once_and_what_cannot_be_decoded_holds_nothing() -> None:
+    board = NoticeBoard()
+    door = HyperNodes(board)
+    broken = hypernode(tier=1, members=[node("n1"), "n2"])
+    events, _ = door.take(KIND, broken)
+    assert events == [HyperNodeUpdated(HyperNode("r1", 1, "", (HyperNodeMember(name="n1"),)))]
+    assert [notice.reason for notice in board.drain()] == ["InvalidHyperNode"]
+    door.take(KIND, broken)
+    assert board.drain() == []
+    events, _ = door.malformed(KIND, "", "r1", "uid-r1", "truncated")
+    assert events == [HyperNodeUpdated(HyperNode("r1", problem="HyperNode r1: cannot be read: truncated"))]
+    assert len(board.drain()) == 1
+
+
+def test_what_is_gone_and_what_is_served_no_more() -> None:
+    door = HyperNodes(NoticeBoard())
+    for name in ("b", "a", "c"):
+        door.take(KIND, hypernode(name, tier=1))
+    assert door.removed(KIND, "", "c") == ([HyperNodeRemoved("c")], set())
+    assert door.removed(KIND, "", "c") == ([], set())
+    assert door.unserved(KIND) == ([HyperNodeRemoved("a"), HyperNodeRemoved("b")], set())
