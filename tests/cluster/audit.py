@@ -8,6 +8,7 @@ import numpy as np
 
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.ports import Ports
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
@@ -116,7 +117,9 @@ def _audit_amounts(state: ClusterState) -> None:
             offered = allocatable.get(resource, 0)
             assert nodes.inverse[column, row] == (1.0 / offered if offered > 0 else 0.0)
         assert nodes.scored[:, row].tolist() == [scored[name]["cpu"], scored[name]["memory"]]
-        assert nodes.ports.taken(row) == dict(ports[name])
+        books = nodes.stocks["ports"]
+        assert isinstance(books, Ports)
+        assert books.taken(row) == dict(ports[name])
         assert {record.pod.uid for record in state.tenants(row)} == tenants[name]
         assert nodes.labels.of(row) == dict(node.labels if node else ())
         assert nodes.taints.sets[nodes.taints.ids[row]] == (node.taints if node else ())

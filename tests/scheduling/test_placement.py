@@ -63,6 +63,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     mask = nodes.alive.copy()
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
+    for stock in (stock for stock in cls.stocks if stock.name in pipe.stocks):
+        mask &= stock.copies(cls, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
@@ -81,8 +83,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
 
 def charge(nodes: NodeTable, cls: ClassRecord, row: int, sign: int) -> None:
     nodes.charge(row, cls.footprint.usage, cls.footprint.scored, sign)
-    if cls.pod_class.host_ports:
-        nodes.take_ports(row, cls.pod_class.host_ports, sign)
+    for stock in cls.stocks:
+        stock.book(cls.pod_class.host_ports, row, sign)
 
 
 def all_at_once(state: ClusterState, placer: Placer, cls: ClassRecord, count: int, keep: bool) -> list[int]:

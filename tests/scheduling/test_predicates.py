@@ -14,6 +14,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Taint, Toleration
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.predicates import Predicates
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
@@ -32,7 +33,7 @@ def predicates(**arguments: object) -> Predicates:
 
 
 def names(state: ClusterState, pod: PodClass, plugin: Predicates) -> list[str]:
-    mask = state.nodes.alive & plugin.filter(state.classes.record(pod), state.nodes, slice(None))
+    mask = Placer(state.nodes, [plugin], [], [], plugin.stocks).view(state.classes.record(pod)).mask
     return [state.nodes.names[row] for row in np.flatnonzero(mask)]
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
+from phalanx.cluster.stock import Stock
+from phalanx.model.peers import NO_PEERS
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import PODS, Requests
 
@@ -34,17 +37,25 @@ class ClassRecord:
     `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only
     these are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `least` int64[R, 1] says the
     same for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter.
+    `stocks` are those that its pods take from. Where a `dynamic` class may go depends on which pods are where.
     """
 
-    __slots__ = ("__weakref__", "amounts", "columns", "footprint", "least", "number", "pod_class")
+    __slots__ = ("__weakref__", "amounts", "columns", "footprint", "least", "number", "pod_class", "stocks")
 
-    def __init__(self, number: int, pod_class: PodClass, footprint: Footprint) -> None:
+    def __init__(
+        self, number: int, pod_class: PodClass, footprint: Footprint, stocks: tuple[Stock, ...] = ()
+    ) -> None:
         self.number = number
+        self.stocks = stocks
         self.pod_class = pod_class
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
         self.amounts: IntArray = footprint.usage[self.columns]
         self.least: IntArray = _least(footprint.usage)
+
+    @property
+    def dynamic(self) -> bool:
+        return bool(self.stocks) or self.pod_class.peers != NO_PEERS or bool(self.pod_class.repelled)
 
     def __repr__(self) -> str:
         return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
@@ -56,8 +67,9 @@ class ClassTable:
     Numbers are never given twice.
     """
 
-    def __init__(self, space: ResourceSpace) -> None:
+    def __init__(self, space: ResourceSpace, stocks: Iterable[Stock] = ()) -> None:
         self._space = space
+        self._stocks = tuple(stocks)
         self._classes: WeakValueDictionary[PodClass, ClassRecord] = WeakValueDictionary()
         self._footprints: WeakValueDictionary[tuple[Requests, int, int], Footprint] = WeakValueDictionary()
         self._width = len(space)
@@ -70,7 +82,8 @@ class ClassTable:
         found = self._classes.get(pod_class)
         if found is None:
             footprint = self.footprint(pod_class.requests, pod_class)
-            found = self._classes[pod_class] = ClassRecord(self._next, pod_class, footprint)
+            stocks = tuple(stock for stock in self._stocks if stock.concerns(pod_class))
+            found = self._classes[pod_class] = ClassRecord(self._next, pod_class, footprint, stocks)
             self._next += 1
         return found
 

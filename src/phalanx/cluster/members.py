@@ -23,7 +23,8 @@ class PodRecord:
 
     A pending pod may have a `claim`: room on the node `nominated` is reserved for it. A pod that we have decided to
     evict is `doomed`: it counts as terminating although the API does not show that yet. `spared` is until when
-    (seconds since the epoch) it is not chosen again because an eviction of it was refused.
+    (seconds since the epoch) it is not chosen again because an eviction of it was refused. `taken` is what it got
+    from each stock, by name, while it occupies a node.
     """
 
     __slots__ = (
@@ -41,6 +42,7 @@ class PodRecord:
         "row",
         "spared",
         "state",
+        "taken",
         "target",
         "told",
     )
@@ -62,6 +64,7 @@ class PodRecord:
         self.nominated = ""
         self.doomed = False
         self.spared = 0.0
+        self.taken: dict[str, object] = {}
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"

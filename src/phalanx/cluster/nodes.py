@@ -9,10 +9,10 @@ import numpy.typing as npt
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import LabelColumn, LabelTable, TaintTable
-from phalanx.cluster.ports import PortTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
+from phalanx.cluster.stock import Stock
+from phalanx.cluster.stocks import stocks_of
 from phalanx.model.node import Node
-from phalanx.model.selectors import HostPort
 
 _FIRST_CAPACITY = 64
 NO_ROW = -1
@@ -28,10 +28,10 @@ class NodeTable:
     kube-scheduler's defaults for containers without requests) serve the scores. No row from `extent` on was ever
     used.
 
-    `changes` records every row whose amounts changed, `relabelled` every row whose labels, taints or liveness
-    changed, `ported` every row whose host ports changed: readers keep a cursor and redo only those. What is in
-    one of the latter two is in `changes` as well. Rows are reused lowest first, so equal histories give equal
-    tables.
+    `stocks` are the books of what pods take one by one, by name. `changes` records every row whose amounts changed,
+    `relabelled` every row whose labels, taints or liveness changed: readers keep a cursor and redo only those. What
+    is in the latter is in the former as well; each stock has a log of its own. Rows are reused lowest first, so
+    equal histories give equal tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -51,13 +51,12 @@ class NodeTable:
         self.labels = LabelTable(capacity)
         self.name_column = LabelColumn(capacity)
         self.taints = TaintTable(capacity)
-        self.ports = PortTable()
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
-        self.ported = ChangeLog()
         self.extent = 0
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity))
+        self.stocks: dict[str, Stock] = stocks_of(self)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -106,6 +105,8 @@ class NodeTable:
             self.relabelled.note(row)
             more = True
         self._refresh(row)
+        for stock in self.stocks.values():
+            stock.node_added(row)
         return row, more
 
     def remove(self, name: str) -> int:
@@ -121,11 +122,11 @@ class NodeTable:
         self.name_column.set(row, None)
         self.taints.set(row, ())
         self.unschedulable[row] = False
-        self.ports.drop(row)
+        for stock in self.stocks.values():
+            stock.node_removed(row)
         heapq.heappush(self._free, row)
         self.changes.note(row)
         self.relabelled.note(row)
-        self.ported.note(row)
         return row
 
     def charge(self, row: int, usage: IntArray, scored: IntArray, sign: int) -> None:
@@ -164,11 +165,6 @@ class NodeTable:
         """Keeps room for a pod that another scheduler has nominated for this node."""
         self.reserved[:, row] += sign * usage
         self.idle[:, row] -= sign * usage
-        self.changes.note(row)
-
-    def take_ports(self, row: int, ports: tuple[HostPort, ...], sign: int) -> None:
-        self.ports.take(row, ports, sign)
-        self.ported.note(row)
         self.changes.note(row)
 
     def _take_row(self, name: str) -> int:

@@ -4,21 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
+from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
-from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import HostPort
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
 
 K = TypeVar("K", bound=Hashable)
 
+PORTS = "ports"
+TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
-class PortTable:
-    """Which host ports the pods on each row hold; several pods may hold the same one (others bound them so)."""
 
-    def __init__(self) -> None:
+class Ports:
+    """The stock of host ports; several pods may hold the same one (others bound them so)."""
+
+    name = PORTS
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
         self._taken: dict[int, Counter[HostPort]] = {}
         self._rows: dict[tuple[int, str], Counter[int]] = {}
 
@@ -26,28 +41,57 @@ class PortTable:
         """port -> how many pods hold it."""
         return dict(self._taken.get(row, {}))
 
-    def take(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
-        """Adds (sign 1) or takes back (sign -1) the ports of one pod."""
-        taken = self._taken.setdefault(row, Counter())
-        for port in ports:
-            _count(taken, port, sign)
-            rows = self._rows.setdefault((port.port, port.protocol), Counter())
-            _count(rows, row, sign)
-            if not rows:
-                del self._rows[port.port, port.protocol]
-        if not taken:
-            del self._taken[row]
+    def concerns(self, pod_class: PodClass) -> bool:
+        return bool(pod_class.host_ports)
 
-    def drop(self, row: int) -> None:
-        """Forgets everything about a row."""
+    def shared(self, cls: ClassRecord) -> bool:
+        return False
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        """A second copy would want the ports of the first."""
+        return np.where(self._free(cls.pod_class.host_ports, rows), 1, 0)
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        return self.observed(record, row)
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        ports = record.cls.pod_class.host_ports
+        self.book(ports, row, 1)
+        return ports
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, tuple)
+        self._count(row, taken, sign)
+        self.changes.note(row)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        return None
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        return [(TAKEN, ~self._free(cls.pod_class.host_ports, rows))]
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        return ()
+
+    def annotations(self, record: PodRecord, taken: object) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def node_added(self, row: int) -> None:
+        pass
+
+    def node_removed(self, row: int) -> None:
         for port, count in self.taken(row).items():
             for _ in range(count):
-                self.take(row, (port,), -1)
+                self._count(row, (port,), -1)
+        self.changes.note(row)
 
-    def free(self, ports: tuple[HostPort, ...], rows: Rows, capacity: int) -> BoolArray:
+    def learn(self, fact: object) -> bool:
+        raise TypeError(f"nobody tells ports {fact!r}")
+
+    def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
         """bool[rows]: where none of the ports conflicts with one that is taken."""
         if isinstance(rows, slice):
-            free = np.ones(capacity, dtype=np.bool_)
+            free = np.ones(self._nodes.capacity, dtype=np.bool_)
             suspects = {row for port in ports for row in self._rows.get((port.port, port.protocol), ())}
             for row in suspects:
                 free[row] = not self._conflict(ports, row)
@@ -58,6 +102,18 @@ class PortTable:
     def _conflict(self, ports: tuple[HostPort, ...], row: int) -> bool:
         taken = self._taken.get(row)
         return taken is not None and any(wanted.conflicts_with(port) for wanted in ports for port in taken)
+
+    def _count(self, row: int, ports: Iterable[HostPort], sign: int) -> None:
+        """Adds (sign 1) or takes back (sign -1) the ports of one pod."""
+        taken = self._taken.setdefault(row, Counter())
+        for port in ports:
+            _count(taken, port, sign)
+            rows = self._rows.setdefault((port.port, port.protocol), Counter())
+            _count(rows, row, sign)
+            if not rows:
+                del self._rows[port.port, port.protocol]
+        if not taken:
+            del self._taken[row]
 
 
 def _count(counter: Counter[K], key: K, sign: int) -> None:

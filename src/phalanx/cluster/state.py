@@ -14,6 +14,7 @@ from phalanx.cluster.observation import charging, claim_of, renew, standing, yie
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.tenancy import Table, Tenancy
+from phalanx.cluster.tenants import Tenants, book_stock, give_back, stock_up
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
@@ -32,6 +33,7 @@ from phalanx.model.events import (
     PodUpdated,
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
+    StockFact,
 )
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
@@ -56,7 +58,7 @@ class ClusterState:
         self.schedulers = frozenset(schedulers)
         self.space = ResourceSpace()
         self.nodes = NodeTable(self.space)
-        self.classes = ClassTable(self.space)
+        self.classes = ClassTable(self.space, self.nodes.stocks.values())
         self.pods: dict[str, PodRecord] = {}
         self.gangs: dict[GangKey, GangRecord] = {}
         self.lone: dict[str, PodRecord] = {}
@@ -70,7 +72,7 @@ class ClusterState:
         self.ripened = 0
         self.version = 0
         self.tenancy = Tenancy()
-        self._tenants: dict[int, dict[str, PodRecord]] = {}
+        self._tenants = Tenants(self.tenancy.moved)
         self._homeless = Homeless()
         self._touched_gangs: dict[GangKey, None] = {}
         self._touched_pods: dict[str, None] = {}
@@ -111,6 +113,10 @@ class ClusterState:
             case DisruptionBudgetRemoved(namespace, name):
                 if self.budgets.get(namespace, {}).pop(name, None) is not None:
                     self._ease()
+            case StockFact(stock, fact):
+                self.version += 1
+                if self.nodes.stocks[stock].learn(fact):
+                    self.relief += 1
 
     def transaction(self, charging: bool = True) -> Transaction:
         return Transaction(self.nodes, charging)
@@ -153,7 +159,7 @@ class ClusterState:
         record.footprint = record.cls.footprint
         if record.claim is not None:
             self._drop_claim(record)
-        self._move_in(record, row)
+        self._tenants.move_in(record, row)
         record.target = self.nodes.names[row]
         self._set_state(record, MemberState.PLACED, mark)
         self.version += 1
@@ -165,7 +171,7 @@ class ClusterState:
         self.unclaim(record)
         record.claim, record.nominated = claim, self.nodes.names[row]
         self.promised[record.pod.uid] = record
-        self._move_in(record, row)
+        self._tenants.move_in(record, row)
         self._charge(record, row, 1)
         self.ledger.book(record)
 
@@ -218,11 +224,11 @@ class ClusterState:
 
     def tenants(self, row: int) -> Collection[PodRecord]:
         """The pods that occupy a row, placed and terminating ones included."""
-        return self._tenants.get(row, {}).values()
+        return self._tenants.of(row)
 
     def tenancy_table(self) -> Table:
         """How many pods of which kind (`tenancy.kinds`) each row has."""
-        return self.tenancy.table(self._tenants)
+        return self.tenancy.table(self._tenants.rows)
 
     # pods
 
@@ -261,12 +267,14 @@ class ClusterState:
                 if record.state is not state:
                     self._set_state(record, state, mark)
                 return
-        doomed, spared, nominated = record.doomed, record.spared, record.nominated
+        doomed, spared, nominated, taken = record.doomed, record.spared, record.nominated, dict(record.taken)
         self._pod_removed(pod.uid)
         self._pod_added(pod)
         record = self.pods[pod.uid]
         record.spared = spared
         if placed and state is MemberState.PENDING:
+            # What it got of each stock is known to nobody but us yet.
+            record.taken = {stock.name: taken[stock.name] for stock in record.cls.stocks if stock.name in taken}
             self._assume(record, target, mark if old.gang == pod.gang else None)
         elif claim is not None:
             self._hold(record, claim, nominated)
@@ -390,19 +398,21 @@ class ClusterState:
         if row == NO_ROW:
             self._homeless.add(node, record)
             return
-        self._move_in(record, row)
+        self._tenants.move_in(record, row)
         self._charge(record, row, 1)
 
     def _charge(self, record: PodRecord, row: int, sign: int) -> None:
         """Puts a pod on a row's amounts, or takes it off, as its state says."""
-        footprint, ports = record.footprint, record.cls.pod_class.host_ports
+        footprint = record.footprint
         self.version += 1
         if record.state in _PROMISED_ONLY:
             self.nodes.reserve(row, footprint.usage, sign)
             return
         self.nodes.charge(row, footprint.usage, footprint.scored, sign)
-        if ports:
-            self.nodes.take_ports(row, ports, sign)
+        if sign > 0:
+            stock_up(record, row)
+        else:
+            give_back(record, row)
         if record.state is MemberState.TERMINATING:
             self.nodes.release_later(row, footprint.usage, sign)
 
@@ -411,14 +421,14 @@ class ClusterState:
             self._homeless.discard(record)
             return
         row = record.row
-        self._move_out(record)
+        self._tenants.move_out(record)
         self._charge(record, row, -1)
         self.relief += 1
 
     def _drop_claim(self, record: PodRecord) -> None:
         """Forgets a claim whose room a transaction has already taken off the arrays."""
         if record.row != NO_NODE:
-            self._move_out(record)
+            self._tenants.move_out(record)
         else:
             self._homeless.discard(record)
         record.claim, record.nominated = None, ""
@@ -451,26 +461,14 @@ class ClusterState:
         if row == NO_ROW:
             return
         for record in list(self.tenants(row)):
-            self._move_out(record)
+            book_stock(record, row, -1)
+            self._tenants.move_out(record)
             self._homeless.add(name, record)
             self._touch(record)
         self.nodes.remove(name)
         self.version += 1
         self.ledger.resized()
         self.relief += 1  # an overfull node no longer weighs on the sums
-
-    def _move_in(self, record: PodRecord, row: int) -> None:
-        record.row = row
-        self.tenancy.moved.note(row)
-        self._tenants.setdefault(row, {})[record.pod.uid] = record
-
-    def _move_out(self, record: PodRecord) -> None:
-        self.tenancy.moved.note(record.row)
-        tenants = self._tenants[record.row]
-        del tenants[record.pod.uid]
-        if not tenants:
-            del self._tenants[record.row]
-        record.row = NO_NODE
 
     # gangs
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import numpy.typing as npt
@@ -69,7 +69,7 @@ class Tenancy:
         # Numbers of kinds hold for one generation.
         self.generation = 0
 
-    def table(self, tenants: dict[int, dict[str, PodRecord]]) -> Table:
+    def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> Table:
         """The table as of now; `tenants` are the pods of each row."""
         changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
         if changed is None or len(self.kinds) > 4 * self._live() + 1000:
@@ -94,7 +94,7 @@ class Tenancy:
         """How many kinds have any pods."""
         return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
 
-    def _tally(self, tenants: dict[int, dict[str, PodRecord]], rows: Iterable[int]) -> None:
+    def _tally(self, tenants: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
         for row in rows:
             counts: dict[int, int] = {}
             for record in tenants.get(row, {}).values():

@@ -12,6 +12,7 @@ from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import IntArray
+from phalanx.cluster.tenants import book_stock, give_back, take_stock
 
 
 class Transaction:
@@ -27,7 +28,7 @@ class Transaction:
         self._nodes = nodes
         self._charging = charging
         self._charges: dict[tuple[Payer, Footprint], int] = {}
-        self._journal: list[tuple[ClassRecord, list[int]]] = []
+        self._journal: list[tuple[ClassRecord, list[PodRecord], list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
         self._lifted: dict[PodRecord, None] = {}
         self._removed: dict[PodRecord, None] = {}
@@ -49,17 +50,20 @@ class Transaction:
         assert len(pods) == len(rows)
         if not rows:
             return
-        self._apply(cls, rows, 1)
-        self._journal.append((cls, rows))
+        self._put(cls.footprint, rows, 1)
+        if cls.stocks:
+            for record, row in zip(pods, rows, strict=True):
+                take_stock(record, row)
+        self._journal.append((cls, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
-            self._charge(cls.footprint, pods)
+            self._charge(cls.footprint, pods, 1)
 
-    def _charge(self, footprint: Footprint, pods: list[PodRecord]) -> None:
+    def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
         payers = {pods[0].payer: 1} if len(pods) == 1 else Counter(record.payer for record in pods)
-        for payer, count in payers.items():
+        for payer, number in payers.items():
             if payer is not None:
-                key = (payer, footprint)
+                key, count = (payer, footprint), number * sign
                 self._charges[key] = self._charges.get(key, 0) + count
                 payer.charge(footprint, count)
 
@@ -105,15 +109,25 @@ class Transaction:
             del self._removed[record]
         self._take_off(records, 1)
 
+    def mark(self) -> int:
+        """The present state of what was placed, for `back_to`."""
+        return len(self._journal)
+
+    def back_to(self, mark: int) -> None:
+        """Takes back what was placed since the mark, and nothing else."""
+        while len(self._journal) > mark:
+            cls, pods, rows = self._journal.pop()
+            for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.stocks else ():
+                give_back(record, row)
+            self._put(cls.footprint, rows, -1)
+            del self._placed[len(self._placed) - len(pods) :]
+            if self._charging:
+                self._charge(cls.footprint, pods, -1)
+
     def unplace(self) -> None:
         """Takes back what was placed so far, and nothing else."""
-        for (payer, footprint), count in self._charges.items():
-            payer.charge(footprint, -count)
-        for cls, rows in reversed(self._journal):
-            self._apply(cls, rows, -1)
+        self.back_to(0)
         self._charges.clear()
-        self._journal.clear()
-        self._placed.clear()
 
     def rollback(self) -> None:
         assert self._open
@@ -166,8 +180,7 @@ class Transaction:
         for record in records:
             if record.row != NO_NODE:
                 rows.setdefault(record.footprint, []).append(record.row)
-                if record.cls.pod_class.host_ports:
-                    self._nodes.take_ports(record.row, record.cls.pod_class.host_ports, sign)
+                book_stock(record, record.row, sign)
             if record.payer is not None:
                 key = (record.payer, record.footprint)
                 charges[key] = charges.get(key, 0) + sign
@@ -175,12 +188,6 @@ class Transaction:
             self._put(footprint, places, sign)
         for (payer, footprint), count in charges.items():
             payer.charge(footprint, count)
-
-    def _apply(self, cls: ClassRecord, rows: list[int], sign: int) -> None:
-        self._put(cls.footprint, rows, sign)
-        if cls.pod_class.host_ports:
-            for row in rows:
-                self._nodes.take_ports(row, cls.pod_class.host_ports, sign)
 
     def _put(self, footprint: Footprint, rows: list[int], sign: int) -> None:
         if len(rows) == 1:

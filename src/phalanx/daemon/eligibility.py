@@ -33,8 +33,8 @@ class Eligibility:
             if nodes.relabelled.end == planned_at:
                 return None
             record = self._state.pods.get(bind.uid)
-            # A pod that is placed occupies its own host ports, so the filters cannot be asked about those.
-            if record is None or record.cls.pod_class.host_ports or self._placer().view(record.cls).mask[row]:
+            # A pod that is placed is in its own way, in what is dynamic.
+            if record is None or self._placer().view(record.cls).static[row]:
                 return None
             return f"node {bind.node} does not take the pod any more (its labels, taints or cordon have changed)"
 

@@ -57,13 +57,14 @@ class Pipeline:
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
+        self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def plugins(self, point: str) -> list[Plugin]:
         return self._plugins[point]
 
     def placer(self, nodes: NodeTable) -> Placer:
-        return Placer(nodes, self.plugins("filter"), self.plugins("preference"), self.plugins("score"))
+        return Placer(nodes, self.plugins("filter"), self.plugins("preference"), self.plugins("score"), self.stocks)
 
     def refusal(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""
@@ -71,7 +72,8 @@ class Pipeline:
             reason = plugin.refuse(cls)
             if reason is not None:
                 return reason
-        return None
+        reasons = (stock.refuse(cls) for stock in cls.stocks if stock.name in self.stocks)
+        return next((reason for reason in reasons if reason is not None), None)
 
     def season(self, now: float) -> tuple[Hashable, ...]:
         """What of the time the opinions on nodes depend on; plugins take note of the time."""
@@ -84,7 +86,9 @@ class Pipeline:
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
-        return [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
+        parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
+        stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
+        return [*parts, *(part for stock in stocks for part in stock.explain(cls, rows))]
 
     def admit(self, session: View, gang: GangRecord) -> bool:
         """Tier by tier: a rejection decides, else a permission, else the next tier; by default yes."""

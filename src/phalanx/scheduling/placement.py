@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,11 @@ import numpy.typing as npt
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.load import Load
-from phalanx.scheduling.plugin import Plugin, overrides
+from phalanx.scheduling.plugin import Plugin
 
 RowArray = npt.NDArray[np.intp]
 
@@ -27,8 +30,6 @@ _FEW = 8
 # Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
-# More copies than any node takes; keeps sums over nodes that claim nonsense inside int64.
-_MOST_COPIES = 2**31
 
 NOWHERE = -np.inf
 
@@ -36,7 +37,9 @@ NOWHERE = -np.inf
 class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
-    `copies` (how many fit on each row) and their sum `room` are kept once somebody has asked for them.
+    `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the stocks
+    allow (None where none concerns the class). `copies` (how many fit on each row) and their sum `room` are kept
+    once somebody has asked for them.
     """
 
     __slots__ = (
@@ -44,24 +47,28 @@ class ClassView:
         "copies",
         "cursor",
         "label_cursor",
+        "limit",
         "mask",
-        "port_cursor",
         "preference",
         "room",
         "room_cursor",
         "score",
+        "static",
+        "stock_cursors",
     )
 
     def __init__(self, cls: ClassRecord, capacity: int) -> None:
         self.cls = cls
         self.mask: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.static = self.mask
+        self.limit: IntArray | None = None
         self.preference: FloatArray | None = None
         self.score: FloatArray = np.full(capacity, NOWHERE)
         self.copies: IntArray | None = None
         self.room = 0
         self.cursor = -1
         self.label_cursor = -1
-        self.port_cursor = -1
+        self.stock_cursors: tuple[int, ...] = ()
         self.room_cursor = -1
 
 
@@ -69,7 +76,7 @@ class Placer:
     """Caches a view per class and brings it up to date from the table's change logs.
 
     Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
-    that implement the respective extension point.
+    that implement the respective extension point, `stocks` the names of those that the policy looks at.
     """
 
     def __init__(
@@ -78,10 +85,12 @@ class Placer:
         filters: Sequence[Plugin],
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
+        stocks: Collection[str] = (),
     ) -> None:
         self._nodes = nodes
         self._filters = filters
-        self._exclusives = [plugin for plugin in filters if overrides(plugin, "exclusive")]
+        self._stocks = frozenset(stocks)
+        self._scope: BoolArray | None = None
         self._preferences = preferences
         self._scorers = scorers
         self._views: dict[int, ClassView] = {}
@@ -97,9 +106,7 @@ class Placer:
             view = self._new_view(cls)
         self._views[cls.number] = view  # last in the dict: used last
         nodes = self._nodes
-        if view.label_cursor != nodes.relabelled.end or (
-            cls.pod_class.host_ports and view.port_cursor != nodes.ported.end
-        ):
+        if view.label_cursor != nodes.relabelled.end or view.stock_cursors != self._stock_ends(cls):
             self._refresh_mask(view)
         if view.cursor != nodes.changes.end:
             self._refresh_score(view)
@@ -113,20 +120,36 @@ class Placer:
         again until it is empty.
         """
         view = self.view(cls)
-        if count == 1:
-            row = int(view.score[: max(1, self._nodes.extent)].argmax())
-            return [row] if view.score[row] > NOWHERE else []
-        return self._place_block(view, min(count, _BLOCK))
+        score = self._in_scope(view.score[: max(1, self._nodes.extent)])
+        if count == 1 or any(stock.shared(cls) for stock in self.stocks(cls)):
+            row = int(score.argmax())
+            return [row] if score[row] > NOWHERE else []
+        return self._place_block(view, score, min(count, _BLOCK))
+
+    @contextmanager
+    def within(self, rows: BoolArray) -> Iterator[None]:
+        """Places, and counts room, on these rows (bool[N]) only, and within any that are set already."""
+        last, self._scope = self._scope, rows if self._scope is None else rows & self._scope
+        try:
+            yield
+        finally:
+            self._scope = last
+
+    def stocks(self, cls: ClassRecord) -> list[Stock]:
+        """The stocks that concern the class and that the policy looks at."""
+        return [stock for stock in cls.stocks if stock.name in self._stocks]
 
     def fits(self, cls: ClassRecord) -> bool:
         """Whether at least one copy of the class fits somewhere."""
-        return bool(self.view(cls).score.max() > NOWHERE)
+        return bool(self._in_scope(self.view(cls).score).max() > NOWHERE)
 
     def room(self, cls: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed."""
         view, end = self.view(cls), self._nodes.changes.end
+        if self._scope is not None:
+            return int(np.where(view.mask & self._scope, self._copies(view, slice(None)), 0).sum())
         if view.copies is None:
-            view.copies = np.where(view.mask, self.copies(cls, slice(None)), 0)
+            view.copies = np.where(view.mask, self._copies(view, slice(None)), 0)
             view.room = int(view.copies.sum())
         elif view.room_cursor != end:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
@@ -139,12 +162,11 @@ class Placer:
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many copies each row has room for, filters aside."""
-        idle = self._nodes.idle[cls.columns][:, rows]
-        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, _MOST_COPIES)
-        return np.minimum(fits, 1) if self.exclusive(cls) else fits
+        return self._copies(self.view(cls), rows)
 
     def exclusive(self, cls: ClassRecord) -> bool:
-        return any(plugin.exclusive(cls) for plugin in self._exclusives)
+        """Whether no node takes a second copy of the class, whoever leaves."""
+        return any(stock.name == PORTS for stock in self.stocks(cls))
 
     def _new_view(self, cls: ClassRecord) -> ClassView:
         capacity = self._nodes.capacity
@@ -152,12 +174,23 @@ class Placer:
             del self._views[next(iter(self._views))]
         return ClassView(cls, capacity)
 
-    def _place_block(self, view: ClassView, count: int) -> list[int]:
-        score = view.score[: self._nodes.extent]
+    def _copies(self, view: ClassView, rows: Rows) -> IntArray:
+        cls = view.cls
+        idle = self._nodes.idle[cls.columns][:, rows]
+        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY)
+        return fits if view.limit is None else np.minimum(fits, view.limit[rows])
+
+    def _in_scope(self, score: FloatArray) -> FloatArray:
+        return score if self._scope is None else np.where(self._scope[: len(score)], score, NOWHERE)
+
+    def _stock_ends(self, cls: ClassRecord) -> tuple[int, ...]:
+        return tuple(stock.changes.end for stock in self.stocks(cls)) if cls.stocks else ()
+
+    def _place_block(self, view: ClassView, score: FloatArray, count: int) -> list[int]:
         candidates = _best(score, count)
         if not len(candidates):
             return []
-        copies = np.minimum(self.copies(view.cls, candidates), count)
+        copies = np.minimum(self._copies(view, candidates), count)
         deepest = int(copies.max())
         if deepest == 1:
             order = np.lexsort((candidates, -score[candidates]))
@@ -181,17 +214,36 @@ class Placer:
         nodes = self._nodes
         stale = self._stale_eligibility(view)
         if stale is None:
-            view.mask = self._filter(view.cls, slice(None))
+            view.static = self._filter(view.cls, slice(None))
+            self._ask_stocks(view, slice(None))
             view.score = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1
             view.preference = self._preference(view)
         else:
             # These rows are among the changed ones too, so their scores and copies follow by themselves.
             rows = np.unique(np.array(stale, dtype=np.intp))
-            view.mask[rows] = self._filter(view.cls, rows)
-            view.score[rows] = NOWHERE
+            view.static[rows] = self._filter(view.cls, rows)
+            self._ask_stocks(view, rows)
             self._renew_preference(view)
-        view.label_cursor, view.port_cursor = nodes.relabelled.end, nodes.ported.end
+            self._score_rows(view, rows)
+            if view.copies is not None and view.limit is not None:
+                self._recount(view, view.copies, rows)
+        view.label_cursor, view.stock_cursors = nodes.relabelled.end, self._stock_ends(view.cls)
+
+    def _ask_stocks(self, view: ClassView, rows: Rows) -> None:
+        """Puts together `mask` on some rows from `static` and what the stocks allow there."""
+        stocks = self.stocks(view.cls)
+        if not stocks:
+            view.mask, view.limit = view.static, None
+            return
+        if view.limit is None:
+            rows, view.mask = slice(None), view.static.copy()
+            view.limit = np.zeros(len(view.static), dtype=np.int64)
+        limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
+        for stock in stocks:
+            limit = np.minimum(limit, stock.copies(view.cls, rows))
+        view.limit[rows] = limit
+        view.mask[rows] = view.static[rows] & (limit > 0)
 
     def _stale_eligibility(self, view: ClassView) -> list[int] | None:
         """The rows on which the class's eligibility may have changed; None for all."""
@@ -200,10 +252,12 @@ class Placer:
             return None
         limit = nodes.capacity // _RESCORE_PART
         stale = nodes.relabelled.since(view.label_cursor, limit)
-        if stale is None or not view.cls.pod_class.host_ports:
-            return stale
-        ports = nodes.ported.since(view.port_cursor, limit)
-        return None if ports is None else stale + ports
+        for stock, cursor in zip(self.stocks(view.cls), view.stock_cursors, strict=True):
+            changed = stock.changes.since(cursor, limit)
+            if stale is None or changed is None:
+                return None
+            stale = stale + changed
+        return stale
 
     def _renew_preference(self, view: ClassView) -> None:
         """Preferences are normalised over all eligible nodes: one relabelled node may shift all, or none."""
@@ -254,7 +308,7 @@ class Placer:
 
     def _recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Counts the copies on some (distinct) rows again."""
-        found = np.where(view.mask[rows], self.copies(view.cls, rows), 0)
+        found = np.where(view.mask[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
 

@@ -68,6 +68,8 @@ class Plugin:
     """Those of them that it accepts but does not act on; whoever uses one is told so."""
     quiet: frozenset[str] = frozenset()
     """Extension points at which it has no opinion with the arguments that it got."""
+    stocks: frozenset[str] = frozenset()
+    """The stocks that keep pods from nodes where this plugin is in the policy."""
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
 
@@ -167,13 +169,9 @@ class Plugin:
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """bool[rows]: which nodes the class may use; all filters must agree.
 
-        May depend on labels, taints and liveness (what `nodes.relabelled` records), for a class with host ports on
-        ports (what `nodes.ported` records), and on the `season`; not on amounts.
+        May depend on labels, taints and liveness (what `nodes.relabelled` records) and on the `season`; not on
+        amounts, nor on which pods are where.
         """
-        raise NotImplementedError
-
-    def exclusive(self, cls: ClassRecord) -> bool:
-        """Whether `filter` lets no second copy of the class onto a node that has one."""
         raise NotImplementedError
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:

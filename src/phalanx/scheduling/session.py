@@ -12,6 +12,7 @@ from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
+from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState, PlanMark
@@ -348,7 +349,10 @@ class Session:
         self.state.place(record, row, mark)
         node = self.state.nodes.names[row]
         # The binding clears the nomination, and one that this cycle has made need not be written.
-        self.plan.binds.append(Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause))
+        preparations, annotations = hands(record)
+        self.plan.binds.append(
+            Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations)
+        )
         if record.told is not None:
             self.judge_pod(record, None)
 

@@ -92,6 +92,6 @@ class CompleteSearch:
 def _twin(victim: Victim) -> object:
     """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
     record = victim.records[0]
-    if victim.gangs or record.cls.pod_class.host_ports:
+    if victim.gangs or record.cls.dynamic:
         return None
     return record.row, record.footprint, record.payer, victim.priority, record.pod.budgets

@@ -115,8 +115,8 @@ class Search:
             found = choice.nobody()
             assert found is not None
             return found
-        # Ports are not part of the sums that would be freed.
-        tells = not any(cls.pod_class.host_ports for cls in self._for.classes)
+        # Ports, devices and other pods' rules are not part of the sums that would be freed.
+        tells = not any(cls.dynamic for cls in self._for.classes)
         arriving = bool(self._lenders.arriving.any())
         if not self._lenders.anybody:
             return self._futile(facts)

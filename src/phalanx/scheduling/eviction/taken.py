@@ -61,6 +61,6 @@ class Taken:
             if record.row < 0 or self._off[record] > 1:
                 continue
             usage = record.footprint.usage
-            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.pod_class.host_ports:
+            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.dynamic:
                 return False
         return True

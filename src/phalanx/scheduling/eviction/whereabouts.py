@@ -52,7 +52,7 @@ class Whereabouts:
         present: BoolArray = lenders.present()
         for cls in self._for.classes:
             wanted = cls.amounts[:, None]
-            copies = np.where(self._session.placer.view(cls).mask, (free[cls.columns] // wanted).min(axis=0), 0)
+            copies = np.where(self._session.placer.view(cls).static, (free[cls.columns] // wanted).min(axis=0), 0)
             missing = (wanted - nodes.idle[cls.columns]).clip(min=0)
             pods = np.ceil(missing / lenders.largest(cls.columns).clip(min=1)).max(axis=0)
             better = (copies > 0) & present & (pods < best)

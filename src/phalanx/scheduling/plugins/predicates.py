@@ -9,6 +9,7 @@ import numpy as np
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.selectors import Requirement, Taint, tolerates
 from phalanx.scheduling.arguments import Arguments
@@ -51,7 +52,8 @@ class Predicates(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._affinity = arguments.boolean("predicate.NodeAffinityEnable", True)
-        self._ports = arguments.boolean("predicate.NodePortsEnable", True)
+        ports = arguments.boolean("predicate.NodePortsEnable", True)
+        self.stocks = frozenset({PORTS} if ports else ())
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
         for key in self.without_effect:
             if key.endswith("Enable"):
@@ -71,14 +73,9 @@ class Predicates(Plugin):
             mask &= self._tolerated(cls, nodes, rows)
         if self._affinity:
             mask &= self._selected(cls, nodes, rows)
-        if self._ports and cls.pod_class.host_ports:
-            mask &= nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
         if cls.pod_class.repelled:
             mask &= self._tolerated_by_others(cls, nodes, rows)
         return mask
-
-    def exclusive(self, cls: ClassRecord) -> bool:
-        return self._ports and bool(cls.pod_class.host_ports)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         reasons: list[tuple[str, BoolArray]] = [
@@ -88,9 +85,6 @@ class Predicates(Plugin):
             reasons.extend(self._by_taint(cls, nodes, rows))
         if self._affinity:
             reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
-        if self._ports and cls.pod_class.host_ports:
-            taken = ~nodes.ports.free(cls.pod_class.host_ports, rows, nodes.capacity)
-            reasons.append(("node(s) didn't have free ports for the requested pod ports", taken))
         if cls.pod_class.repelled:
             closed = ~self._tolerated_by_others(cls, nodes, rows)
             reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))
