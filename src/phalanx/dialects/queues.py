@@ -8,6 +8,7 @@ from typing import Any
 from phalanx.dialects import kube_batch, volcano
 from phalanx.dialects.accountspec import AccountReader, AccountSpec, Place
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.pools import read_pools
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.account import (
     DEFAULT_QUEUE,
@@ -97,6 +98,7 @@ class _QueueReader(AccountReader):
             state=self._state(),
             fifo=self._fifo(),
             hierarchy=self._hierarchy(),
+            pools=read_pools(self),
             budget=self.budget(),
             min_run_time=self.min_run_time(),
             eviction_rate=self.eviction_rate(),

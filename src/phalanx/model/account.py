@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.model.gang import GroupRef, Problem
+from phalanx.model.pools import PoolRule
 
 Limits = tuple[tuple[str, int], ...]
 """Amounts per resource, sorted by name. Unlike Requests it keeps zeros: 0 is a ceiling, absent is none."""
@@ -107,6 +108,7 @@ class Account(msgspec.Struct, frozen=True):
     budget: Budget | None = None
     min_run_time: int = 0  # seconds from its start on for which none of its pods is evicted for others
     eviction_rate: EvictionRate | None = None
+    pools: PoolRule | None = None  # the groups of nodes that its pods may use
     created: int = 0
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
