@@ -73,7 +73,7 @@ class Ports:
     def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
         return ()
 
-    def annotations(self, record: PodRecord, taken: object) -> tuple[tuple[str, str], ...]:
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
         return ()
 
     def node_added(self, row: int) -> None:

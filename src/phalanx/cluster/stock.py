@@ -65,8 +65,8 @@ class Stock(Protocol):
         """What must be written before the pod may be bound."""
         ...
 
-    def annotations(self, record: PodRecord, taken: object) -> tuple[tuple[str, str], ...]:
-        """What the binding tells the pod about what it got."""
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
         ...
 
     def node_added(self, row: int) -> None:

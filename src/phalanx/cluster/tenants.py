@@ -66,10 +66,10 @@ def give_back(record: PodRecord, row: int) -> None:
     record.taken.clear()
 
 
-def hands(record: PodRecord) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
+def hands(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
     """(what must be written before the pod is bound, what its binding tells it) because of what it has."""
     if not record.taken:
         return (), ()
     held = [(stock, record.taken[stock.name]) for stock in record.cls.stocks if stock.name in record.taken]
     preparations = tuple(each for stock, taken in held for each in stock.preparations(record, taken))
-    return preparations, tuple(each for stock, taken in held for each in stock.annotations(record, taken))
+    return preparations, tuple(each for stock, taken in held for each in stock.annotations(record, taken, now))

@@ -31,6 +31,7 @@ _POINTS = (
     "outcasts",
     "wakes",
     "season",
+    "equip",
     "filter",
     "explain",
     "refuse",
@@ -64,6 +65,8 @@ class Pipeline:
         return self._plugins[point]
 
     def placer(self, nodes: NodeTable) -> Placer:
+        for plugin in self.plugins("equip"):
+            plugin.equip(nodes)
         return Placer(nodes, self.plugins("filter"), self.plugins("preference"), self.plugins("score"), self.stocks)
 
     def refusal(self, cls: ClassRecord) -> str | None:

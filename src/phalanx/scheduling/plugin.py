@@ -166,6 +166,10 @@ class Plugin:
 
     # nodes: once per pod class, over many rows at a time
 
+    def equip(self, nodes: NodeTable) -> None:
+        """Tells the stocks of a cluster how to choose, before anything is placed under this policy."""
+        raise NotImplementedError
+
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """bool[rows]: which nodes the class may use; all filters must agree.
 

@@ -349,7 +349,7 @@ class Session:
         self.state.place(record, row, mark)
         node = self.state.nodes.names[row]
         # The binding clears the nomination, and one that this cycle has made need not be written.
-        preparations, annotations = hands(record)
+        preparations, annotations = hands(record, self.now)
         self.plan.binds.append(
             Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations)
         )
