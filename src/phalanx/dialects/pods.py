@@ -30,7 +30,7 @@ from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
-from phalanx.model.resources import Requests, parse_amount, requests_of
+from phalanx.model.resources import CPU, Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
 
 # Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
@@ -41,6 +41,8 @@ PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 _CACHE_SIZE = 10_000
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
+# No amounts at all would mean: what pods of the class take.
+_NOTHING: Requests = ((CPU, 0),)
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
 _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
@@ -172,7 +174,8 @@ class PodNouns:
         if found is None:
             if len(self._usages) >= _CACHE_SIZE:
                 self._usages.clear()
-            found = self._usages[key] = usage_of(pod.spec, pod.status)
+            taken, problems = usage_of(pod.spec, pod.status)
+            found = self._usages[key] = taken or _NOTHING, problems
         return found
 
 

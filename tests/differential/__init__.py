@@ -1,0 +1,1 @@
+"""Our verdicts against a slow, literal reading of kube-scheduler's rules."""

@@ -1,0 +1,98 @@
+"""The scheduler under test, fed with the same objects that the oracle sees, the way the daemon feeds it."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from phalanx.cluster.resource_space import PODS_COLUMN
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.core import decode_namespace, decode_node, decode_pod
+from phalanx.dialects.intake import Intake
+from phalanx.model.events import ClusterEvent
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.placement import NOWHERE
+from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.scheduler import Scheduler
+from tests.differential.oracle.world import Wire, World
+from tests.differential.worlds import OURS
+
+# pod uid -> node name -> why not; no entry where the pod may go there.
+Verdicts = dict[str, dict[str, tuple[str, ...]]]
+
+
+class Ours:
+    def __init__(self, policy: Policy | None = None) -> None:
+        self.intake = Intake([OURS])
+        self.state = ClusterState([OURS])
+        self.scheduler = Scheduler(self.state, policy or load_policy())
+
+    @classmethod
+    def of(cls, world: World) -> Ours:
+        found = cls()
+        for kind, entries in contents(world):
+            for entry in entries:
+                found.take(kind, entry)
+        return found
+
+    def take(self, kind: str, entry: Wire) -> None:
+        """An object came or changed."""
+        raw = json.dumps(entry).encode()
+        match kind:
+            case "nodes":
+                self._apply(self.intake.node(decode_node(raw)))
+            case "pods":
+                self._apply(self.intake.pod(decode_pod(raw)))
+            case "namespaces":
+                self._apply(self.intake.namespace(decode_namespace(raw)))
+            case _:
+                raise NotImplementedError(kind)
+
+    def drop(self, kind: str, entry: Wire) -> None:
+        """An object is gone."""
+        metadata = entry["metadata"]
+        match kind:
+            case "nodes":
+                self._apply(self.intake.node_removed(metadata["name"]))
+            case "pods":
+                self._apply(self.intake.pod_removed(metadata["namespace"], metadata["name"], metadata["uid"]))
+            case "namespaces":
+                self._apply(self.intake.namespace_removed(metadata["name"]))
+            case _:
+                raise NotImplementedError(kind)
+
+    def verdicts(self) -> Verdicts:
+        """About every pod that is ours to place now."""
+        found: Verdicts = {}
+        for uid, record in self.state.pods.items():
+            if record.state is MemberState.PENDING:
+                found[uid] = self._verdicts_on(uid)
+        return found
+
+    def _verdicts_on(self, uid: str) -> dict[str, tuple[str, ...]]:
+        record, nodes, pipeline = self.state.pods[uid], self.state.nodes, self.scheduler.pipeline
+        cls = record.cls
+        view = self.scheduler.placer.view(cls)
+        reasons = pipeline.explain(cls, nodes, slice(None))
+        refusal = record.pod.problem or pipeline.refusal(cls)
+        found = {}
+        for row in np.flatnonzero(nodes.alive).tolist():
+            if view.score[row] > NOWHERE and not refusal:
+                continue
+            why = [refusal] if refusal else [reason for reason, out in reasons if out[row]]
+            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
+                if nodes.idle[column, row] < amount:
+                    name = nodes.space.names[column]
+                    why.append("Too many pods" if column == PODS_COLUMN else f"Insufficient {name}")
+            found[nodes.names[row]] = tuple(why)
+        return found
+
+    def _apply(self, events: list[ClusterEvent]) -> None:
+        for event in events:
+            self.state.apply(event)
+
+
+def contents(world: World) -> list[tuple[str, list[Wire]]]:
+    """Everything that a world holds, by kind, in an order in which a scheduler may come to know it."""
+    return [("namespaces", world.namespaces), ("nodes", world.nodes), ("pods", world.pods)]

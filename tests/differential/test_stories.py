@@ -1,0 +1,55 @@
+"""What is kept current event by event is what a scheduler that starts now would compute."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.differential.comparison import first_difference, oracle_says, plugins_of
+from tests.differential.ours import Ours
+from tests.differential.stories import News, Story
+from tests.differential.test_verdicts import LANDED
+
+STEPS = 25
+SEEDS = 12
+
+
+def play(seed: int, topics: frozenset[str], steps: int = STEPS) -> None:
+    story = Story(seed, topics)
+    ours = Ours.of(story.world)
+    history: list[list[News]] = []
+    for _ in range(steps):
+        history.append(story.step())
+        tell(ours, history[-1])
+        # Asked after every step: what is kept from one question to the next must not go stale.
+        found = first_difference(oracle_says(story.world), plugins_of(ours))
+        if found:
+            recent = "\n".join(json.dumps(news) for news in history)
+            pytest.fail(f"seed {seed}, {sorted(topics)}, step {len(history)}: {found}\n{recent}")
+
+
+def tell(ours: Ours, news: list[News]) -> None:
+    for verb, kind, entry in news:
+        if verb == "take":
+            ours.take(kind, entry)
+        else:
+            ours.drop(kind, entry)
+
+
+@pytest.mark.parametrize("topic", LANDED)
+def test_one_rule_at_a_time(topic: str) -> None:
+    for seed in range(SEEDS):
+        play(seed, frozenset({topic}))
+
+
+def test_all_rules_together() -> None:
+    for seed in range(SEEDS):
+        play(seed, frozenset(LANDED))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", range(10))
+def test_hundreds(block: int) -> None:
+    for seed in range(1000 + 30 * block, 1000 + 30 * (block + 1)):
+        play(seed, frozenset(LANDED), 60)
