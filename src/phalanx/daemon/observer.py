@@ -259,19 +259,29 @@ class Observer:
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
         groups = dict(served_groups(served))
-        wanted = {**groups, **dict(served_accounts(served))}
+        accounts = dict(served_accounts(served))
+        wanted = {**groups, **accounts, **dict(served_facets(served, self._intake))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
                 continue
             _, task = self._kinds.pop(kind)
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
+            if kind in self._intake.facets:
+                self._apply(self._intake.heed(self._intake.facets.unserved(kind)))
+                continue
             self._apply(self._intake.group_kind_removed(kind))
             self._apply(self._intake.account_kind_removed(kind))
         assert self._tasks is not None
         for kind, resource in wanted.items():
             if kind not in self._kinds:
-                sink = self._group_sink(kind) if kind in groups else self._account_sink(kind)
+                sink = (
+                    self._group_sink(kind)
+                    if kind in groups
+                    else self._account_sink(kind)
+                    if kind in accounts
+                    else self._facet_sink(kind)
+                )
                 reflector = self._reflector(resource, decode_object, sink, optional=True)
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
@@ -297,6 +307,15 @@ class Observer:
             self._changed()
 
         return noticed
+
+    def _facet_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
+        facets, heed = self._intake.facets, self._intake.heed
+        return self._sink(
+            kind,
+            lambda kind, document: heed(facets.take(kind, document)),
+            lambda kind, namespace, name, uid, error: heed(facets.malformed(kind, namespace, name, uid, error)),
+            lambda kind, namespace, name: heed(facets.removed(kind, namespace, name)),
+        )
 
     def _sink(
         self,
@@ -361,6 +380,11 @@ def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
 def served_accounts(served: Discovery) -> list[tuple[ServedKind, Resource]]:
     """The kinds of queues and quotas, likewise."""
     return _served(served, ACCOUNT_KINDS)
+
+
+def served_facets(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
+    """The kinds that decide about sides of pods, likewise."""
+    return _served(served, intake.facets.kinds)
 
 
 def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:

@@ -16,6 +16,7 @@ from phalanx.daemon.observer import (
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
     served_accounts,
+    served_facets,
     served_groups,
 )
 from phalanx.dialects.core import (
@@ -101,6 +102,12 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served):
         await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
+    for kind, resource in served_facets(served, intake):
+        await read(
+            resource,
+            decode_object,
+            lambda document, kind=kind: intake.heed(intake.facets.take(kind, document)),  # type: ignore[misc]
+        )
 
     def take_pod(pod: PodObject) -> list[ClusterEvent]:
         for condition in pod.status.conditions:

@@ -26,10 +26,12 @@ from phalanx.dialects.core import (
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
+from phalanx.dialects.facets import Facets, News
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.lending import LentClasses, follows
 from phalanx.dialects.namespaces import NamespaceBook
@@ -111,6 +113,7 @@ class Intake:
         self._profiles = ProfileBook(self._nodes)
         self._namespaces = NamespaceBook(self._notices)
         self._disruption = DisruptionBook(self._notices)
+        self.facets = Facets(known_facets())
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -133,11 +136,13 @@ class Intake:
             voice = Voice(declaration, noun.priority, noun.preempts, noun.scheduler, active)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
         touched = self._place(noun, metadata.labels, terms_of(pod))
+        facts, shown = self.facets.pod(pod, noun)
         if follows:
             self._queues.follow(noun.namespace, uid)
         else:
             self._queues.leave(noun.namespace, uid)
-        events += self._store(noun, voice, owners)
+        events += facts + self._store(noun, voice, owners)
+        events += self.heed(([], shown - {event.pod.uid for event in events if isinstance(event, PodUpdated)}))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
         return events + self._tell_members() + self._tell_repelled(touched)
 
@@ -152,7 +157,7 @@ class Intake:
         self._repulsion.waits_no_more(record.pod)
         self._queues.leave(record.pod.namespace, uid)
         self._disruption.leave(record.pod.namespace, uid)
-        events: list[ClusterEvent] = [PodRemoved(uid)]
+        events: list[ClusterEvent] = [PodRemoved(uid), *self.heed(self.facets.pod_gone(record.pod))]
         if record.voice is not None:
             events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
         return events + self._tell_members() + self._tell_repelled(self._repulsion.repels_no_more(uid))
@@ -224,7 +229,13 @@ class Intake:
     def _shown(self, record: _PodRecord) -> PodUpdated:
         """The pod with what others decide about it: its gang where it may go, those that are there where not."""
         record.lent = follows(record.pod, self._gang_of(record.pod))
-        return PodUpdated(self._repulsion.repelled(self._lent.of(record.pod) if record.lent else record.pod))
+        noun = self._repulsion.repelled(self._lent.of(record.pod) if record.lent else record.pod)
+        return PodUpdated(self.facets.shown(noun, self._gang_of(record.pod)))
+
+    def heed(self, news: News) -> list[ClusterEvent]:
+        """What follows from what a facet has to tell: its facts first, then the pods that it shows otherwise."""
+        facts, touched = news
+        return facts + [self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods]
 
     def _tell_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about lent nodes now."""
@@ -301,16 +312,16 @@ class Intake:
     # Nodes
 
     def node(self, node: NodeObject) -> list[ClusterEvent]:
-        noun = node_noun(node)
+        noun, facts = node_noun(node), self.heed(self.facets.node(node))
         last = self._nodes.get(noun.name)
         if noun == last:
-            return []
+            return facts
         self._nodes[noun.name] = noun
         if noun.problems and (last is None or noun.problems != last.problems):
             message = "; ".join(noun.problems)
             notice = Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
             self._notices.pin(notice, lambda: self._has_problems(noun))
-        events = [NodeUpdated(noun), *self._share_nodes(last, noun)]
+        events = [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
         return events + self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
@@ -328,7 +339,7 @@ class Intake:
         last = self._nodes.pop(name, None)
         if last is None:
             return []
-        events = [NodeRemoved(name), *self._share_nodes(last, None)]
+        events = [NodeRemoved(name), *self._share_nodes(last, None), *self.heed(self.facets.node_gone(name))]
         return events + self._tell_repelled(self._repulsion.node_changed(name, last, None))
 
     # Group objects
@@ -487,12 +498,12 @@ class Intake:
         """Reads Volcano's annotation for the default queue, and the labels that anti-affinity terms select."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
-        events += self._namespaces.namespace(namespace.metadata)
+        events += self._namespaces.namespace(namespace.metadata) + self.heed(self.facets.namespace(name, labels))
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, labels))
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         events = self._prefer_queue(name, "")
-        events += self._namespaces.namespace_removed(name)
+        events += self._namespaces.namespace_removed(name) + self.heed(self.facets.namespace(name, None))
         return events + self._tell_repelled(self._repulsion.namespace_changed(name, None))
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:

@@ -1,0 +1,10 @@
+"""The facets that a pod has, each kind once."""
+
+from __future__ import annotations
+
+from phalanx.dialects.facets import Facet
+
+
+def known_facets() -> tuple[Facet, ...]:
+    """New ones, that know nothing yet."""
+    return ()
