@@ -10,20 +10,17 @@ from phalanx.cluster.homeless import Homeless
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
-from phalanx.cluster.observation import charging, claim_of, renew, standing, yielding
+from phalanx.cluster.observation import charging, claim_of, standing, yielding
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
+from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
 from phalanx.cluster.tenants import Tenants, book_stock, give_back, stock_up
 from phalanx.cluster.transaction import Transaction
-from phalanx.model.account import ResourceQuota
-from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
     ClusterEvent,
-    DisruptionBudgetRemoved,
-    DisruptionBudgetUpdated,
     GangRemoved,
     GangUpdated,
     NamespaceWeighed,
@@ -31,8 +28,6 @@ from phalanx.model.events import (
     NodeUpdated,
     PodRemoved,
     PodUpdated,
-    ResourceQuotaRemoved,
-    ResourceQuotaUpdated,
     StockFact,
 )
 from phalanx.model.gang import Gang, GangKey
@@ -51,7 +46,8 @@ class ClusterState:
     changes after which what was said may no longer be true, `relief` those after which what did not fit may fit,
     `ripened` the pods that have arrived where we placed them.
     `leaving` are the terminating pods that still hold something, doomed ones included, `promised` those
-    that have a claim. `budgets` are PodDisruptionBudgets by namespace and name.
+    that have a claim. `budgets` are PodDisruptionBudgets by namespace and name, `topology` are the domains of the
+    network.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -64,8 +60,10 @@ class ClusterState:
         self.lone: dict[str, PodRecord] = {}
         self.promises = Promises(self.gangs)
         self.ledger = Ledger(self.schedulers, self.offered)
-        self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
-        self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
+        self.surroundings = Surroundings(self.nodes)
+        self.resource_quotas = self.surroundings.resource_quotas
+        self.budgets = self.surroundings.budgets
+        self.topology = self.surroundings.topology
         self.leaving: dict[str, PodRecord] = {}
         self.promised: dict[str, PodRecord] = {}
         self.relief = 0
@@ -101,22 +99,13 @@ class ClusterState:
             case NamespaceWeighed(namespace, weight):
                 self.version += 1
                 self.ledger.weigh(namespace, weight)
-            case ResourceQuotaUpdated(quota):
-                if renew(self.resource_quotas, quota):
-                    self._ease()
-            case ResourceQuotaRemoved(namespace, name):
-                if self.resource_quotas.get(namespace, {}).pop(name, None) is not None:
-                    self._ease()
-            case DisruptionBudgetUpdated(budget):
-                if renew(self.budgets, budget):
-                    self._ease()
-            case DisruptionBudgetRemoved(namespace, name):
-                if self.budgets.get(namespace, {}).pop(name, None) is not None:
-                    self._ease()
             case StockFact(stock, fact):
                 self.version += 1
                 if self.nodes.stocks[stock].learn(fact):
                     self.relief += 1
+            case _:
+                if self.surroundings.learn(event):
+                    self._ease()
 
     def transaction(self, charging: bool = True) -> Transaction:
         return Transaction(self.nodes, charging)

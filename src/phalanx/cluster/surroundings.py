@@ -1,0 +1,44 @@
+"""What is neither a pod, a node nor a group, and says what may be done with them."""
+
+from __future__ import annotations
+
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.observation import renew
+from phalanx.cluster.topology import Topology
+from phalanx.model.account import ResourceQuota
+from phalanx.model.disruption import DisruptionBudget
+from phalanx.model.events import (
+    ClusterEvent,
+    DisruptionBudgetRemoved,
+    DisruptionBudgetUpdated,
+    HyperNodeRemoved,
+    HyperNodeUpdated,
+    ResourceQuotaRemoved,
+    ResourceQuotaUpdated,
+)
+
+
+class Surroundings:
+    """ResourceQuotas and PodDisruptionBudgets by namespace and name, and the domains of the network."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
+        self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
+        self.topology = Topology(nodes)
+
+    def learn(self, event: ClusterEvent) -> bool:
+        """Takes in one fact; whether it is news, after which what was refused may be possible."""
+        match event:
+            case ResourceQuotaUpdated(quota):
+                return renew(self.resource_quotas, quota)
+            case ResourceQuotaRemoved(namespace, name):
+                return self.resource_quotas.get(namespace, {}).pop(name, None) is not None
+            case DisruptionBudgetUpdated(budget):
+                return renew(self.budgets, budget)
+            case DisruptionBudgetRemoved(namespace, name):
+                return self.budgets.get(namespace, {}).pop(name, None) is not None
+            case HyperNodeUpdated(hypernode):
+                return self.topology.put(hypernode)
+            case HyperNodeRemoved(name):
+                return self.topology.drop(name)
+        return False
