@@ -8,7 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.images import ImageTable
 from phalanx.cluster.labels import LabelColumn, LabelTable, TaintTable
+from phalanx.cluster.peers import PeerBook
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
 from phalanx.cluster.stock import Stock
 from phalanx.cluster.stocks import stocks_of
@@ -21,17 +23,16 @@ NO_ROW = -1
 class NodeTable:
     """Resource-major int64 arrays over rows; a row that is free or whose node is gone is not `alive`.
 
-    `allocatable[R, N]` is what the kubelets offer, `used` what bound and placed pods take, `releasing` the part
-    of `used` that terminating pods will give back, `reserved` what pods of other schedulers were nominated for.
-    `idle` = allocatable - used - reserved, possibly negative (a device plugin may withdraw what is in use).
-    `inverse` = 1 / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with
-    kube-scheduler's defaults for containers without requests) serve the scores. No row from `extent` on was ever
-    used.
+    `allocatable[R, N]` is what the kubelets offer, `used` what bound and placed pods take, `releasing` the part of
+    `used` that terminating pods will give back, `reserved` what pods of other schedulers were nominated for. `idle`
+    = allocatable - used - reserved, possibly negative (a device plugin may withdraw what is in use). `inverse` = 1
+    / allocatable (0 where nothing is offered) and `scored[2, N]` (CPU and memory with kube-scheduler's defaults for
+    containers without requests) serve the scores. No row from `extent` on was ever used.
 
-    `stocks` are the books of what pods take one by one, by name. `changes` records every row whose amounts changed,
-    `relabelled` every row whose labels, taints or liveness changed: readers keep a cursor and redo only those. What
-    is in the latter is in the former as well; each stock has a log of its own. Rows are reused lowest first, so
-    equal histories give equal tables.
+    `stocks` are the books of what pods take one by one, by name, `peers` those of who is where. `changes` records
+    every row whose amounts changed, `relabelled` every row whose labels, taints, features, wanted images or
+    liveness changed: readers keep a cursor and redo only those. What is in the latter is in the former as well;
+    each stock has a log of its own. Rows are reused lowest first, so equal histories give equal tables.
     """
 
     def __init__(self, space: ResourceSpace) -> None:
@@ -51,12 +52,14 @@ class NodeTable:
         self.labels = LabelTable(capacity)
         self.name_column = LabelColumn(capacity)
         self.taints = TaintTable(capacity)
+        self.images = ImageTable()
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.extent = 0
         self._row_of: dict[str, int] = {}
         self._free: list[int] = list(range(capacity))
         self.stocks: dict[str, Stock] = stocks_of(self)
+        self.peers = PeerBook(self)
 
     def __len__(self) -> int:
         return len(self._row_of)
@@ -104,6 +107,8 @@ class NodeTable:
             self.unschedulable[row] = node.unschedulable
             self.relabelled.note(row)
             more = True
+        if self.images.set(row, known.images if known else (), node.images):
+            self.relabelled.note(row)
         self._refresh(row)
         for stock in self.stocks.values():
             stock.node_added(row)
@@ -113,11 +118,13 @@ class NodeTable:
         """Frees the row of a node and returns it; the caller has taken the pods off it before."""
         row = self._row_of.pop(name)
         self.names[row] = ""
-        self.nodes[row] = None
+        gone, self.nodes[row] = self.nodes[row], None
         self.alive[row] = False
         for array in (self.allocatable, self.used, self.releasing, self.reserved, self.idle, self.scored):
             array[:, row] = 0
         self.inverse[:, row] = 0.0
+        if gone is not None:
+            self.images.set(row, gone.images, ())
         self.labels.set(row, {})
         self.name_column.set(row, None)
         self.taints.set(row, ())
@@ -200,4 +207,4 @@ class NodeTable:
 
 def _eligibility(node: Node | None) -> object:
     """What of a node decides who may go there, amounts aside."""
-    return node and (node.labels, node.taints, node.unschedulable)
+    return node and (node.labels, node.taints, node.unschedulable, node.features)

@@ -155,7 +155,6 @@ def _unsupported(spec: PodSpec) -> Iterator[str]:
                 yield f"spec.volumes[].{name}"
     if spec.resource_claims:
         yield "spec.resourceClaims"
-    yield from _features(spec)
 
 
 def _pod_affinity(affinity: Affinity | None) -> Iterator[str]:

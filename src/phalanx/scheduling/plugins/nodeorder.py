@@ -19,13 +19,13 @@ class NodeOrder(Plugin):
 
     name = "nodeorder"
     without_effect = (
-        "imagelocality.weight",
         "podaffinity.weight",
         "podtopologyspread.weight",
         "selectorspread.weight",
     )
     arguments = (
         "balancedresource.weight",
+        "imagelocality.weight",
         "leastrequested.weight",
         "mostrequested.weight",
         "nodeaffinity.weight",
@@ -39,6 +39,7 @@ class NodeOrder(Plugin):
         self._affinity = arguments.integer("nodeaffinity.weight", 2)
         self._balanced = arguments.integer("balancedresource.weight", 1)
         self._taint = arguments.integer("tainttoleration.weight", 3)
+        self._images = arguments.integer("imagelocality.weight", 1)
         for key in self.without_effect:
             arguments.integer(key, 0)
 
@@ -58,11 +59,18 @@ class NodeOrder(Plugin):
         return total
 
     def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        affinity = self._preferred(cls, nodes, mask) if self._affinity else None
-        taints = self._avoided(cls, nodes, mask) if self._taint else None
-        if affinity is None or taints is None:
-            return affinity if taints is None else taints
-        return affinity + taints
+        parts = (
+            self._preferred(cls, nodes, mask) if self._affinity else None,
+            self._avoided(cls, nodes, mask) if self._taint else None,
+            self._at_hand(cls, nodes) if self._images else None,
+        )
+        stated: list[FloatArray] = [part for part in parts if part is not None]
+        return sum(stated[1:], start=stated[0]) if stated else None
+
+    def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+        """ImageLocality: nodes that have the pod's images already."""
+        points = nodes.images.points(cls.pod_class.images, nodes.capacity, len(nodes))
+        return None if points is None else points * float(self._images)
 
     def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """The sum of the weights of matching preferred terms, normalised to the best node."""

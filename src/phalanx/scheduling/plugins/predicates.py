@@ -11,6 +11,7 @@ from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
+from phalanx.model.node import Node
 from phalanx.model.selectors import Requirement, Taint, tolerates
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin
@@ -69,6 +70,8 @@ class Predicates(Plugin):
         if cls.pod_class.unsupported:
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
         mask: BoolArray = self._schedulable(cls, nodes, rows)
+        if cls.pod_class.features:
+            mask &= self._declared(cls, nodes, rows)
         if self._taints:
             mask &= self._tolerated(cls, nodes, rows)
         if self._affinity:
@@ -85,10 +88,18 @@ class Predicates(Plugin):
             reasons.extend(self._by_taint(cls, nodes, rows))
         if self._affinity:
             reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
+        if cls.pod_class.features:
+            reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
         if cls.pod_class.repelled:
             closed = ~self._tolerated_by_others(cls, nodes, rows)
             reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))
         return reasons
+
+    def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        """Nodes that declare every feature that the pod needs."""
+        needed, places = frozenset(cls.pod_class.features), np.arange(nodes.capacity)[rows]
+        found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
+        return np.fromiter(found, dtype=np.bool_, count=len(places))
 
     def _by_taint(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """A reason per taint: for the nodes on which it is the first one, which is the one that is named; then
@@ -143,3 +154,7 @@ class Predicates(Plugin):
 
 def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
     return any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+
+
+def _declares(node: Node | None, features: frozenset[str]) -> bool:
+    return node is not None and features.issubset(node.features)

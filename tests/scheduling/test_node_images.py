@@ -1,0 +1,120 @@
+"""Nodes that have a pod's images already, and nodes that can do what it needs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import NodeRemoved, NodeUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import PodClass
+from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.placement import Placer
+from phalanx.scheduling.plugins.nodeorder import NodeOrder
+from phalanx.scheduling.plugins.predicates import Predicates
+
+MIB = 2**20
+CUDA = "cuda:12"
+ONLY_IMAGES = {
+    f"{name}.weight": 0
+    for name in ("leastrequested", "nodeaffinity", "balancedresource", "tainttoleration", "podaffinity")
+} | {"podtopologyspread.weight": 0}
+
+
+def node(name: str, **images: int) -> Node:
+    """Image sizes in MiB; `cuda` stands for cuda:12."""
+    sizes = tuple(sorted((f"{image}:12", size * MIB) for image, size in images.items()))
+    return Node(name, allocatable=(("cpu", 8000), ("pods", 110)), images=sizes)
+
+
+class Cluster:
+    def __init__(self, *nodes: Node) -> None:
+        self.state = ClusterState()
+        self.add(*nodes)
+        plugin = NodeOrder(Arguments("nodeorder", ONLY_IMAGES))
+        self.placer = Placer(self.state.nodes, [], [plugin], [plugin])
+
+    def add(self, *nodes: Node) -> None:
+        for each in nodes:
+            self.state.apply(NodeUpdated(each))
+
+    def points(self, *images: str) -> dict[str, float]:
+        cls = self.state.classes.record(PodClass(requests=(("cpu", 1),), images=tuple(sorted(images))))
+        self.state.nodes.widen()
+        preference = self.placer.view(cls).preference
+        rows = np.flatnonzero(self.state.nodes.alive)
+        return {self.state.nodes.names[row]: 0.0 if preference is None else preference[row] for row in rows}
+
+
+def test_a_node_that_has_the_image_is_better_by_size_and_spread() -> None:
+    cluster = Cluster(node("big", cuda=1000), node("small", cuda=123), node("none"), node("other", java=900))
+    # Half the nodes have it, so it counts half: (500 - 23) of (1000 - 23) MiB, and (61.5 - 23) of as many.
+    assert cluster.points(CUDA) == {"big": 48, "small": 3, "none": 0, "other": 0}
+
+
+def test_an_image_on_all_nodes_counts_whole_and_more_than_the_ceiling_counts_no_more() -> None:
+    cluster = Cluster(node("a", cuda=3000), node("b", cuda=511))
+    assert cluster.points(CUDA) == {"a": 100, "b": 49}
+
+
+def test_a_little_image_makes_no_difference() -> None:
+    assert Cluster(node("a", cuda=23), node("b")).points(CUDA) == {"a": 0, "b": 0}
+
+
+def test_each_container_raises_the_ceiling() -> None:
+    cluster = Cluster(node("a", cuda=1000, java=1000))
+    assert cluster.points(CUDA, "java:12") == {"a": 100}
+    assert cluster.points(CUDA, "perl:12") == {"a": 49}
+    assert cluster.points(CUDA, CUDA) == {"a": 100}
+
+
+def test_a_pulled_image_is_seen_at_once() -> None:
+    cluster = Cluster(node("a"), node("b"))
+    assert cluster.points(CUDA) == {"a": 0, "b": 0}
+    cluster.add(node("b", cuda=1000))
+    assert cluster.points(CUDA) == {"a": 0, "b": 48}
+    cluster.state.apply(NodeRemoved("b"))
+    cluster.add(node("c"))
+    assert cluster.points(CUDA) == {"a": 0, "c": 0}
+
+
+def test_the_weight_counts() -> None:
+    with pytest.raises(PolicyError, match="imagelocality"):
+        NodeOrder(Arguments("nodeorder", {"imagelocality.weight": "much"}))
+    state = ClusterState()
+    state.apply(NodeUpdated(node("a", cuda=1000)))
+    cls = state.classes.record(PodClass(images=(CUDA,)))
+    plugin = NodeOrder(Arguments("nodeorder", ONLY_IMAGES | {"imagelocality.weight": 3}))
+    points = plugin.preference(cls, state.nodes, state.nodes.alive)
+    assert points is not None
+    assert points[0] == 300
+
+
+class TestDeclaredFeatures:
+    def test_a_node_must_declare_all_that_the_pod_needs(self) -> None:
+        state = ClusterState()
+        for name, features in (("all", ("A", "B")), ("one", ("A",)), ("none", ())):
+            state.apply(NodeUpdated(Node(name, features=features)))
+        plugin = Predicates(Arguments("predicates", {}))
+        placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
+        cls = state.classes.record(PodClass(features=("A", "B")))
+        assert [state.nodes.names[row] for row in np.flatnonzero(placer.view(cls).mask)] == ["all"]
+        ((reason, out),) = [
+            part for part in plugin.explain(cls, state.nodes, state.nodes.rows()) if "features" in part[0]
+        ]
+        assert reason == "node(s) didn't match Pod's required features"
+        assert out.tolist() == [False, True, True]
+
+    def test_an_upgraded_node_is_seen(self) -> None:
+        state = ClusterState()
+        state.apply(NodeUpdated(Node("n")))
+        plugin = Predicates(Arguments("predicates", {}))
+        placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
+        cls = state.classes.record(PodClass(features=("A",)))
+        assert not placer.fits(cls)
+        relief = state.relief
+        state.apply(NodeUpdated(Node("n", features=("A",))))
+        assert placer.fits(cls)
+        assert state.relief > relief
