@@ -109,12 +109,12 @@ class TestDeclaredFeatures:
 
     def test_an_upgraded_node_is_seen(self) -> None:
         state = ClusterState()
-        state.apply(NodeUpdated(Node("n")))
+        state.apply(NodeUpdated(Node("n", allocatable=(("pods", 9),))))
         plugin = Predicates(Arguments("predicates", {}))
         placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
         cls = state.classes.record(PodClass(features=("A",)))
         assert not placer.fits(cls)
         relief = state.relief
-        state.apply(NodeUpdated(Node("n", features=("A",))))
+        state.apply(NodeUpdated(Node("n", allocatable=(("pods", 9),), features=("A",))))
         assert placer.fits(cls)
         assert state.relief > relief

@@ -65,7 +65,10 @@ class NodeOrder(Plugin):
             self._at_hand(cls, nodes) if self._images else None,
         )
         stated: list[FloatArray] = [part for part in parts if part is not None]
-        return sum(stated[1:], start=stated[0]) if stated else None
+        if not stated:
+            return None
+        total: FloatArray = sum(stated[1:], start=stated[0])
+        return total
 
     def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
         """ImageLocality: nodes that have the pod's images already."""
