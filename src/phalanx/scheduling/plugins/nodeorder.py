@@ -73,7 +73,10 @@ class NodeOrder(Plugin):
     def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
         """ImageLocality: nodes that have the pod's images already."""
         points = nodes.images.points(cls.pod_class.images, nodes.capacity, len(nodes))
-        return None if points is None else points * float(self._images)
+        if points is None:
+            return None
+        result: FloatArray = points * float(self._images)
+        return result
 
     def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """The sum of the weights of matching preferred terms, normalised to the best node."""
