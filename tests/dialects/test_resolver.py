@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
+from phalanx.dialects.agreement import Member, Voice
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.declaration import declare
 from phalanx.dialects.groups import read_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.resolver import Member, Surroundings, Voice, resolve
+from phalanx.dialects.resolver import Surroundings, resolve
 from phalanx.dialects.times import parse_time
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
 from tests.dialects.objects import (
@@ -191,7 +192,6 @@ def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
         pod(labels={D4: "g"}),
         pod(labels={D5: "g"}),
         pod(annotations={KO + "name": "g"}),
-        pod(schedulingGroup={"podGroupName": "g"}),
     ],
 )
 def test_rule_5_a_name_alone_waits_for_its_object(member: PodObject) -> None:
@@ -294,7 +294,7 @@ def test_odd_members_of_two_schedulers_are_warned_of() -> None:
         (pod(labels={D4: "g"}), MatchPolicy.ONCE_SATISFIED),
         (pod(labels={D5: "g"}), MatchPolicy.WAITING_AND_RUNNING),
         (pod(annotations={KO + "name": "g", KO + "min-available": "1"}), MatchPolicy.ONCE_SATISFIED),
-        (pod(schedulingGroup={"podGroupName": "g"}), MatchPolicy.WAITING_AND_RUNNING),
+        (pod(schedulingGroup={"podGroupName": "g"}), MatchPolicy.UNTIL_SCHEDULED),
     ],
 )
 def test_policy_each_dialect_has_its_default(member: PodObject, policy: MatchPolicy) -> None:
@@ -502,4 +502,4 @@ def test_native_a_workload_of_1_35_declares_a_gang_per_replica() -> None:
 def test_native_a_workload_that_is_not_there_is_named() -> None:
     found = gang(pod(workloadRef={"name": "job", "podGroup": "w"}), name="job/w")
     assert found.problem is not None
-    assert found.problem.message == "no Workload declares the pod group default/job/w; create it"
+    assert found.problem.message == "waiting for a Workload that declares the pod group default/job/w; create it"

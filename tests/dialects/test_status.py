@@ -437,9 +437,54 @@ def test_native_a_group_that_cannot_be_placed_says_why(situation: dict[str, Any]
     assert (told["status"], told["reason"]) == ("False", reason)
 
 
-def test_native_nothing_is_said_before_anything_is_decided_or_while_a_quota_decides() -> None:
+def test_native_nothing_is_said_before_anything_is_decided() -> None:
     assert native(pending=3) is None
-    assert native(pending=3, verdict=QUOTA) is None
+
+
+def test_native_a_group_that_a_quota_holds_is_told_so_by_a_condition_of_ours_and_never_looks_unschedulable() -> (
+    None
+):
+    told = native(pending=3, verdict=QUOTA, generation=2)
+    assert told == {
+        "type": "phalanx.dev/Admitted",
+        "status": "False",
+        "reason": QUOTA.code,
+        "message": QUOTA.message,
+        "observedGeneration": 2,
+        "lastTransitionTime": NOW_TEXT,
+    }
+    assert native({"conditions": [told]}, pending=3, verdict=QUOTA, generation=2) is None
+
+
+def test_native_a_group_that_lacked_nodes_and_is_held_by_a_quota_now_is_unschedulable_no_more() -> None:
+    lacking = native(pending=3, verdict=FULL)
+    found = change(NATIVE, {"conditions": [lacking]}, pending=3, verdict=QUOTA)
+    assert found is not None
+    told = {entry["type"]: (entry["status"], entry["reason"]) for entry in found.patch["status"]["conditions"]}
+    assert told == {
+        "PodGroupInitiallyScheduled": ("False", QUOTA.code),
+        "phalanx.dev/Admitted": ("False", QUOTA.code),
+    }
+
+
+def test_native_once_a_group_is_admitted_the_condition_of_ours_says_so_once() -> None:
+    held = {"conditions": [native(pending=3, verdict=QUOTA)]}
+    found = change(NATIVE, held, bound=3, now=NOW + 60)
+    assert found is not None
+    told = {entry["type"]: (entry["status"], entry["reason"]) for entry in found.patch["status"]["conditions"]}
+    assert told == {
+        "PodGroupInitiallyScheduled": ("True", "Scheduled"),
+        "phalanx.dev/Admitted": ("True", "Admitted"),
+    }
+    assert change(NATIVE, {"conditions": found.patch["status"]["conditions"]}, bound=3) is None
+
+
+def test_native_nothing_but_conditions_is_ever_written() -> None:
+    found = change(NATIVE, {"resourceClaimStatuses": [{"name": "a"}]}, pending=3, verdict=FULL)
+    assert found is not None
+    assert found.patch.keys() <= {"metadata", "status"}
+    assert found.patch.get("metadata", {}).keys() <= {"uid"}
+    assert found.patch["status"].keys() == {"conditions"}
 
 
 @pytest.mark.parametrize("resource", [NATIVE, NATIVE_1_36])

@@ -19,12 +19,16 @@ X_K8S_LABEL = "scheduling.x-k8s.io/pod-group"
 SIGS_LABEL = "pod-group.scheduling.sigs.k8s.io"
 GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
 GROUP_MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
+OWN_GROUP = "phalanx.dev/pod-group"
+OWN_MIN_COUNT = "phalanx.dev/min-count"
+OWN_DISRUPTION_MODE = "phalanx.dev/disruption-mode"
+OWN_TOPOLOGY_KEY = "phalanx.dev/topology-key"
 QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
 TASK_SPEC = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
 NO_INDEX = 2**31
 
-# In order of precedence; the field of the native API (D7) comes before all of them.
+# In order of precedence; the field of the native API (D7) comes before all of them, then our own annotation.
 _NAME_LABELS = (
     (Dialect.X_K8S, X_K8S_LABEL),
     (Dialect.SIGS, SIGS_LABEL),
@@ -45,7 +49,9 @@ _MINIMUM_LABELS = (
 
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
-    """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold."""
+    """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold.
+    `disruption_mode` and `topology_key` are those of our own annotations.
+    """
 
     dialect: Dialect
     name: str
@@ -54,6 +60,8 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     extras: Extras = koordinator.NO_EXTRAS
     queue: Stated | None = None
     conflicts: tuple[Stated, ...] = ()
+    disruption_mode: Stated | None = None
+    topology_key: Stated | None = None
 
 
 def declare(pod: PodObject) -> Declaration | None:
@@ -67,6 +75,8 @@ def declare(pod: PodObject) -> Declaration | None:
     if workload is not None and workload.name:
         parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
         names.append((Dialect.NATIVE, Stated("spec.workloadRef", "/".join(filter(None, parts)))))
+    if annotations.get(OWN_GROUP):
+        names.append((Dialect.OWN, Stated(f"annotation {OWN_GROUP}", annotations[OWN_GROUP])))
     for dialect, key in _NAME_LABELS:
         if labels.get(key):
             names.append((dialect, Stated(f"label {key}", labels[key])))
@@ -84,6 +94,8 @@ def declare(pod: PodObject) -> Declaration | None:
         extras=read_extras(labels, annotations),
         queue=stated_queue(metadata),
         conflicts=tuple(name for _, name in names[1:] if name.value != chosen.value),
+        disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value),
+        topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value),
     )
 
 
@@ -118,10 +130,20 @@ def _minimum(labels: Mapping[str, str], annotations: Mapping[str, str], gang: st
     for key, name_key in _MINIMUM_LABELS:
         if labels.get(key) and labels.get(name_key, gang) == gang:
             return Stated(f"label {key}", labels[key])
+    own = _own(annotations, OWN_MIN_COUNT, gang)
+    if own is not None:
+        return own
     key = koordinator.MIN_AVAILABLE
     if annotations.get(key) and annotations.get(koordinator.NAME, gang) == gang:
         return Stated(f"annotation {key}", annotations[key])
     return None
+
+
+def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
+    """What one of our own annotations says about the gang."""
+    if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:
+        return None
+    return Stated(f"annotation {key}", annotations[key])
 
 
 def _shadow(metadata: Metadata) -> Declaration | None:

@@ -6,13 +6,14 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TypeVar
 
+from phalanx.dialects.agreement import Member, Voice
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.members import Members
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, group_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.resolver import Member, Resolved, Surroundings, Voice, resolve
+from phalanx.dialects.resolver import Resolved, Surroundings, resolve
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Gang, GangKey, Problem
+from phalanx.model.gang import Dialect, Gang, GangKey, Problem
 from phalanx.model.pod import Pod
 
 K = TypeVar("K")
@@ -39,15 +40,30 @@ class GangBook:
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
         self._turned: dict[GangKey, None] = {}
+        self._native = True
 
     def gang(self, key: GangKey) -> Gang | None:
         entry = self._entries.get(key)
         return entry.gang if entry else None
 
-    def schedulers(self, key: GangKey) -> set[str]:
-        """The schedulers of the active members."""
+    def schedulers(self, key: GangKey, active: bool = True) -> set[str]:
+        """The schedulers of the active members, or of all."""
         entry = self._entries.get(key)
-        return entry.members.schedulers() if entry else set()
+        return entry.members.schedulers(active) if entry else set()
+
+    @property
+    def native(self) -> bool:
+        """Whether Kubernetes' own PodGroups are served."""
+        return self._native
+
+    def set_native(self, served: bool) -> list[ClusterEvent]:
+        if served == self._native:
+            return []
+        self._native = served
+        entries = self._entries.items()
+        return self._settle_all(
+            key for key, entry in entries if entry.gang is not None and entry.gang.dialect is Dialect.NATIVE
+        )
 
     def take_turned(self) -> list[str]:
         """The members of gangs that have since the last call come to be revocable or ceased to be, sorted."""
@@ -133,7 +149,7 @@ class GangBook:
         if not groups and key not in self._entries:
             return []
         entry = self._entry(key)
-        surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""))
+        surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""), self._native)
         resolved = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
         gang = resolved.gang
         if gang == entry.gang:

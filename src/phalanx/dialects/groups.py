@@ -28,6 +28,7 @@ _ANY = (scheduler_plugins.GROUP, scheduler_plugins.OLD_GROUP, *_KUBE_BATCH_FAMIL
 _SIGS_FIRST = (scheduler_plugins.OLD_GROUP, scheduler_plugins.GROUP)
 _FIRST: Mapping[Dialect, tuple[str, ...]] = {
     Dialect.NATIVE: (native.GROUP,),
+    Dialect.OWN: (native.GROUP,),
     Dialect.SIGS: _SIGS_FIRST,
     Dialect.SIGS_NAME: _SIGS_FIRST,
     Dialect.KOORDINATOR: _SIGS_FIRST,

@@ -13,8 +13,9 @@ from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe,
 from phalanx.dialects.requests import resource_list
 from phalanx.dialects.salvage import Fault
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import Dialect, GroupRef, Problem
+from phalanx.model.gang import Dialect, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
+from phalanx.model.topology import TopologyRule
 
 ONCE_SATISFIED_ANNOTATION = "phalanx.dev/once-satisfied"
 MAX_MEMBERS = MAX_WHOLE
@@ -24,7 +25,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     """What one group object declares. `gang` is the name of the gang, `problem` what makes the object unusable.
 
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
-    object leaves it open.
+    object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it.
     """
 
     ref: GroupRef
@@ -48,6 +49,10 @@ class GroupSpec(msgspec.Struct, frozen=True):
     revocable: bool = False
     min_available: Portion | None = None
     max_unavailable: Portion | None = None
+    topology: TopologyRule | None = None
+    claims: tuple[GroupClaim, ...] = ()
+    composite: str = ""
+    workload: str = ""
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

@@ -12,8 +12,10 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects import native
 from phalanx.dialects.account_book import AccountBook, AccountObject
 from phalanx.dialects.accounts import read_account, unreadable_account
+from phalanx.dialects.agreement import Voice
 from phalanx.dialects.core import (
     Metadata,
     NamespaceObject,
@@ -43,7 +45,7 @@ from phalanx.dialects.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
-from phalanx.dialects.resolver import Voice, is_legal_minimum
+from phalanx.dialects.resolver import is_legal_minimum
 from phalanx.dialects.salvage import Fault
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
@@ -411,9 +413,19 @@ class Intake:
         return phase if isinstance(phase, str) else ""
 
     def is_ours(self, key: GangKey) -> bool:
-        """Whether a gang has an active member for one of our schedulers, or none at all."""
-        schedulers = self._gangs.schedulers(key)
+        """Whether a gang has an active member for one of our schedulers, or none at all.
+
+        Kubernetes' own groups have another scheduler of their own: one without members is as much that one's.
+        """
+        gang, schedulers = self._gangs.gang(key), self._gangs.schedulers(key)
+        if not schedulers and gang is not None and gang.source is not None and gang.source.group == native.GROUP:
+            schedulers = self._gangs.schedulers(key, active=False)
+            return not schedulers.isdisjoint(self._scheduler_names)
         return not schedulers or not schedulers.isdisjoint(self._scheduler_names)
+
+    def serves_native(self, served: bool) -> list[ClusterEvent]:
+        """Whether the API server has Kubernetes' own PodGroups (until we are told, it has)."""
+        return self._gangs.set_native(served)
 
     def _occupied_by(self, key: GangKey) -> str:
         oldest = self._gangs.oldest_member(key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import KeysView
 
-from phalanx.dialects.resolver import Member, Voice
+from phalanx.dialects.agreement import Member, Voice
 
 
 class Members:
@@ -51,5 +51,6 @@ class Members:
     def uids(self) -> KeysView[str]:
         return self._voices.keys()
 
-    def schedulers(self) -> set[str]:
-        return {voice.scheduler for voice in self._by_voice if voice.active}
+    def schedulers(self, active: bool = True) -> set[str]:
+        """Of the members that are active, or of all."""
+        return {voice.scheduler for voice in self._by_voice if voice.active or not active}

@@ -1,4 +1,8 @@
-"""PodGroup and Workload of scheduling.k8s.io, Kubernetes' own gang API (kubernetes_native.md, A2-A4 and A6)."""
+"""PodGroup and Workload of scheduling.k8s.io, Kubernetes' own gang API.
+
+v1alpha1 (1.35) has Workloads whose groups pods name; from v1alpha2 (1.36) on a Workload is a template and PodGroups
+are the groups; v1beta1 and v1alpha3 (1.37) spell some fields otherwise. The readers take all spellings.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +11,9 @@ from typing import Any
 
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.reader import Document, is_whole
-from phalanx.dialects.standing import Standing, current_conditions, find_condition
-from phalanx.dialects.times import format_time
-from phalanx.model.gang import Dialect
+from phalanx.dialects.reader import Document, ObjectReader, is_whole
+from phalanx.model.gang import Dialect, GroupClaim
+from phalanx.model.topology import TopologyRule
 
 GROUP = "scheduling.k8s.io"
 
@@ -18,25 +21,30 @@ GROUP = "scheduling.k8s.io"
 SCHEDULED = "PodGroupScheduled"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
-_POLICIES = ("basic", "gang")
+UNKNOWN_POLICY = "UnknownPolicy"
 
 
 def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     reader = GroupReader(resource, document)
-    min_member = _min_count(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+    least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
+    topology = topology_of(reader)
     _refuse_unbuilt(reader)
     return GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
         family=Dialect.NATIVE,
         created=reader.created,
-        min_member=min_member,
+        min_member=max(1, least),
         priority=reader.number("priority"),
         preemption_policy=reader.text("preemptionPolicy"),
         extras=reader.extras,
-        once_satisfied=reader.once_satisfied or _was_scheduled(reader),
-        unit=_is_unit(reader.spec.get("disruptionMode")),
+        once_satisfied=reader.once_satisfied or was_scheduled(reader, SCHEDULED, INITIALLY_SCHEDULED),
+        unit=is_unit(reader.spec.get("disruptionMode")),
         preemptable=reader.preemptable,
+        topology=topology,
+        claims=_claims(reader),
+        composite=reader.text("parentCompositePodGroupName"),
+        workload=workload_of(reader),
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
@@ -50,16 +58,17 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
         if not isinstance(group, Mapping) or not isinstance(group.get("name"), str):
             continue
         reader = GroupReader(resource, document)
-        min_member = _min_count(reader, group.get("policy"), f"spec.podGroups[{at}].policy")
+        least = least_of(reader, group.get("policy"), f"spec.podGroups[{at}].policy", "minCount")
         specs.append(
             GroupSpec(
                 ref=reader.ref,
                 gang=f"{reader.ref.name}/{group['name']}",
                 family=Dialect.NATIVE,
                 created=reader.created,
-                min_member=min_member,
+                min_member=max(1, least),
                 extras=reader.extras,
                 preemptable=reader.preemptable,
+                workload=reader.ref.name,
                 problem=reader.problem,
                 warnings=tuple(reader.warnings),
             )
@@ -67,30 +76,46 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
     return tuple(specs)
 
 
-def scheduled_condition(version: str) -> str:
-    """The gang condition that this version of the API knows."""
-    return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
-
-
-def _min_count(reader: GroupReader, policy: object, path: str) -> int:
+def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int:
+    """How many start together: what a gang policy states as `count`, 0 of a basic policy."""
     if not isinstance(policy, Mapping) or len(policy) != 1:
-        reader.refuse(path, policy, 'state exactly one of {"basic": {}} and {"gang": {"minCount": 3}}')
-        return 1
+        reader.refuse(path, policy, f'state exactly one of {{"basic": {{}}}} and {{"gang": {{"{count}": 3}}}}')
+        return 0
     (kind,) = policy
-    if kind not in _POLICIES:
-        reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code="UnknownPolicy")
-        return 1
     if kind == "basic":
-        return 1
+        return 0
+    if kind != "gang":
+        reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code=UNKNOWN_POLICY)
+        return 0
     gang = policy["gang"]
-    count = gang.get("minCount") if isinstance(gang, Mapping) else None
-    if not is_whole(count) or not 1 <= count <= MAX_MEMBERS:
-        reader.refuse(f"{path}.gang.minCount", count, "write a whole number of at least 1, such as 3")
-        return 1
-    return count
+    least = gang.get(count) if isinstance(gang, Mapping) else None
+    if not is_whole(least) or not 1 <= least <= MAX_MEMBERS:
+        reader.refuse(f"{path}.gang.{count}", least, "write a whole number of at least 1, such as 3")
+        return 0
+    return least
 
 
-def _is_unit(mode: object) -> bool:
+def topology_of(reader: ObjectReader) -> TopologyRule | None:
+    """schedulingConstraints.topology: everybody in one domain of a node label."""
+    path, constraints = "spec.schedulingConstraints", reader.spec.get("schedulingConstraints")
+    if not constraints:
+        return None
+    if not isinstance(constraints, Mapping) or constraints.keys() - {"topology"}:
+        reader.refuse(path, constraints, "use topology and nothing else", code="UnsupportedField")
+        return None
+    topology = constraints.get("topology") or []
+    keys = [item.get("key") if isinstance(item, Mapping) else None for item in topology]
+    if not keys:
+        return None
+    if len(keys) > 1 or not isinstance(keys[0], str) or not keys[0] or topology[0].keys() - {"key"}:
+        reader.refuse(
+            f"{path}.topology", topology, 'write one entry such as {"key": "topology.kubernetes.io/rack"}'
+        )
+        return None
+    return TopologyRule.by_label(keys[0])
+
+
+def is_unit(mode: object) -> bool:
     """Whether members may only be disrupted together. What we do not know counts as yes: that is the safe side."""
     if mode is None:
         return False
@@ -99,57 +124,57 @@ def _is_unit(mode: object) -> bool:
     return mode != "Pod"
 
 
-def _was_scheduled(reader: GroupReader) -> bool:
+def was_scheduled(reader: ObjectReader, *kinds: str) -> bool:
+    """Whether one of these conditions is True."""
     conditions = reader.status.get("conditions")
     return any(
-        isinstance(condition, Mapping)
-        and condition.get("type") in (SCHEDULED, INITIALLY_SCHEDULED)
-        and condition.get("status") == "True"
+        isinstance(condition, Mapping) and condition.get("type") in kinds and condition.get("status") == "True"
         for condition in (conditions if isinstance(conditions, list) else ())
     )
 
 
+def workload_of(reader: ObjectReader) -> str:
+    """The Workload from whose template the object was made, "" if none is named."""
+    reference = reader.spec.get("workloadRef")
+    if not isinstance(reference, Mapping):
+        template = reader.spec.get("podGroupTemplateRef")
+        reference = template.get("workload") if isinstance(template, Mapping) else None
+    name = reference.get("workloadName") if isinstance(reference, Mapping) else None
+    return name if isinstance(name, str) else ""
+
+
+def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
+    """The claims that all members share, with the names that the resourceclaim controller has given to those that
+    are made from templates."""
+    made = {
+        entry.get("name"): entry.get("resourceClaimName")
+        for entry in _items(reader.status.get("resourceClaimStatuses"))
+    }
+    claims = []
+    for entry in _items(reader.spec.get("resourceClaims")):
+        name, claim, template = (
+            entry.get(field) for field in ("name", "resourceClaimName", "resourceClaimTemplateName")
+        )
+        if not isinstance(name, str) or (isinstance(claim, str) is isinstance(template, str)):
+            reader.refuse(
+                "spec.resourceClaims",
+                entry,
+                "give each a name and one of resourceClaimName, resourceClaimTemplateName",
+            )
+            continue
+        found = claim if isinstance(claim, str) else made.get(name)
+        claims.append(
+            GroupClaim(name, found if isinstance(found, str) else "", template if isinstance(template, str) else "")
+        )
+    return tuple(claims)
+
+
+def _items(value: object) -> list[Mapping[str, Any]]:
+    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+
+
 def _refuse_unbuilt(reader: GroupReader) -> None:
     advice = "this scheduler cannot honour it yet; remove it"
-    constraints = reader.spec.get("schedulingConstraints")
-    if constraints:
-        reader.refuse("spec.schedulingConstraints", constraints, advice, code="UnsupportedField")
-    for name in ("resourceClaims", "parentCompositePodGroupName"):
+    for name in ("schedulingConstraints", "resourceClaims", "parentCompositePodGroupName"):
         if reader.spec.get(name):
             reader.refuse(f"spec.{name}", reader.spec[name], advice, code="UnsupportedField")
-
-
-def condition_of(standing: Standing) -> dict[str, Any] | None:
-    """The gang condition as it should be; None where it should stay as it is (kubernetes_native.md, N12).
-
-    Once True it says that the first quorum has been placed, which nothing takes back.
-    """
-    kind = scheduled_condition(standing.ref.version)
-    last = find_condition(current_conditions(standing), kind)
-    if last is not None and last.get("status") == "True":
-        return None
-    told = _told(standing)
-    if told is None:
-        return None
-    status, reason, message = told
-    fresh: dict[str, Any] = {"type": kind, "status": status, "reason": reason, "message": message}
-    if standing.generation:
-        fresh["observedGeneration"] = standing.generation
-    if last is not None and all(last.get(field, "") == value for field, value in fresh.items()):
-        return None
-    same = last is not None and last.get("status") == status and last.get("lastTransitionTime")
-    fresh["lastTransitionTime"] = same or format_time(standing.now)
-    return fresh
-
-
-def _told(standing: Standing) -> tuple[str, str, str] | None:
-    if standing.ever_scheduled or (standing.scheduled >= standing.gang.min_member):
-        return "True", "Scheduled", "the members that the policy asks for have been placed"
-    problem, verdict = standing.gang.problem, standing.verdict
-    if problem is not None:
-        mismatch = problem.code.endswith("Mismatch")
-        return "False", "SchedulerError" if mismatch else "Unschedulable", problem.message
-    # A quota or a turn in the queue is no lack of nodes, and the API has no other word.
-    if verdict is not None and verdict.unschedulable:
-        return "False", "Unschedulable", verdict.message
-    return None

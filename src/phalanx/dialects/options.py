@@ -10,9 +10,10 @@ import msgspec
 from phalanx.model.gang import Dialect, MatchPolicy
 
 # coscheduling.md, 1.5: what each system does where nobody states a policy. Native groups count as kube-scheduler
-# does; a gang without a name is kube-batch's.
+# does until they have been scheduled; a gang without a name is kube-batch's.
 DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
-    Dialect.NATIVE: MatchPolicy.WAITING_AND_RUNNING,
+    Dialect.NATIVE: MatchPolicy.UNTIL_SCHEDULED,
+    Dialect.OWN: MatchPolicy.UNTIL_SCHEDULED,
     Dialect.X_K8S: MatchPolicy.WAITING_AND_RUNNING,
     Dialect.LIGHTWEIGHT: MatchPolicy.WAITING_AND_RUNNING,
     Dialect.SIGS: MatchPolicy.ONCE_SATISFIED,

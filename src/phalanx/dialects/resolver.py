@@ -7,13 +7,14 @@ those of section 1.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
 from phalanx.dialects import koordinator
-from phalanx.dialects.declaration import Declaration
+from phalanx.dialects.agreement import Agreement, Member
+from phalanx.dialects.declaration import OWN_GROUP, OWN_MIN_COUNT, Declaration
 from phalanx.dialects.groups import preference
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
@@ -22,33 +23,15 @@ from phalanx.dialects.reader import describe
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.duration import parse_duration
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+_MODES = ("single", "all")
+# Where members that disagree are refused; elsewhere they are warned.
+_STRICT = (Dialect.NATIVE, Dialect.OWN)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 T = TypeVar("T")
-
-
-class Voice(msgspec.Struct, frozen=True, cache_hash=True):
-    """All that one member contributes; members that agree in everything speak with one voice.
-
-    `active` is False once the pod has finished or is being deleted: then only its declaration counts.
-    """
-
-    declaration: Declaration
-    priority: int = 0
-    preempts: bool = True
-    scheduler: str = ""
-    active: bool = True
-
-
-class Member(msgspec.Struct, frozen=True, order=True):
-    """The oldest pod of one voice. Members sort by age, then by name."""
-
-    created: int
-    name: str
-    uid: str
-    voice: Voice
 
 
 class Resolved(msgspec.Struct, frozen=True):
@@ -59,10 +42,12 @@ class Resolved(msgspec.Struct, frozen=True):
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """Facts from outside the gang: the values of priority classes, and the queue that the namespace prefers."""
+    """Facts from outside the gang: the values of priority classes, the queue that the namespace prefers, and
+    whether Kubernetes' own PodGroups are served."""
 
     priority_classes: Mapping[str, int] = {}
     queue: str = ""
+    native: bool = True
 
 
 def resolve(
@@ -122,15 +107,23 @@ class _Resolution:
             once_satisfied=spec.once_satisfied if spec else False,
             admission=spec.admission if spec else False,
             admitted=spec.admitted if spec else True,
-            unit=spec.unit if spec else False,
+            unit=self._unit(),
             preemptable=spec.preemptable if spec else True,
             revocable=spec.revocable if spec else False,
             min_available=spec.min_available if spec else None,
             max_unavailable=spec.max_unavailable if spec else None,
             total=self._total(min_member),
+            topology=self._topology(),
+            composite=GangKey(self.key.namespace, spec.composite) if spec and spec.composite else None,
+            workload=spec.workload if spec else "",
+            claims=spec.claims if spec else (),
         )
         self._check_topology()
-        self._check_agreement()
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
+        strict = self.dialect in _STRICT and (spec is None or spec.problem is None)
+        for disagreement in agreement.of(spec if strict else None, strict):
+            note = self._refuse if disagreement.refused else self._warn
+            note(disagreement.code, disagreement.message, disagreement.member)
         return msgspec.structs.replace(
             gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
         )
@@ -201,13 +194,24 @@ class _Resolution:
 
     def _not_found(self) -> None:
         """Rule 5."""
-        advice = "create it"
-        if self.dialect is not Dialect.NATIVE:
-            advice += ", or label its pods with pod-group.scheduling.sigs.k8s.io/name and .../min-available instead"
-        elif self.members[0].voice.declaration.key == "spec.workloadRef":
-            self._refuse("PodGroupNotFound", f"no Workload declares the pod group {self.key}; create it")
+        if self.dialect in (Dialect.NATIVE, Dialect.OWN):
+            advice = "create it"
+            if self.dialect is Dialect.OWN:
+                advice += f", or state its size in the annotation {OWN_MIN_COUNT}"
+            elif not self.surroundings.native:
+                advice = (
+                    "this API server serves no PodGroup of scheduling.k8s.io; switch it on, or use the annotations "
+                    f"{OWN_GROUP} and {OWN_MIN_COUNT}"
+                )
+            workload = self.members[0].voice.declaration.key == "spec.workloadRef"
+            what = f"a Workload that declares the pod group {self.key}" if workload else f"PodGroup {self.key}"
+            self._refuse("PodGroupNotFound", f"waiting for {what}; {advice}")
             return
-        self._refuse("PodGroupNotFound", f"PodGroup {self.key} not found; {advice}")
+        self._refuse(
+            "PodGroupNotFound",
+            f"PodGroup {self.key} not found; create it, or label its pods with "
+            "pod-group.scheduling.sigs.k8s.io/name and .../min-available instead",
+        )
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
         self._warn("MinAvailableMismatch", f"{self._quote(member, stated)}, but {against}, which holds", member)
@@ -250,6 +254,35 @@ class _Resolution:
             "InvalidTotalNumber", lambda extras: extras.total_number, _parse_total, 0, "it is ignored"
         )
         return total if total >= min_member else 0
+
+    # What our own annotations may say in place of an object.
+
+    def _unit(self) -> bool:
+        if self.spec is not None:
+            return self.spec.unit
+        stated = self._stated(lambda declaration: declaration.disruption_mode)
+        for member, mode in stated:
+            if mode.value not in _MODES:
+                self._warn(
+                    "InvalidDisruptionMode",
+                    f"{self._quote(member, mode)}; write single or all; all is used",
+                    member,
+                )
+        return any(mode.value != "single" for _, mode in stated)
+
+    def _topology(self) -> TopologyRule | None:
+        if self.spec is not None:
+            return self.spec.topology
+        stated = self._stated(lambda declaration: declaration.topology_key)
+        if not stated:
+            return None
+        member, key = stated[0]
+        self._refuse(
+            "UnsupportedField",
+            f"{self._quote(member, key)}, which this scheduler cannot honour yet; remove it",
+            member,
+        )
+        return TopologyRule.by_label(key.value)
 
     def _check_topology(self) -> None:
         if self._extra(
@@ -324,57 +357,6 @@ class _Resolution:
             )
         return value
 
-    def _check_agreement(self) -> None:
-        active = [member for member in self.members if member.voice.active]
-        native = self.dialect is Dialect.NATIVE and self.spec is not None and self.spec.problem is None
-        group_priority = self.spec.priority if native and self.spec is not None else None
-        if group_priority is not None:
-            for member in active:
-                if member.voice.priority != group_priority:
-                    self._refuse(
-                        "PriorityMismatch",
-                        f"pod {self._pod(member)} has priority {member.voice.priority}, but its PodGroup has "
-                        f"{group_priority}; give both the same priorityClassName",
-                    )
-                    break
-        else:
-            self._compare(
-                active, lambda voice: voice.priority, "PriorityMismatch", "priority", self._warn,
-                "give all members of a gang the same priorityClassName",
-            )  # fmt: skip
-        note = self._refuse if native else self._warn
-        self._compare(
-            active, lambda voice: voice.scheduler, "SchedulerNameMismatch", "spec.schedulerName", note,
-            "a gang is placed by one scheduler",
-        )  # fmt: skip
-        if native:
-            self._compare(
-                active, _preemption_policy, "PreemptionPolicyMismatch", "spec.preemptionPolicy", note,
-                "give all members the same spec.preemptionPolicy",
-            )  # fmt: skip
-
-    def _compare(
-        self,
-        members: Iterable[Member],
-        select: Callable[[Voice], object],
-        code: str,
-        what: str,
-        note: Callable[[str, str, Member], None],
-        advice: str,
-    ) -> None:
-        oldest: Member | None = None
-        for member in members:
-            if oldest is None:
-                oldest = member
-            elif select(member.voice) != select(oldest.voice):
-                theirs, ours = select(member.voice), select(oldest.voice)
-                note(
-                    code,
-                    f"pod {self._pod(member)} has {what} {theirs}, pod {self._pod(oldest)} has {ours}; {advice}",
-                    member,
-                )
-                return
-
     # Small things.
 
     def _stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
@@ -415,10 +397,6 @@ def _to_minimum(text: str) -> int | None:
 
 def is_legal_minimum(text: str) -> bool:
     return _to_minimum(text) is not None
-
-
-def _preemption_policy(voice: Voice) -> str:
-    return "PreemptLowerPriority" if voice.preempts else "Never"
 
 
 def _parse_mode(text: str) -> bool:

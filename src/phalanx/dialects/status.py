@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects import kube_batch, native, scheduler_plugins, volcano
+from phalanx.dialects import kube_batch, native, native_status, scheduler_plugins, volcano
 from phalanx.dialects.groupspec import ONCE_SATISFIED_ANNOTATION
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.standing import Standing
@@ -71,10 +71,8 @@ def desired_status(
         fail_on_any_member=options.fail_on_any_member,
     )
     if ref.group == native.GROUP:
-        condition = native.condition_of(standing) if ref.plural == "podgroups" else None
-        if condition is None:
-            return None
-        return StatusChange(ref, _patch(ref, {"conditions": [condition]}), strategic=True)
+        conditions = native_status.conditions_of(standing) if ref.plural == "podgroups" else []
+        return StatusChange(ref, _patch(ref, {"conditions": conditions}), strategic=True) if conditions else None
     desired = _STATUS[ref.group](standing) or {}
     changed = {name: value for name, value in desired.items() if (current_status.get(name) or _ZERO[name]) != value}
     annotations = _annotations(standing)
