@@ -75,7 +75,7 @@ class NodeOrder(Plugin):
         points = nodes.images.points(cls.pod_class.images, nodes.capacity, len(nodes))
         if points is None:
             return None
-        result: FloatArray = points * float(self._images)
+        result: FloatArray = points.astype(np.float64) * self._images
         return result
 
     def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
