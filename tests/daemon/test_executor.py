@@ -19,10 +19,11 @@ from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.notices import Notice, group_ref, pod_ref
-from phalanx.execution.binder import Binder
+from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.preparation import Preparations
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import Backoff
@@ -73,7 +74,7 @@ class World:
         evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
         self.executor = Executor(
             state,
-            Binder(client, self.pool, self._bound, attempts=2, backoff=lambda: Backoff(base=0.001)),
+            Preparations(self._binder, self._bound, {}),
             Disruptions(conditions, evictor, self._evicted, departures(state)),
             conditions,
             narrator,
@@ -88,6 +89,9 @@ class World:
         for record in state.pods.values():
             self.server.add(record.pod.name, **({"nodeName": record.pod.node} if record.pod.node else {}))
             self.see(record.pod.name)
+
+    def _binder(self, report: Callable[[BindResult], None]) -> Binder:
+        return Binder(self.server.client(), self.pool, report, attempts=2, backoff=lambda: Backoff(base=0.001))
 
     def _bound(self, result: Any) -> None:
         self.executor.bound(result)

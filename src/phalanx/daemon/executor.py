@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.announcer import Announcer
@@ -14,10 +14,11 @@ from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.notices import Notice
-from phalanx.execution.binder import Binder, BindResult, Guard, Outcome
+from phalanx.execution.binder import BindResult, Guard, Outcome
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EvictGuard, EvictionOutcome, EvictResult
+from phalanx.execution.preparation import Preparations
 from phalanx.kube.conditions import PodCondition
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
@@ -44,7 +45,7 @@ class Executor:
     def __init__(
         self,
         state: ClusterState,
-        binder: Binder,
+        binder: Preparations,
         disruptions: Disruptions,
         conditions: PodConditions,
         narrator: Narrator,
@@ -81,10 +82,12 @@ class Executor:
             self._conditions.placed(bind.uid)
             self._announcer.forget_pod(bind.uid)
             self._disruptions.release(bind.uid)
-        if plan.nominations or plan.evictions:
+        # What takes a while is written down: others leave the room alone, and a restart finds where it was.
+        slow = [Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause) for bind in _slow(plan.binds)]
+        if plan.nominations or plan.evictions or slow:
             bound = {bind.uid for bind in plan.binds}
             # A binding clears the nomination, also one that the same plan had made before.
-            self.evict(plan.evictions, [entry for entry in plan.nominations if entry.uid not in bound])
+            self.evict(plan.evictions, [*(entry for entry in plan.nominations if entry.uid not in bound), *slow])
         for admission in plan.admissions:
             self._statuses.touch(admission.gang)
         for gang in plan.gangs:
@@ -133,6 +136,8 @@ class Executor:
             self._moved[bind.uid] = bind
             self._later(_WATCH_GRACE, lambda: self._give_up(bind))
             return
+        if bind.preparations:
+            self._disruptions.submit([Nominate(bind.uid, bind.namespace, bind.name, "", bind.cause)], ())
         failures = self._failures.get(bind.uid, 0)
         self._failures[bind.uid] = failures + 1
         self._narrator.refused(bind, result.message)
@@ -226,6 +231,10 @@ def departures(state: ClusterState) -> EvictGuard:
         return None
 
     return guard
+
+
+def _slow(binds: Iterable[Bind]) -> Iterator[Bind]:
+    return (bind for bind in binds if bind.preparations)
 
 
 def _later(seconds: float, call: Callable[[], None]) -> object:

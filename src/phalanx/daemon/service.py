@@ -32,6 +32,8 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.preparation import Preparations
+from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -120,10 +122,15 @@ class SchedulerService:
         disruptions = Disruptions(
             conditions, evictor, self._evicted, departures(self.state), self.telemetry.nominated
         )
+        self._preparations = Preparations(
+            lambda report: Binder(client, self._pool, report),
+            self._bound,
+            preparation_handlers(PooledClient(client, self._pool, Urgency.BIND)),
+        )
         self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
         self.executor = Executor(
             self.state,
-            Binder(client, self._pool, self._bound),
+            self._preparations,
             disruptions,
             conditions,
             narrator,
@@ -304,6 +311,7 @@ class SchedulerService:
         if self._leadership.holds():
             self._usage.save(last=True)
         with contextlib.suppress(TimeoutError):
+            self._preparations.stop()
             await asyncio.wait_for(self._pool.finish(), self.options.drain_seconds)
         if self._leadership.holds():
             await self._recorder.drain(_FLUSH_SECONDS)

@@ -144,7 +144,9 @@ class Binder:
     async def _post(self, posting: _Posting) -> BindResult | float | None:
         """The result, the seconds until the next try, or None where only a look can tell what happened."""
         bind = posting.bind
-        annotations = {PLAN_ANNOTATION: encode_mark(bind.mark)} if bind.mark is not None else {}
+        annotations = dict(bind.annotations)
+        if bind.mark is not None:
+            annotations[PLAN_ANNOTATION] = encode_mark(bind.mark)
         body = self._encoder.encode(
             _Binding(_Metadata(bind.name, bind.namespace, bind.uid, annotations), _Target(bind.node))
         )

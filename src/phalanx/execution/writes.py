@@ -151,6 +151,13 @@ class PooledClient:
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any:
         return await self._in_turn(lambda: self._client.patch(path, patch, patch_type))
 
+    async def replace(self, path: str, obj: Any) -> Any:
+        return await self._in_turn(lambda: self._client.replace(path, obj))
+
+    async def get(self, path: str) -> Any:
+        """Reads wait for nobody."""
+        return await self._client.get(path)
+
     async def _in_turn(self, write: Callable[[], Awaitable[Any]]) -> Any:
         """What the write returns or raises. A write that the pool drops (the process ends) never returns."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -15,8 +15,8 @@ from phalanx.model.verdict import GangVerdict, PodVerdict
 class Bind(msgspec.Struct, frozen=True):
     """Put one pod on one node. `gang` is None for a pod on its own. `cause` ties it to the cycle's log lines.
 
-    `preparations` come before the binding: those of all pods that share a `mark` before any of their bindings.
-    `annotations` are written to the pod with the binding.
+    `preparations` come before the binding: those of all pods of a decision (binds with the same `together`) before
+    any of their bindings. `annotations` are written to the pod with the binding.
     """
 
     uid: str
@@ -28,6 +28,7 @@ class Bind(msgspec.Struct, frozen=True):
     cause: str = ""
     preparations: tuple[Preparation, ...] = ()
     annotations: tuple[tuple[str, str], ...] = ()
+    together: str = ""
 
 
 class Admit(msgspec.Struct, frozen=True):

@@ -342,8 +342,11 @@ class Session:
         """The unit could not get what it asks for; it wakes when it may."""
         self.waits[unit.key] = (demand, refusal)
 
-    def bind(self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None) -> None:
-        """Records a placement whose row is already charged (by a committed transaction)."""
+    def bind(
+        self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None, together: str = ""
+    ) -> None:
+        """Records a placement whose row is already charged (by a committed transaction); `together` names the
+        decision where none of its pods may be bound before all are prepared."""
         pod = record.pod
         self._steps += 1
         self.state.place(record, row, mark)
@@ -351,7 +354,9 @@ class Session:
         # The binding clears the nomination, and one that this cycle has made need not be written.
         preparations, annotations = hands(record, self.now)
         self.plan.binds.append(
-            Bind(pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations)
+            Bind(
+                pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations, together
+            )
         )
         if record.told is not None:
             self.judge_pod(record, None)

@@ -224,10 +224,12 @@ def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
 
 def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[Call]) -> None:
     transaction.commit()
+    prepares = any(record.taken for call in calls for record, _ in call.placed)
+    together = session.next_cause() if prepares else ""
     for call in calls:
         mark = _mark(session, call.gang, call.need)
         for record, row in call.placed:
-            session.bind(record, row, call.gang.key, mark)
+            session.bind(record, row, call.gang.key, mark, together)
         if call.placed or call.gang in unit.own:
             session.judge_gang(call.gang, None)
     session.unclaim(claimed(unit))  # who was promised room and is not needed now

@@ -1,0 +1,136 @@
+"""What comes before bindings: volumes and devices that are assigned first, for a whole gang or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Protocol
+
+from phalanx.execution.binder import Binder, BindResult, Guard, Outcome, no_objection
+from phalanx.model.decisions import Bind
+from phalanx.model.preparations import Preparation
+
+log = logging.getLogger(__name__)
+
+# How long all preparations of a decision may take together, in seconds (kube-scheduler's bindTimeoutSeconds).
+TIMEOUT = 600.0
+
+
+class PreparationError(Exception):
+    """The preparation cannot be carried out (any more); the text says why, for people."""
+
+
+class Handler(Protocol):
+    """Carries out one kind of preparation, and takes it back."""
+
+    async def prepare(self, bind: Bind, preparation: Preparation) -> None:
+        """Returns when it has been carried out and the API shows it. May be told of the same again, also after a
+        restart. Raises PreparationError; waits for a server that cannot be reached."""
+        ...
+
+    async def undo(self, bind: Bind, preparation: Preparation) -> None:
+        """The pod is not bound after all: takes back what nobody else has come to count on."""
+        ...
+
+
+class Preparations:
+    """Stands before the binder: a decision's bindings are posted when all of its preparations are done.
+
+    If one of them fails, or takes longer than `timeout` seconds, none of the decision's pods is bound; what was
+    prepared is taken back, also when a binding is refused later. Every binding is reported exactly once.
+    """
+
+    def __init__(
+        self,
+        binder: Callable[[Callable[[BindResult], None]], Binder],
+        report: Callable[[BindResult], None],
+        handlers: Mapping[type[Preparation], Handler],
+        *,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self._binder = binder(self._answered)
+        self._report = report
+        self._handlers = handlers
+        self._timeout = timeout
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._prepared: dict[str, Bind] = {}
+
+    @property
+    def in_flight(self) -> int:
+        """Decisions under preparation, and bindings under way."""
+        return len(self._tasks) + self._binder.in_flight
+
+    def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
+        at_once: list[Bind] = []
+        decisions: dict[str, list[Bind]] = {}
+        for bind in binds:
+            decisions.setdefault(bind.together or bind.uid, []).append(bind)
+        for decision in decisions.values():
+            if any(bind.preparations for bind in decision):
+                self._start(self._prepare(decision, guard))
+            else:
+                at_once += decision
+        self._binder.submit(at_once, guard)
+
+    def stop(self) -> None:
+        """Ends preparations under way as a crash would: the next start goes on from what the API holds."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def _prepare(self, binds: Sequence[Bind], guard: Guard) -> None:
+        why = await self._failure(binds)
+        if why:
+            await self._fail(binds, why)
+            return
+        self._prepared.update({bind.uid: bind for bind in binds if bind.preparations})
+        self._binder.submit(binds, guard)
+
+    async def _failure(self, binds: Sequence[Bind]) -> str:
+        """Carries out all preparations; why that is impossible, "" once they are done."""
+        try:
+            async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as tasks:
+                for bind in binds:
+                    for preparation in bind.preparations:
+                        tasks.create_task(self._handler(preparation).prepare(bind, preparation))
+        except TimeoutError:
+            return f"its volumes or devices were not ready within {self._timeout:.0f} s"
+        except ExceptionGroup as group:
+            first = group.exceptions[0]
+            if isinstance(first, PreparationError):
+                return str(first)
+            log.error("preparing %s/%s failed unexpectedly", binds[0].namespace, binds[0].name, exc_info=first)
+            return f"{type(first).__name__}: {first}"
+        return ""
+
+    async def _fail(self, binds: Sequence[Bind], why: str) -> None:
+        for bind in binds:
+            await self._undo(bind)
+        for bind in binds:
+            self._report(BindResult(bind, Outcome.REFUSED, why))
+
+    async def _undo(self, bind: Bind) -> None:
+        for preparation in reversed(bind.preparations):
+            try:
+                await self._handler(preparation).undo(bind, preparation)
+            except Exception as error:
+                log.warning("taking back what was prepared for %s/%s: %s", bind.namespace, bind.name, error)
+
+    def _answered(self, result: BindResult) -> None:
+        bind = self._prepared.pop(result.bind.uid, None)
+        if bind is not None and result.outcome is not Outcome.BOUND:
+            self._start(self._undo_late(result))
+        else:
+            self._report(result)
+
+    async def _undo_late(self, result: BindResult) -> None:
+        await self._undo(result.bind)
+        self._report(result)
+
+    def _handler(self, preparation: Preparation) -> Handler:
+        return self._handlers[type(preparation)]
+
+    def _start(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

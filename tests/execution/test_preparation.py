@@ -1,0 +1,170 @@
+"""What has to be done before bindings: for all pods of a decision, or nobody is bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import cast
+
+import msgspec
+
+from phalanx.execution.binder import Binder, BindResult, Guard, Outcome, no_objection
+from phalanx.execution.preparation import PreparationError, Preparations
+from phalanx.model.decisions import Bind
+from phalanx.model.preparations import Preparation
+
+
+class Volume(Preparation, frozen=True):
+    """`fate`: ok, bad (cannot be), odd (a bug), never (nobody answers)."""
+
+    name: str
+    fate: str = "ok"
+
+
+class Volumes:
+    """The handler: notes what it was asked for."""
+
+    def __init__(self) -> None:
+        self.log: list[str] = []
+
+    async def prepare(self, bind: Bind, preparation: Preparation) -> None:
+        volume = cast(Volume, preparation)
+        self.log.append(f"prepare {volume.name}")
+        match volume.fate:
+            case "bad":
+                raise PreparationError(f"volume {volume.name} cannot be bound")
+            case "odd":
+                raise ValueError("surprise")
+            case "never":
+                await asyncio.Event().wait()
+
+    async def undo(self, bind: Bind, preparation: Preparation) -> None:
+        volume = cast(Volume, preparation)
+        self.log.append(f"undo {volume.name}")
+        if volume.name == "stubborn":
+            raise PreparationError("no")
+
+
+class Recorder:
+    """In place of the binder: posts nothing, answers when told."""
+
+    def __init__(self, report: Callable[[BindResult], None]) -> None:
+        self.report = report
+        self.posted: list[str] = []
+        self.in_flight = 0
+
+    def submit(self, binds: Iterable[Bind], guard: Guard = no_objection) -> None:
+        self.posted += [bind.name for bind in binds]
+
+
+class Desk:
+    def __init__(self, timeout: float = 600.0) -> None:
+        self.volumes = Volumes()
+        self.results: list[tuple[str, str, str]] = []
+        self.preparations = Preparations(self._binder, self._report, {Volume: self.volumes}, timeout=timeout)
+
+    def _binder(self, report: Callable[[BindResult], None]) -> Binder:
+        self.binder = Recorder(report)
+        return cast(Binder, self.binder)
+
+    def _report(self, result: BindResult) -> None:
+        self.results.append((result.bind.name, result.outcome.name, result.message))
+
+    async def settle(self) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0)
+
+    async def carry_out(self, *binds: Bind) -> None:
+        self.preparations.submit(binds)
+        await self.settle()
+
+    def answer(self, bind: Bind, outcome: Outcome, message: str = "") -> None:
+        self.binder.report(BindResult(bind, outcome, message))
+
+
+def bind(name: str, *volumes: Volume, together: str = "") -> Bind:
+    return Bind(f"uid-{name}", "ns", name, "node", preparations=volumes, together=together)
+
+
+def gang(*fates: str) -> list[Bind]:
+    return [bind(f"p{n}", Volume(f"v{n}", fate), together="c1") for n, fate in enumerate(fates)]
+
+
+async def test_nothing_to_prepare_is_bound_at_once() -> None:
+    desk = Desk()
+    desk.preparations.submit([bind("a"), bind("b", together="c1")])
+    assert desk.binder.posted == ["a", "b"]
+
+
+async def test_all_is_prepared_before_anybody_is_bound() -> None:
+    desk = Desk()
+    members = [*gang("ok", "ok"), bind("plain", together="c1")]
+    desk.preparations.submit(members)
+    assert desk.binder.posted == []
+    assert desk.preparations.in_flight == 1
+    await desk.settle()
+    assert desk.volumes.log == ["prepare v0", "prepare v1"]
+    assert desk.binder.posted == ["p0", "p1", "plain"]
+    for member in members:
+        desk.answer(member, Outcome.BOUND)
+    assert [entry[:2] for entry in desk.results] == [("p0", "BOUND"), ("p1", "BOUND"), ("plain", "BOUND")]
+
+
+async def test_one_failure_refuses_the_whole_decision_and_only_that() -> None:
+    desk = Desk()
+    await desk.carry_out(*gang("ok", "bad"), bind("other", Volume("w")))
+    assert desk.binder.posted == ["other"]
+    refused = "volume v1 cannot be bound"
+    assert desk.results == [("p0", "REFUSED", refused), ("p1", "REFUSED", refused)]
+    assert desk.volumes.log[-2:] == ["undo v0", "undo v1"]
+
+
+async def test_a_surprise_is_a_refusal_that_names_it() -> None:
+    desk = Desk()
+    await desk.carry_out(*gang("odd"))
+    assert desk.results == [("p0", "REFUSED", "ValueError: surprise")]
+
+
+async def test_what_takes_too_long_is_refused() -> None:
+    desk = Desk(timeout=0.01)
+    desk.preparations.submit(gang("ok", "never"))
+    await asyncio.sleep(0.05)
+    assert desk.binder.posted == []
+    assert [entry[:2] for entry in desk.results] == [("p0", "REFUSED"), ("p1", "REFUSED")]
+    assert "not ready within" in desk.results[0][2]
+
+
+async def test_a_binding_that_is_refused_later_takes_its_preparations_back() -> None:
+    desk = Desk()
+    first, second = gang("ok", "ok")
+    await desk.carry_out(first, second)
+    desk.answer(first, Outcome.BOUND)
+    desk.answer(second, Outcome.REFUSED, "403")
+    await desk.settle()
+    assert desk.volumes.log[2:] == ["undo v1"]
+    assert desk.results == [("p0", "BOUND", ""), ("p1", "REFUSED", "403")]
+
+
+async def test_a_failing_undo_stops_nobody() -> None:
+    desk = Desk()
+    members = [
+        bind("p0", Volume("v0"), Volume("stubborn"), together="c"),
+        bind("p1", Volume("v1", "bad"), together="c"),
+    ]
+    await desk.carry_out(*members)
+    assert desk.volumes.log[-3:] == ["undo stubborn", "undo v0", "undo v1"]
+    assert len(desk.results) == 2
+
+
+async def test_stopping_ends_it_as_a_crash_would() -> None:
+    desk = Desk()
+    await desk.carry_out(*gang("ok", "never"))
+    desk.preparations.stop()
+    await desk.settle()
+    assert desk.binder.posted == []
+    assert desk.results == []
+    assert desk.preparations.in_flight == 0
+
+
+def test_preparations_are_values() -> None:
+    assert Volume("v") == msgspec.structs.replace(Volume("w"), name="v")
