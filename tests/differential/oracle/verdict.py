@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from tests.differential.oracle import (
     declared_features,
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_name,
@@ -14,6 +15,10 @@ from tests.differential.oracle import (
     resources_fit,
     taints,
     topology_spread,
+    volume_binding,
+    volume_limits,
+    volume_restrictions,
+    volume_zone,
 )
 from tests.differential.oracle.world import Wire, World
 
@@ -27,8 +32,13 @@ PLUGINS: Mapping[str, Rule] = {
     "NodeAffinity": node_affinity.objection,
     "NodePorts": node_ports.objection,
     "NodeResourcesFit": resources_fit.objection,
+    "VolumeRestrictions": volume_restrictions.objection,
+    "NodeVolumeLimits": volume_limits.objection,
+    "VolumeBinding": volume_binding.objection,
+    "VolumeZone": volume_zone.objection,
     "PodTopologySpread": topology_spread.objection,
     "InterPodAffinity": inter_pod_affinity.objection,
+    "DynamicResources": dynamic_resources.objection,
     "NodeDeclaredFeatures": declared_features.objection,
 }
 
