@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from phalanx.cluster.attachments import Attachments
+from phalanx.cluster.disks import Disks
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.stock import Stock
+from phalanx.cluster.volume_supply import VolumeSupply
 
 if TYPE_CHECKING:
     from phalanx.cluster.nodes import NodeTable
@@ -13,5 +16,5 @@ if TYPE_CHECKING:
 
 def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
     """name -> books, empty."""
-    stocks: tuple[Stock, ...] = (Ports(nodes),)
+    stocks: tuple[Stock, ...] = (Ports(nodes), Disks(nodes), Attachments(nodes), VolumeSupply(nodes))
     return {stock.name: stock for stock in stocks}

@@ -146,7 +146,9 @@ class TopologySpreadConstraint(Wire):
 
 
 class Volume(Wire):
-    """Only the sources that restrict where a pod may run; the name is left out (it is random per pod)."""
+    """Only the sources that restrict where a pod may run."""
+
+    name: str = ""
 
     persistent_volume_claim: Any = None
     ephemeral: Any = None
@@ -178,6 +180,12 @@ class WorkloadRef(Wire):
     pod_group_replica_key: str = ""
 
 
+class PodResourceClaim(Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class PodSpec(Wire):
     node_name: str = ""
     scheduler_name: str = ""
@@ -197,7 +205,7 @@ class PodSpec(Wire):
     tolerations: list[PodToleration] = []
     topology_spread_constraints: list[TopologySpreadConstraint] = []
     volumes: list[Volume] = []
-    resource_claims: list[Any] = []
+    resource_claims: list[PodResourceClaim] = []
     host_network: bool = False
     host_users: bool | None = None
 
@@ -216,6 +224,11 @@ class ContainerStatus(Wire):
     allocated_resources: Amounts = {}
 
 
+class ResourceClaimStatus(Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(Wire):
     phase: str = ""
     start_time: str | None = None
@@ -225,6 +238,7 @@ class PodStatus(Wire):
     init_container_statuses: list[ContainerStatus] = []
     resources: ResourceRequirements | None = None
     allocated_resources: Amounts = {}
+    resource_claim_statuses: list[ResourceClaimStatus] = []
 
 
 class _PodWire(Named):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from phalanx.dialects.facets import Facet
+from phalanx.dialects.volumes import Volumes
 
 
 def known_facets() -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return ()
+    return (Volumes(),)

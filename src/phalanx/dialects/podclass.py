@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, SelectorTerm, Volume
+from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, SelectorTerm
 from phalanx.dialects.images import images_of
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
@@ -17,9 +17,6 @@ SCORING_TYPE = "volcano.sh/resource-strategy-scoring-type"
 SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"
 _SCORING_TYPES = ("LeastAllocated", "MostAllocated")
 
-# In-tree volumes with an attach limit, a zone or a single writer; the wire names are those of core/v1.
-_RESTRICTING_VOLUMES = tuple((field.name, field.encode_name) for field in msgspec.structs.fields(Volume))
-
 
 def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: bool | None = None) -> PodClass:
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -28,10 +25,10 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: b
     return PodClass(
         requests=demand.requests,
         node_selector=tuple(sorted(spec.node_selector.items())),
-        affinity=None if required is None else tuple(_term(term) for term in required.node_selector_terms),
+        affinity=None if required is None else tuple(selector_term(term) for term in required.node_selector_terms),
         preferred=tuple(
             # Weights go from 1 to 100, says the API server.
-            PreferredTerm(min(entry.weight, 100), _term(entry.preference))
+            PreferredTerm(min(entry.weight, 100), selector_term(entry.preference))
             for entry in preferred
             if entry.weight > 0 and entry.preference is not None
         ),
@@ -83,7 +80,7 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
     return msgspec.json.encode(strategy).decode(), ()
 
 
-def _term(term: SelectorTerm) -> NodeSelectorTerm:
+def selector_term(term: SelectorTerm) -> NodeSelectorTerm:
     reasons = [*map(_expression_fault, term.match_expressions), *map(_field_fault, term.match_fields)]
     return NodeSelectorTerm(
         expressions=tuple(map(_requirement, term.match_expressions)),
@@ -149,10 +146,6 @@ def _unsupported(spec: PodSpec) -> Iterator[str]:
         if constraint.when_unsatisfiable != "ScheduleAnyway":
             yield "spec.topologySpreadConstraints (DoNotSchedule)"
     yield from _pod_affinity(spec.affinity)
-    for volume in spec.volumes:
-        for attribute, name in _RESTRICTING_VOLUMES:
-            if getattr(volume, attribute) is not None:
-                yield f"spec.volumes[].{name}"
     if spec.resource_claims:
         yield "spec.resourceClaims"
 

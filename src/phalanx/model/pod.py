@@ -13,7 +13,7 @@ from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pools import PoolRule
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
-from phalanx.model.volumes import VolumeNeed
+from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
 
 
 class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
@@ -150,6 +150,8 @@ class Pod(msgspec.Struct, frozen=True):
     condemned: str = ""
     controlled: bool = False
     labels: tuple[tuple[str, str], ...] = ()
+    claims: tuple[str, ...] = ()  # the names of its resource claims, as its class orders what they ask for
+    volumes: PodVolumes = NO_VOLUMES  # what its class's needs are called
 
     @property
     def key(self) -> str:

@@ -6,11 +6,15 @@ from itertools import groupby
 
 import numpy as np
 
+from phalanx.cluster.attachments import ATTACHMENTS
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.disks import DISKS
 from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.volume_selection import OTHER_ZONE, OUT_OF_REACH, in_zone, reachable
+from phalanx.cluster.volume_supply import VOLUMES
 from phalanx.model.node import Node
 from phalanx.model.selectors import Requirement, Taint, tolerates
 from phalanx.scheduling.arguments import Arguments
@@ -35,26 +39,33 @@ class Predicates(Plugin):
         "predicate.DynamicResourceAllocationEnable",
         "predicate.GPUNumberEnable",
         "predicate.GPUSharingEnable",
-        "predicate.NodeVolumeLimitsEnable",
         "predicate.PodAffinityEnable",
         "predicate.PodTopologySpreadEnable",
         "predicate.ProportionalEnable",
-        "predicate.VolumeBindingEnable",
-        "predicate.VolumeZoneEnable",
         "predicate.resources",
         "predicate.resources.*",
     )
     arguments = (
         "predicate.NodeAffinityEnable",
         "predicate.NodePortsEnable",
+        "predicate.NodeVolumeLimitsEnable",
         "predicate.TaintTolerationEnable",
+        "predicate.VolumeBindingEnable",
+        "predicate.VolumeZoneEnable",
         *without_effect,
     )
 
     def __init__(self, arguments: Arguments) -> None:
         self._affinity = arguments.boolean("predicate.NodeAffinityEnable", True)
-        ports = arguments.boolean("predicate.NodePortsEnable", True)
-        self.stocks = frozenset({PORTS} if ports else ())
+        chosen = {
+            PORTS: arguments.boolean("predicate.NodePortsEnable", True),
+            ATTACHMENTS: arguments.boolean("predicate.NodeVolumeLimitsEnable", True),
+            VOLUMES: arguments.boolean("predicate.VolumeBindingEnable", True),
+            DISKS: True,
+        }
+        self.stocks = frozenset(name for name, enabled in chosen.items() if enabled)
+        self._volumes = chosen[VOLUMES]
+        self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
         for key in self.without_effect:
             if key.endswith("Enable"):
@@ -76,6 +87,10 @@ class Predicates(Plugin):
             mask &= self._tolerated(cls, nodes, rows)
         if self._affinity:
             mask &= self._selected(cls, nodes, rows)
+        if self._volumes and cls.pod_class.volumes:
+            mask &= reachable(cls.pod_class, nodes, rows)
+        if self._zones and cls.pod_class.volumes:
+            mask &= in_zone(cls.pod_class, nodes, rows)
         if cls.pod_class.repelled:
             mask &= self._tolerated_by_others(cls, nodes, rows)
         return mask
@@ -90,6 +105,10 @@ class Predicates(Plugin):
             reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
         if cls.pod_class.features:
             reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
+        if self._volumes and cls.pod_class.volumes:
+            reasons.append((OUT_OF_REACH, ~reachable(cls.pod_class, nodes, rows)))
+        if self._zones and cls.pod_class.volumes:
+            reasons.append((OTHER_ZONE, ~in_zone(cls.pod_class, nodes, rows)))
         if cls.pod_class.repelled:
             closed = ~self._tolerated_by_others(cls, nodes, rows)
             reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))

@@ -1,0 +1,208 @@
+"""How many volumes a CSI driver can attach to a node, and how many it has attached."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
+from phalanx.model.volumes import Attachment, ClaimAttachment, NodeAttachments, NodeStorage, StorageDriver
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
+
+ATTACHMENTS = "attachments"
+TOO_MANY = "node(s) exceed max volume count"
+
+# ("", namespace/name) of a claim, or (driver, handle).
+Key = tuple[str, str]
+Handle = tuple[str, str]
+
+_UNKNOWN = NodeStorage("")
+
+
+class Attachments:
+    """The stock of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
+
+    What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
+    brings and no other pod there uses is one more, even if it is still attached from before, as upstream counts.
+    """
+
+    name = ATTACHMENTS
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self._storage: dict[str, NodeStorage] = {}
+        self._attached: dict[str, frozenset[Handle]] = {}
+        self._claims: dict[str, Handle] = {}
+        self._drivers: dict[str, StorageDriver] = {}
+        self._used: dict[int, Counter[Key]] = {}
+        self._rows: dict[Key, Counter[int]] = {}
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return any(isinstance(need, Attachment) for need in pod_class.volumes)
+
+    def shared(self, cls: ClassRecord) -> bool:
+        return False
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        return None
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        found: IntArray = np.full(self._nodes.alive[rows].shape, MANY, dtype=np.int64)
+        needs = _needs(cls)
+        if not self._storage and not self._wants_plugin(needs):
+            return found
+        numbers = np.arange(len(self._nodes.alive))[rows] if isinstance(rows, slice) else rows
+        for place, row in enumerate(numbers.tolist()):
+            if self._nodes.alive[row]:
+                found[place] = 0 if self._missing(needs, row) else self._copies(needs, row)
+        return found
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        needs, shape = _needs(cls), self._nodes.alive[rows].shape
+        numbers = np.arange(len(self._nodes.alive))[rows] if isinstance(rows, slice) else rows
+        reasons: dict[str, BoolArray] = {}
+        for place, row in enumerate(numbers.tolist()):
+            driver = self._missing(needs, row)
+            if driver:
+                reason = f"{driver} CSI driver is not installed on the node"
+            elif not self._copies(needs, row):
+                reason = TOO_MANY
+            else:
+                continue
+            reasons.setdefault(reason, np.zeros(shape, dtype=np.bool_))[place] = True
+        return list(reasons.items())
+
+    def _wants_plugin(self, needs: tuple[Attachment, ...]) -> bool:
+        known = (self._drivers.get(need.driver) for need in needs)
+        return any(driver is not None and driver.needs_node_plugin for driver in known)
+
+    def _missing(self, needs: tuple[Attachment, ...], row: int) -> str:
+        """The driver for want of which pods must keep off a row, "" for none."""
+        installed = self._storage.get(self._nodes.names[row], _UNKNOWN).drivers
+        for need in needs:
+            driver = self._drivers.get(need.driver)
+            if driver is not None and driver.needs_node_plugin and need.driver not in installed:
+                return need.driver
+        return ""
+
+    def _copies(self, needs: tuple[Attachment, ...], row: int) -> int:
+        node = self._nodes.names[row]
+        limits = dict(self._storage.get(node, _UNKNOWN).limits)
+        least = MANY
+        for driver in {need.driver for need in needs} & limits.keys():
+            held = self._held(row, driver)
+            here = held | {handle for of, handle in self._attached.get(node, ()) if of == driver}
+            own = sum(need.driver == driver and need.volume is None for need in needs)
+            known = {
+                self._handle(need.volume) for need in needs if need.driver == driver and need.volume is not None
+            }
+            joint = {handle for of, handle in known if of == driver} - held
+            room = limits[driver] - len(here)
+            if own + len(joint) > room:
+                return 0
+            if own:
+                least = min(least, 1 + (room - own - len(joint - here)) // own)
+        return least
+
+    def _held(self, row: int, driver: str) -> set[str]:
+        """The handles of a driver that pods of a row use."""
+        handles = map(self._handle, self._used.get(row, ()))
+        return {handle for of, handle in handles if of == driver}
+
+    def _handle(self, key: Key) -> Handle:
+        return key if key[0] else self._claims.get(key[1], ("", ""))
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        return self.observed(record, row)
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        keys = record.pod.volumes.attached
+        self.book(keys, row, 1)
+        return keys
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, tuple)
+        used = self._used.setdefault(row, Counter())
+        for key in taken:
+            _count(used, key, sign)
+            rows = self._rows.setdefault(key, Counter())
+            _count(rows, row, sign)
+            if not rows:
+                del self._rows[key]
+        if not used:
+            del self._used[row]
+        self.changes.note(row)
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        return ()
+
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def node_added(self, row: int) -> None:
+        self.changes.note(row)
+
+    def node_removed(self, row: int) -> None:
+        self.changes.note(row)
+
+    def learn(self, fact: object) -> bool:
+        match fact:
+            case NodeStorage():
+                last = self._storage.get(fact.node, _UNKNOWN)
+                self._storage[fact.node] = fact
+                if not fact.drivers:
+                    del self._storage[fact.node]
+                return self._changed_on(fact.node, (last.drivers, last.limits) != (fact.drivers, fact.limits))
+            case NodeAttachments():
+                last_attached = self._attached.pop(fact.node, frozenset())
+                if fact.volumes:
+                    self._attached[fact.node] = frozenset(fact.volumes)
+                fewer = bool(last_attached - set(fact.volumes))
+                self._changed_on(fact.node, last_attached != set(fact.volumes))
+                return fewer
+            case ClaimAttachment(claim, driver, handle):
+                handles = (driver, handle) if driver else ("", "")
+                if self._claims.get(claim, ("", "")) == handles:
+                    return False
+                if driver:
+                    self._claims[claim] = handles
+                else:
+                    del self._claims[claim]
+                rows = self._rows.get(("", claim), ())
+                self.changes.note_all(rows)
+                return bool(rows)
+            case StorageDriver():
+                known = self._drivers.get(fact.name)
+                self._drivers[fact.name] = fact
+                if (known or StorageDriver(fact.name)).needs_node_plugin != fact.needs_node_plugin:
+                    self.changes.note_all(self._nodes.rows().tolist())
+                    return True
+        return False
+
+    def _changed_on(self, node: str, changed: bool) -> bool:
+        row = self._nodes.row(node)
+        if changed and row >= 0:
+            self.changes.note(row)
+        return changed and row >= 0
+
+
+def _needs(cls: ClassRecord) -> tuple[Attachment, ...]:
+    return tuple(need for need in cls.pod_class.volumes if isinstance(need, Attachment))
+
+
+def _count(counter: Counter[Key] | Counter[int], key: Key | int, sign: int) -> None:
+    counter[key] += sign  # type: ignore[index]
+    if counter[key] <= 0:  # type: ignore[index]
+        del counter[key]  # type: ignore[arg-type]

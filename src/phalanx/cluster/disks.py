@@ -1,0 +1,130 @@
+"""Disks that pods of one node cannot share, and claims that one pod at a time may use."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
+from phalanx.model.volumes import Disk, SoleUse, VolumeNeed
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
+
+DISKS = "disks"
+CONFLICT = "node(s) had no available disk"
+IN_USE = " ".join(
+    (
+        "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode",
+        "already in-use by another pod",
+    )
+)
+
+
+class Disks:
+    """The stock of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
+
+    A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
+    """
+
+    name = DISKS
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self._mounted: dict[int, Counter[Disk]] = {}
+        self._rows: dict[tuple[str, str], Counter[int]] = {}
+        self._users: Counter[str] = Counter()
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return any(isinstance(need, Disk | SoleUse) for need in pod_class.volumes)
+
+    def shared(self, cls: ClassRecord) -> bool:
+        return any(isinstance(need, SoleUse) for need in cls.pod_class.volumes)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        return None
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        disks, claims = _disks(cls.pod_class.volumes), _claims(cls.pod_class.volumes)
+        if any(self._users[claim] for claim in claims):
+            return np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
+        alone = bool(claims) or any(disk.conflicts_with(other) for disk in disks for other in disks)
+        return np.where(self._free(disks, rows), 1 if alone else MANY, 0)
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        free = self._free(_disks(cls.pod_class.volumes), rows)
+        used = any(self._users[claim] for claim in _claims(cls.pod_class.volumes))
+        return [(CONFLICT, ~free), (IN_USE, free & np.full(free.shape, used))]
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        return self.observed(record, row)
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        taken = tuple(need for need in record.cls.pod_class.volumes if isinstance(need, Disk | SoleUse))
+        self.book(taken, row, 1)
+        return taken
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, tuple)
+        for claim in _claims(taken):
+            self._users[claim] += sign
+            self.changes.note_all(self._nodes.rows().tolist())
+            if self._users[claim] <= 0:
+                del self._users[claim]
+        mounted = self._mounted.setdefault(row, Counter())
+        for disk in _disks(taken):
+            rows = self._rows.setdefault((disk.kind, disk.name), Counter())
+            mounted[disk] += sign
+            rows[row] += sign
+            if mounted[disk] <= 0:
+                del mounted[disk]
+            if rows[row] <= 0:
+                del rows[row]
+            if not rows:
+                del self._rows[disk.kind, disk.name]
+            self.changes.note(row)
+        if not mounted:
+            del self._mounted[row]
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        return ()
+
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def node_added(self, row: int) -> None:
+        pass
+
+    def node_removed(self, row: int) -> None:
+        pass
+
+    def learn(self, fact: object) -> bool:
+        return False
+
+    def _free(self, disks: tuple[Disk, ...], rows: Rows) -> BoolArray:
+        """bool[rows]: where no pod has a disk that conflicts with one of these."""
+        free = np.ones(self._nodes.capacity, dtype=np.bool_)
+        for disk in disks:
+            for row in self._rows.get((disk.kind, disk.name), ()):
+                if any(disk.conflicts_with(other) for other in self._mounted[row]):
+                    free[row] = False
+        result: BoolArray = free[rows]
+        return result
+
+
+def _disks(needs: tuple[VolumeNeed, ...]) -> tuple[Disk, ...]:
+    return tuple(need for need in needs if isinstance(need, Disk))
+
+
+def _claims(needs: tuple[VolumeNeed, ...]) -> tuple[str, ...]:
+    return tuple(need.claim for need in needs if isinstance(need, SoleUse))

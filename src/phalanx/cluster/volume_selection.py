@@ -1,0 +1,59 @@
+"""Where the volumes that a pod's claims have already are in reach: labels decide, so it is asked once per class."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.labels import Rows, term_matches
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import NodeSelectorTerm, Requirement
+from phalanx.model.volumes import BoundVolume
+
+OUT_OF_REACH = "node(s) had volume node affinity conflict"
+OTHER_ZONE = "node(s) had no available volume zone"
+
+_BETA = {
+    "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
+}
+_ZONE_LABELS = (*_BETA, *_BETA.values())
+
+
+def reachable(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
+    """bool[rows]: which nodes meet the node affinity of every bound volume (kube-scheduler 1.36, VolumeBinding)."""
+    mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+    for need in pod_class.volumes:
+        if isinstance(need, BoundVolume) and need.affinity is not None:
+            mask &= _meets(need.affinity, nodes, rows)
+    return mask
+
+
+def in_zone(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
+    """bool[rows]: which nodes are in the zones and regions of every bound volume (kube-scheduler 1.36, VolumeZone).
+
+    A node without any zone or region will do. A volume's old label is compared with the node's old one or, where
+    that is missing, with its new one.
+    """
+    mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+    zones = {zone for need in pod_class.volumes if isinstance(need, BoundVolume) for zone in need.zones}
+    for key, values in sorted(zones):
+        held = nodes.labels.satisfies(Requirement(key, "In", values), rows)
+        if key in _BETA:
+            lacks = nodes.labels.satisfies(Requirement(key, "DoesNotExist"), rows)
+            held |= lacks & nodes.labels.satisfies(Requirement(_BETA[key], "In", values), rows)
+        mask &= held
+    if zones:
+        placed = np.zeros_like(mask)
+        for key in _ZONE_LABELS:
+            placed |= nodes.labels.satisfies(Requirement(key, "Exists"), rows)
+        mask |= ~placed
+    return mask
+
+
+def _meets(terms: tuple[NodeSelectorTerm, ...], nodes: NodeTable, rows: Rows) -> BoolArray:
+    some = np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+    for term in terms:
+        some |= term_matches(term, nodes.labels, nodes.name_column, rows)
+    return some

@@ -1,0 +1,401 @@
+"""Claims that are bound when their pods are placed: which volumes are left, and where more can be provisioned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.places import Labels, Places, Site, all_hold, buckets_of, reaches
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
+from phalanx.model.selectors import NodeSelectorTerm, Requirement
+from phalanx.model.volumes import (
+    BindClaim,
+    Refusal,
+    StorageCapacity,
+    StorageCapacityGone,
+    StorageClass,
+    StorageClassGone,
+    StorageDriver,
+    UnboundClaim,
+    Volume,
+    VolumeGone,
+)
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
+
+VOLUMES = "volumes"
+NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
+NO_SPACE = "node(s) did not have enough free storage"
+
+_HOST = "kubernetes.io/hostname"
+
+Claims = tuple[UnboundClaim, ...]
+Sites = dict[str, list[Site[Volume]]]
+
+
+class Promise(msgspec.Struct, frozen=True):
+    """What one pod gets: for each of its unbound claims the volume, "" for one to be provisioned on `node`."""
+
+    node: str
+    volumes: tuple[str, ...]
+
+
+class _Capacity(msgspec.Struct, frozen=True):
+    """A StorageCapacity as something that is at places."""
+
+    name: str
+    rank: int
+    affinity: tuple[NodeSelectorTerm, ...] | None
+
+
+class VolumeSupply:
+    """The stock of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
+
+    A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
+    and where, and a driver that publishes its capacity has enough of it. A volume that a placed pod is to get is
+    promised: nobody else gets it until the pod is gone or the API shows whose it is.
+    """
+
+    name = VOLUMES
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self._volumes: dict[str, Volume] = {}
+        self._free: dict[str, Places[Volume]] = {}
+        self._wide: dict[str, int] = {}
+        self._promised: dict[str, int] = {}
+        self._classes: dict[str, StorageClass] = {}
+        self._capacities: dict[str, tuple[str, _Capacity]] = {}
+        self._room: dict[str, Places[_Capacity]] = {}
+        self._drivers: dict[str, StorageDriver] = {}
+
+    # what a class may do
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return any(isinstance(need, UnboundClaim | Refusal) for need in pod_class.volumes)
+
+    def shared(self, cls: ClassRecord) -> bool:
+        return any(claim.storage_class in self._wide for claim in _claims(cls))
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        return next((need.reason for need in cls.pod_class.volumes if isinstance(need, Refusal)), None)
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        claims = _claims(cls)
+        found: IntArray = np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
+        if self.refuse(cls) is not None:
+            return found
+        if self._anywhere(claims):
+            found[:] = MANY
+            return found
+        for place, row in self._each(rows):
+            found[place] = self._copies(claims, row)
+        return found
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        shape, claims = self._nodes.alive[rows].shape, _claims(cls)
+        refusal = self.refuse(cls)
+        if refusal is not None:
+            return [(refusal, np.ones(shape, dtype=np.bool_))]
+        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE)}
+        for place, row in self._each(rows):
+            reason = self._objection(claims, row)
+            if reason:
+                reasons[reason][place] = True
+        return list(reasons.items())
+
+    def _each(self, rows: Rows) -> Iterator[tuple[int, int]]:
+        """(place in the answer, row) of every row that has a node."""
+        alive = self._nodes.alive
+        numbers = np.arange(len(alive))[rows] if isinstance(rows, slice) else rows
+        return ((place, row) for place, row in enumerate(numbers.tolist()) if alive[row])
+
+    def _anywhere(self, claims: Claims) -> bool:
+        """Whether volumes can be provisioned for all claims on every node."""
+        for claim in claims:
+            known = self._classes.get(claim.storage_class)
+            if claim.node or known is None or not known.provisioner or known.topologies:
+                return False
+            driver = self._drivers.get(known.provisioner)
+            if driver is not None and driver.tracks_capacity:
+                return False
+        return True
+
+    def _copies(self, claims: Claims, row: int) -> int:
+        """How many pods with these claims the row takes one after the other; where it shares volumes with other
+        rows, at most so many."""
+        labels = self._nodes.labels.of(row)
+        sites = self._sites(claims, labels)
+        if self._match(claims, row, labels, sites, set()) is None:
+            return 0
+        needy = [claim for claim in claims if self._obstacle(claim, labels)]
+        if not needy:
+            return MANY
+        if any(claim.volume for claim in needy):
+            return 1
+        if any(claim.storage_class in self._wide for claim in needy):
+            return min(sum(len(site.things) for site in sites[claim.storage_class]) for claim in needy)
+        used: set[str] = set()
+        copies = 0
+        while (chosen := self._match(claims, row, labels, sites, used)) is not None:
+            used.update(chosen)
+            copies += 1
+        return copies
+
+    def _objection(self, claims: Claims, row: int) -> str:
+        """Why a row takes no pod with these claims, "" where it does."""
+        if any(claim.node and claim.node != self._nodes.names[row] for claim in claims):
+            return NO_VOLUME
+        labels, used = self._nodes.labels.of(row), set[str]()
+        sites = self._sites(claims, labels)
+        for claim in claims:
+            volume = self._smallest(claim, labels, sites, used)
+            if volume:
+                used.add(volume)
+            elif obstacle := self._obstacle(claim, labels):
+                return obstacle
+        return ""
+
+    def _sites(self, claims: Claims, labels: Labels) -> Sites:
+        """storage class -> where a node with these labels finds free volumes."""
+        names = {claim.storage_class for claim in claims}
+        return {name: self._free[name].at(labels) if name in self._free else [] for name in names}
+
+    def _match(self, claims: Claims, row: int, labels: Labels, sites: Sites, used: set[str]) -> list[str] | None:
+        """A volume for each claim, "" where one is provisioned; None if the row cannot serve them all."""
+        taken, chosen = set(used), []
+        for claim in claims:
+            if claim.node and claim.node != self._nodes.names[row]:
+                return None
+            volume = self._smallest(claim, labels, sites, taken)
+            if not volume and self._obstacle(claim, labels):
+                return None
+            taken.add(volume)
+            chosen.append(volume)
+        return chosen
+
+    def _smallest(self, claim: UnboundClaim, labels: Labels, sites: Sites, used: set[str]) -> str:
+        """The volume for a claim, "" for none. What is being provisioned already is matched with nothing else."""
+        if claim.node:
+            return ""
+        if claim.volume:
+            own = self._volumes.get(claim.volume)
+            return own.name if own is not None and reaches(own.affinity, labels) else ""
+        best = (0, "")
+        for site in sites[claim.storage_class]:
+            for volume in site.from_rank(claim.size):
+                if volume.name not in used and _suits(volume, claim):
+                    best = min((volume.size, volume.name), best) if best[1] else (volume.size, volume.name)
+                    break
+        return best[1]
+
+    def _obstacle(self, claim: UnboundClaim, labels: Labels) -> str:
+        """Why no volume can be provisioned for a claim on a node, "" if one can."""
+        known = self._classes.get(claim.storage_class)
+        if known is None or not known.provisioner:
+            return NO_VOLUME
+        if known.topologies and not any(
+            all(labels.get(key) in values for key, values in term) for term in known.topologies
+        ):
+            return NO_VOLUME
+        driver = self._drivers.get(known.provisioner)
+        if driver is None or not driver.tracks_capacity or not claim.size:
+            return ""
+        places = self._room.get(claim.storage_class)
+        enough = places and any(site.order[-1][0] >= claim.size for site in places.at(labels))
+        return "" if enough else NO_SPACE
+
+    # what a pod gets
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        claims = _claims(record.cls)
+        labels = self._nodes.labels.of(row)
+        chosen = self._match(claims, row, labels, self._sites(claims, labels), set())
+        if chosen is None or not claims:
+            return None
+        promise = Promise(self._nodes.names[row], tuple(chosen))
+        self.book(promise, row, 1)
+        return promise
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        """What a pod on a node is about to get is between its claims and whoever placed it."""
+        return None
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, Promise)
+        for name in filter(None, taken.volumes):
+            count = self._promised.get(name, 0) + sign
+            if count > 0:
+                self._promised[name] = count
+            else:
+                del self._promised[name]
+            volume = self._volumes.get(name)
+            if volume is None or volume.reserved or count not in (0, 1):
+                continue
+            if sign > 0:
+                self._hide(volume)
+            elif count == 0:
+                self._show(volume)
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        assert isinstance(taken, Promise)
+        pod = record.pod
+        return tuple(
+            BindClaim(pod.namespace, claim, taken.node, volume)
+            for claim, volume in zip(pod.volumes.unbound, taken.volumes, strict=True)
+        )
+
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    # what there is
+
+    def node_added(self, row: int) -> None:
+        self.changes.note(row)
+
+    def node_removed(self, row: int) -> None:
+        self.changes.note(row)
+
+    def learn(self, fact: object) -> bool:
+        match fact:
+            case Volume():
+                return self._offer(fact)
+            case VolumeGone(name):
+                return self._withdraw(name)
+            case StorageClass():
+                grown = self._classes.get(fact.name) != fact
+                self._classes[fact.name] = fact
+                return grown and self._changed_everywhere()
+            case StorageClassGone(name):
+                return self._classes.pop(name, None) is not None and self._changed_everywhere()
+            case StorageCapacity():
+                self._forget_capacity(fact.key)
+                terms = (NodeSelectorTerm(fact.topology),) if fact.topology else None
+                room = _Capacity(fact.key, fact.limit, terms)
+                self._capacities[fact.key] = (fact.storage_class, room)
+                self._room.setdefault(fact.storage_class, Places()).add(room)
+                self._changed_at(terms)
+                return True
+            case StorageCapacityGone(key):
+                self._forget_capacity(key)
+                return False
+            case StorageDriver():
+                last = self._drivers.get(fact.name)
+                self._drivers[fact.name] = fact
+                return last != fact and self._changed_everywhere()
+        return False
+
+    def _offer(self, volume: Volume) -> bool:
+        if self._volumes.get(volume.name) == volume:
+            return False
+        self._withdraw(volume.name)
+        self._volumes[volume.name] = volume
+        if volume.reserved:
+            self._changed_at(volume.affinity)
+        elif volume.name not in self._promised:
+            self._show(volume)
+        return True
+
+    def _withdraw(self, name: str) -> bool:
+        volume = self._volumes.pop(name, None)
+        if volume is None:
+            return False
+        if volume.reserved:
+            self._changed_at(volume.affinity)
+        elif name not in self._promised:
+            self._hide(volume)
+        return False
+
+    def _show(self, volume: Volume) -> None:
+        site = self._free.setdefault(volume.storage_class, Places()).add(volume)
+        if _is_wide(volume):
+            self._wide[volume.storage_class] = self._wide.get(volume.storage_class, 0) + 1
+        if not _has_twin(volume, site):
+            self._changed_at(volume.affinity)
+
+    def _hide(self, volume: Volume) -> None:
+        places = self._free[volume.storage_class]
+        site = places.remove(volume)
+        if not places:
+            del self._free[volume.storage_class]
+        if _is_wide(volume):
+            self._wide[volume.storage_class] -= 1
+            if not self._wide[volume.storage_class]:
+                del self._wide[volume.storage_class]
+        if not _has_twin(volume, site):
+            self._changed_at(volume.affinity)
+
+    def _forget_capacity(self, key: str) -> None:
+        storage_class, room = self._capacities.pop(key, ("", None))
+        if room is not None:
+            self._room[storage_class].remove(room)
+            if not self._room[storage_class]:
+                del self._room[storage_class]
+            self._changed_at(room.affinity)
+
+    def _changed_at(self, terms: tuple[NodeSelectorTerm, ...] | None) -> None:
+        """Notes the rows that meet one of the terms, and perhaps some more."""
+        buckets, nodes = buckets_of(terms), self._nodes
+        if buckets is None:
+            self._changed_everywhere()
+            return
+        values: dict[str, list[str]] = {}
+        for key, value in buckets:
+            values.setdefault(key, []).append(value)
+        for key, wanted in values.items():
+            held = nodes.labels.satisfies(Requirement(key, "In", tuple(wanted)), slice(None))
+            self.changes.note_all(np.flatnonzero(held).tolist())
+
+    def _changed_everywhere(self) -> bool:
+        self.changes.note_all(self._nodes.rows().tolist())
+        return True
+
+
+def _claims(cls: ClassRecord) -> Claims:
+    return tuple(need for need in cls.pod_class.volumes if isinstance(need, UnboundClaim))
+
+
+def _suits(volume: Volume, claim: UnboundClaim) -> bool:
+    """Whether a free volume is what a claim asks for, wherever it is."""
+    return (
+        volume.size >= claim.size
+        and volume.block == claim.block
+        and volume.attributes == claim.attributes
+        and set(claim.modes) <= set(volume.modes)
+        and (not claim.selector or all_hold(claim.selector, dict(volume.labels)))
+    )
+
+
+def _is_wide(volume: Volume) -> bool:
+    """Whether it may be reached from several nodes."""
+    buckets = buckets_of(volume.affinity)
+    return buckets is None or len(buckets) > 1 or any(key != _HOST for key, _ in buckets)
+
+
+def _has_twin(volume: Volume, site: Site[Volume]) -> bool:
+    """Whether a site that several nodes reach has another volume that would do just as well: then one more or less
+    changes nothing about who can be served there."""
+    if not _is_wide(volume):
+        return False
+    for other in site.from_rank(volume.rank):
+        if other.rank != volume.rank:
+            return False
+        if other.name != volume.name and _traits(other) == _traits(volume):
+            return True
+    return False
+
+
+def _traits(volume: Volume) -> tuple[object, ...]:
+    return volume.modes, volume.block, volume.attributes, volume.labels
