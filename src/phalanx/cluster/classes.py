@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.peers import ALONE, Company
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
 from phalanx.cluster.stock import Stock
-from phalanx.model.peers import NO_PEERS
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import PODS, Requests
+
+if TYPE_CHECKING:
+    from phalanx.cluster.bearings import Bearing
 
 NOTHING = np.iinfo(np.int64).min
 
@@ -37,15 +41,34 @@ class ClassRecord:
     `columns` are the resources that it asks for (the pod slot included) and `amounts` how much of each: only
     these are compared with what is idle, as kube-scheduler's NodeResourcesFit does. `least` int64[R, 1] says the
     same for all resources at once: what must be idle for one copy to fit, NOTHING where it does not matter.
-    `stocks` are those that its pods take from. Where a `dynamic` class may go depends on which pods are where.
+    `stocks` are those that its pods take from, `company` tells who minds where they are. Where a `dynamic` class
+    may go depends on which pods are where.
     """
 
-    __slots__ = ("__weakref__", "amounts", "columns", "footprint", "least", "number", "pod_class", "stocks")
+    __slots__ = (
+        "__weakref__",
+        "amounts",
+        "bearing",
+        "columns",
+        "company",
+        "footprint",
+        "least",
+        "number",
+        "pod_class",
+        "stocks",
+    )
 
     def __init__(
-        self, number: int, pod_class: PodClass, footprint: Footprint, stocks: tuple[Stock, ...] = ()
+        self,
+        number: int,
+        pod_class: PodClass,
+        footprint: Footprint,
+        stocks: tuple[Stock, ...] = (),
+        company: Company = ALONE,
     ) -> None:
         self.number = number
+        self.company = company
+        self.bearing: Bearing | None = None  # kept by `bearing_of`
         self.stocks = stocks
         self.pod_class = pod_class
         self.footprint = footprint
@@ -55,7 +78,7 @@ class ClassRecord:
 
     @property
     def dynamic(self) -> bool:
-        return bool(self.stocks) or self.pod_class.peers != NO_PEERS or bool(self.pod_class.repelled)
+        return bool(self.stocks) or self.company.restricts
 
     def __repr__(self) -> str:
         return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
@@ -70,7 +93,7 @@ class ClassTable:
     def __init__(self, space: ResourceSpace, stocks: Iterable[Stock] = ()) -> None:
         self._space = space
         self._stocks = tuple(stocks)
-        self._classes: WeakValueDictionary[PodClass, ClassRecord] = WeakValueDictionary()
+        self._classes: WeakValueDictionary[tuple[PodClass, Company], ClassRecord] = WeakValueDictionary()
         self._footprints: WeakValueDictionary[tuple[Requests, int, int], Footprint] = WeakValueDictionary()
         self._width = len(space)
         self._next = 0
@@ -78,12 +101,14 @@ class ClassTable:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def record(self, pod_class: PodClass) -> ClassRecord:
-        found = self._classes.get(pod_class)
+    def record(self, pod_class: PodClass, company: Company = ALONE) -> ClassRecord:
+        """The class of pods that are equal in all of this."""
+        found = self._classes.get((pod_class, company))
         if found is None:
             footprint = self.footprint(pod_class.requests, pod_class)
             stocks = tuple(stock for stock in self._stocks if stock.concerns(pod_class))
-            found = self._classes[pod_class] = ClassRecord(self._next, pod_class, footprint, stocks)
+            record = ClassRecord(self._next, pod_class, footprint, stocks, company)
+            found = self._classes[pod_class, company] = record
             self._next += 1
         return found
 

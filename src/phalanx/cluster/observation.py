@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeVar
 
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
-from phalanx.model.pod import MemberState, Pod
+from phalanx.model.pod import MemberState, Pod, PodPhase
 
 Named = TypeVar("Named", ResourceQuota, DisruptionBudget)
 
 _OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+
+
+def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
+    """Where an observed pod stands; `schedulers` are ours."""
+    if pod.finished:
+        return MemberState.SUCCEEDED if pod.phase is PodPhase.SUCCEEDED else MemberState.FAILED
+    if pod.terminating:
+        return MemberState.TERMINATING
+    if pod.node:
+        return MemberState.RUNNING if pod.phase is PodPhase.RUNNING else MemberState.BOUND
+    if pod.gated:
+        return MemberState.GATED
+    return MemberState.PENDING if pod.scheduler in schedulers else MemberState.FOREIGN
 
 
 def standing(pod: Pod) -> tuple[object, ...]:

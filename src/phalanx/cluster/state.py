@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
@@ -10,12 +10,19 @@ from phalanx.cluster.homeless import Homeless
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
 from phalanx.cluster.nodes import NO_ROW, NodeTable
-from phalanx.cluster.observation import charging, claim_of, standing, yielding
+from phalanx.cluster.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
-from phalanx.cluster.tenants import Tenants, book_stock, give_back, stock_up
+from phalanx.cluster.tenants import (
+    PROMISED_ONLY,
+    Tenants,
+    book_stock,
+    change_class,
+    give_back,
+    stock_up,
+)
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.events import (
     AccountRemoved,
@@ -23,6 +30,7 @@ from phalanx.model.events import (
     ClusterEvent,
     GangRemoved,
     GangUpdated,
+    NamespaceLabelled,
     NamespaceWeighed,
     NodeRemoved,
     NodeUpdated,
@@ -32,10 +40,7 @@ from phalanx.model.events import (
 )
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
-from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod, PodPhase
-
-# Pods in these states take no room: for some of them it is reserved.
-_PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
+from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
 
 
 class ClusterState:
@@ -99,6 +104,9 @@ class ClusterState:
             case NamespaceWeighed(namespace, weight):
                 self.version += 1
                 self.ledger.weigh(namespace, weight)
+            case NamespaceLabelled(namespace, labels):
+                self._regroup(self.nodes.peers.label(namespace, labels))
+                self._ease()
             case StockFact(stock, fact):
                 self.version += 1
                 if self.nodes.stocks[stock].learn(fact):
@@ -189,12 +197,10 @@ class ClusterState:
         record.doomed, record.spared = False, until
         if record.pod.terminating or record.pod.finished:
             return
-        if record.row != NO_NODE:
-            self.nodes.release_later(record.row, record.footprint.usage, -1)
-            self.tenancy.moved.note(record.row)
+        self._tenants.retire(record, self.nodes, -1)
         self.leaving.pop(uid, None)
         self._ease()  # others may have counted on its room, and must ask again who goes instead
-        self._set_state(record, self._state_of(record.pod), record.mark)
+        self._set_state(record, state_of(record.pod, self.schedulers), record.mark)
 
     def admit(self, key: GangKey) -> None:
         """Counts a group as admitted from now on, until its own phase says so."""
@@ -228,7 +234,7 @@ class ClusterState:
             return
         if record.pod == pod:
             return
-        state, old = self._state_of(pod), record.pod
+        state, old = state_of(pod, self.schedulers), record.pod
         if record.doomed and state in CAN_LEAVE:
             state = MemberState.TERMINATING
         claim = record.claim if state is MemberState.PENDING else None
@@ -285,9 +291,11 @@ class ClusterState:
 
     def _pod_added(self, pod: Pod, nominated: str = "") -> None:
         """`nominated` is where room was promised to a pending pod before we knew it (by us, in a former life)."""
-        cls = self.classes.record(pod.pod_class)
-        record = PodRecord(pod, cls, self._footprint(cls, pod), self._state_of(pod))
+        self._regroup(self.nodes.peers.state(pod.pod_class.peers))
+        cls = self._class_of(pod)
+        record = PodRecord(pod, cls, self._footprint(cls, pod), state_of(pod, self.schedulers))
         self.nodes.widen()
+        self.nodes.peers.enter(record)
         record.mark = pod.mark
         self.pods[pod.uid] = record
         if pod.gang:
@@ -307,6 +315,8 @@ class ClusterState:
         if record is None:
             return
         self._vacate(record)
+        self.nodes.peers.leave(record)
+        self._regroup(self.nodes.peers.withdraw(record.pod.pod_class.peers))
         self.ledger.leave(record)
         self.lone.pop(uid, None)
         self.leaving.pop(uid, None)
@@ -320,16 +330,18 @@ class ClusterState:
     def _footprint(self, cls: ClassRecord, pod: Pod) -> Footprint:
         return self.classes.footprint(pod.usage, pod.pod_class) if pod.usage else cls.footprint
 
-    def _state_of(self, pod: Pod) -> MemberState:
-        if pod.finished:
-            return MemberState.SUCCEEDED if pod.phase is PodPhase.SUCCEEDED else MemberState.FAILED
-        if pod.terminating:
-            return MemberState.TERMINATING
-        if pod.node:
-            return MemberState.RUNNING if pod.phase is PodPhase.RUNNING else MemberState.BOUND
-        if pod.gated:
-            return MemberState.GATED
-        return MemberState.PENDING if pod.scheduler in self.schedulers else MemberState.FOREIGN
+    def _class_of(self, pod: Pod) -> ClassRecord:
+        company = self.nodes.peers.company(pod.namespace, pod.labels, pod.pod_class.peers)
+        return self.classes.record(pod.pod_class, company)
+
+    def _regroup(self, records: Iterable[PodRecord]) -> None:
+        """Others mean these pods now, or no longer do."""
+        for record in records:
+            cls = self._class_of(record.pod)
+            if cls is not record.cls:
+                change_class(record, cls)
+                if record.state is MemberState.PENDING:
+                    self._touch(record)
 
     def _set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         if record.gang is not None:
@@ -345,9 +357,7 @@ class ClusterState:
 
     def _retire(self, record: PodRecord) -> None:
         """Counts what a pod takes as room to come."""
-        if record.row != NO_NODE:
-            self.nodes.release_later(record.row, record.footprint.usage, 1)
-            self.tenancy.moved.note(record.row)
+        self._tenants.retire(record, self.nodes, 1)
         self.leaving[record.pod.uid] = record
         self._set_state(record, MemberState.TERMINATING, record.mark)
 
@@ -356,6 +366,9 @@ class ClusterState:
         old = record.pod
         if standing(old) != standing(pod):
             self._touch(record)
+        if old.labels != pod.labels:
+            self._regroup(self.nodes.peers.relabel(record, pod))
+            self._ease()
         record.pod = pod
         if charging(old) != charging(pod):
             self.ledger.enter(record)
@@ -394,7 +407,7 @@ class ClusterState:
         """Puts a pod on a row's amounts, or takes it off, as its state says."""
         footprint = record.footprint
         self.version += 1
-        if record.state in _PROMISED_ONLY:
+        if record.state in PROMISED_ONLY:
             self.nodes.reserve(row, footprint.usage, sign)
             return
         self.nodes.charge(row, footprint.usage, footprint.scored, sign)

@@ -5,8 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.model.pod import MemberState
 from phalanx.model.preparations import Preparation
+
+# Pods in these states take no room: for some of them it is reserved.
+PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
 
 
 class Tenants:
@@ -36,9 +42,18 @@ class Tenants:
             del self._rows[record.row]
         record.row = NO_NODE
 
+    def retire(self, record: PodRecord, nodes: NodeTable, sign: int) -> None:
+        """Counts what a pod takes as room to come, and the pod as leaving (sign 1), or no longer (sign -1)."""
+        if record.row != NO_NODE:
+            nodes.release_later(record.row, record.footprint.usage, sign)
+            record.cls.company.part(record.row, sign)
+            self._moved.note(record.row)
+
 
 def stock_up(record: PodRecord, row: int) -> None:
-    """Books what a pod that occupies a row holds of each stock: what we gave it, else what the API tells."""
+    """Counts a pod that occupies a row among its peers, and books what it holds of each stock: what we gave it,
+    else what the API tells."""
+    meet_peers(record, row, 1)
     for stock in record.cls.stocks:
         if stock.name in record.taken:
             stock.book(record.taken[stock.name], row, 1)
@@ -54,7 +69,8 @@ def take_stock(record: PodRecord, row: int) -> None:
 
 
 def book_stock(record: PodRecord, row: int, sign: int) -> None:
-    """Books what the pod has (sign 1), or gives it back for now (sign -1)."""
+    """Books what a pod that occupies a row has there (sign 1), or gives it back for now (sign -1)."""
+    meet_peers(record, row, sign)
     for stock in record.cls.stocks:
         if stock.name in record.taken:
             stock.book(record.taken[stock.name], row, sign)
@@ -64,6 +80,24 @@ def give_back(record: PodRecord, row: int) -> None:
     """Gives back what the pod has, for good."""
     book_stock(record, row, -1)
     record.taken.clear()
+
+
+def meet_peers(record: PodRecord, row: int, sign: int) -> None:
+    """Counts a pod among those on a row (sign 1), or no longer (sign -1)."""
+    company = record.cls.company
+    if company.marks and record.state not in PROMISED_ONLY:
+        company.come((row,), sign)
+        if record.state is MemberState.TERMINATING:
+            company.part(row, sign)
+
+
+def change_class(record: PodRecord, cls: ClassRecord) -> None:
+    """Others mean the pod now, or others no longer do."""
+    if record.row != NO_NODE:
+        meet_peers(record, record.row, -1)
+    record.cls = cls
+    if record.row != NO_NODE:
+        meet_peers(record, record.row, 1)
 
 
 def hands(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:

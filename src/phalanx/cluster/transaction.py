@@ -54,6 +54,7 @@ class Transaction:
         if cls.stocks:
             for record, row in zip(pods, rows, strict=True):
                 take_stock(record, row)
+        cls.company.come(rows, 1)
         self._journal.append((cls, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
@@ -119,6 +120,7 @@ class Transaction:
             cls, pods, rows = self._journal.pop()
             for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.stocks else ():
                 give_back(record, row)
+            cls.company.come(rows, -1)
             self._put(cls.footprint, rows, -1)
             del self._placed[len(self._placed) - len(pods) :]
             if self._charging:

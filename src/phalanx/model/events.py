@@ -52,6 +52,13 @@ class NamespaceWeighed(msgspec.Struct, frozen=True):
     weight: int
 
 
+class NamespaceLabelled(msgspec.Struct, frozen=True):
+    """The labels of a namespace, by which other pods select it; none where it is gone."""
+
+    namespace: str
+    labels: tuple[tuple[str, str], ...]
+
+
 class ResourceQuotaUpdated(msgspec.Struct, frozen=True):
     quota: ResourceQuota
 
@@ -102,6 +109,7 @@ ClusterEvent = (
     | GangRemoved
     | AccountUpdated
     | AccountRemoved
+    | NamespaceLabelled
     | NamespaceWeighed
     | ResourceQuotaUpdated
     | ResourceQuotaRemoved
