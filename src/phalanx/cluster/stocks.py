@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.attachments import Attachments
+from phalanx.cluster.devices import SharedDevices
 from phalanx.cluster.disks import Disks
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.stock import Stock
@@ -16,5 +17,5 @@ if TYPE_CHECKING:
 
 def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
     """name -> books, empty."""
-    stocks: tuple[Stock, ...] = (Ports(nodes), Disks(nodes), Attachments(nodes), VolumeSupply(nodes))
+    stocks: tuple[Stock, ...] = (Ports(nodes), Disks(nodes), Attachments(nodes), VolumeSupply(nodes), SharedDevices(nodes))
     return {stock.name: stock for stock in stocks}

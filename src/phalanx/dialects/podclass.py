@@ -10,6 +10,7 @@ from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, Select
 from phalanx.dialects.images import images_of
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
+from phalanx.model.devices import DeviceNeed
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 
@@ -18,7 +19,13 @@ SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"
 _SCORING_TYPES = ("LeastAllocated", "MostAllocated")
 
 
-def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: bool | None = None) -> PodClass:
+def pod_class_of(
+    spec: PodSpec,
+    demand: Demand,
+    strategy: str = "",
+    revocable: bool | None = None,
+    devices: DeviceNeed | None = None,
+) -> PodClass:
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
     required = node_affinity.required if node_affinity else None
     preferred = node_affinity.preferred if node_affinity else ()
@@ -42,6 +49,7 @@ def pod_class_of(spec: PodSpec, demand: Demand, strategy: str = "", revocable: b
         strategy=strategy,
         revocable=revocable,
         unsupported=tuple(sorted(set(_unsupported(spec)))),
+        devices=devices,
         images=images_of(spec),
         features=tuple(sorted(set(_features(spec)))),
     )

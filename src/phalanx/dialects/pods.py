@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import controller_of, index_of, role_of
+from phalanx.dialects.devices import device_need, device_terms, holds_of
 from phalanx.dialects.evictability import (
     DEFAULT_GRACE,
     bound_at,
@@ -21,12 +22,14 @@ from phalanx.dialects.evictability import (
 from phalanx.dialects.images import images_at
 from phalanx.dialects.lending import revocable_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
+from phalanx.dialects.node_cards import cards_at, percent_offered
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
 from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.salvage import Fault
 from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.device_words import VGPU_PERCENT
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
@@ -78,7 +81,8 @@ class PodNouns:
             demand = demand_of(pod.spec)
             strategy, faults = scoring_strategy(pod.metadata.annotations)
             revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
-            pod_class = pod_class_of(pod.spec, demand, strategy, revocable)
+            devices = device_need(pod, demand)
+            pod_class = pod_class_of(pod.spec, demand, strategy, revocable, devices)
             pod_class = self._classes.setdefault(pod_class, pod_class)
             found = self._specs[key] = Spec(pod_class, demand, faults)
         return found
@@ -138,6 +142,7 @@ class PodNouns:
             critical=is_critical(pod),
             budgets=budgets,
             condemned=condemned_by(pod),
+            cards=holds_of(pod, spec.pod_class.devices),
         )
 
     def _time(self, text: str | None) -> int:
@@ -229,6 +234,10 @@ def node_noun(node: NodeObject) -> Node:
             problems.append(f"{path}: {value!r} is negative")
             continue
         allocatable[resource] = amount
+    cards, faults = cards_at(node, allocatable)
+    problems += faults
+    if percent := percent_offered(cards):
+        allocatable.setdefault(VGPU_PERCENT, percent)
     return Node(
         name=node.metadata.name,
         uid=node.metadata.uid,
@@ -239,6 +248,7 @@ def node_noun(node: NodeObject) -> Node:
         problems=tuple(problems),
         images=images_at(node.status),
         features=tuple(sorted(node.status.declared_features)),
+        cards=cards,
     )
 
 
@@ -265,6 +275,7 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         spec.host_users,
         strategy,
         revocable_of(pod.metadata.labels, annotations),
+        device_terms(pod),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.devices import Card
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import Taint
 
@@ -12,7 +13,8 @@ class Node(msgspec.Struct, frozen=True):
     """`allocatable` is what the kubelet offers, `pods` included; a resource that is absent is offered zero times.
 
     `problems` names what could not be read (such a resource counts as absent, the rest of the node works). `images`
-    are those that it has already (normalised name, bytes), `features` what its kubelet declares.
+    are those that it has already (normalised name, bytes), `features` what its kubelet declares, `cards` the
+    devices that pods may share.
     """
 
     name: str
@@ -24,3 +26,4 @@ class Node(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     images: tuple[tuple[str, int], ...] = ()
     features: tuple[str, ...] = ()
+    cards: tuple[Card, ...] = ()

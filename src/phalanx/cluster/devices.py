@@ -1,0 +1,361 @@
+"""The stock of shared cards: which parts of which cards pods hold, and which ones others get."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.cards import CardPolicy, Hand, some
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.device_annotations import annotations_of
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.devices import Card, CardHold, DeviceNeed, Family, NodeCards
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
+
+SHARED_DEVICES = "shared-devices"
+
+# What is asked of models is looked up once per need and model; beyond so many needs the answers start anew.
+_NEEDS = 4096
+_NO_CARD = 0
+
+
+class Given(msgspec.Struct, frozen=True):
+    """The parts of cards that a pod has, by its shares; `group` is its gang ("" for a pod on its own)."""
+
+    shares: tuple[tuple[CardHold, ...], ...]
+    group: str = ""
+
+
+class _Use(msgspec.Struct):
+    """What pods hold of one card."""
+
+    memory: int = 0
+    cores: int = 0
+    users: int = 0
+
+
+class _Model(msgspec.Struct, frozen=True):
+    """What of a card decides whom it can serve, its id aside."""
+
+    family: Family
+    kind: str
+    mode: str
+
+
+class SharedDevices:
+    """Cards by row, in the order in which their node names them.
+
+    `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
+    in any case, by the ids of cards, so that cards may come and go beneath it. Cards that are not healthy serve
+    nobody.
+    """
+
+    name = SHARED_DEVICES
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self.families: frozenset[Family] = frozenset()
+        self.policy = CardPolicy.LAST
+        self._learned: dict[str, dict[Family, tuple[Card, ...]]] = {}
+        self._cards: dict[int, tuple[Card, ...]] = {}
+        self._uses: dict[int, dict[tuple[Family, str], _Use]] = {}
+        self._groups: dict[int, dict[tuple[Family, str], Counter[str]]] = {}
+        self._columns: dict[int, dict[tuple[Family, str], int]] = {}
+        # The same ids by card: (row, column).
+        self._places: dict[tuple[Family, str], set[tuple[int, int]]] = {}
+        self._models: dict[_Model, int] = {}
+        self._served: dict[DeviceNeed, BoolArray] = {}
+        shape = (nodes.capacity, 0)
+        self._model = np.zeros(shape, dtype=np.int64)
+        self._memory = np.zeros(shape, dtype=np.int64)
+        self._slots = np.zeros(shape, dtype=np.int64)
+        self._used_memory = np.zeros(shape, dtype=np.int64)
+        self._used_cores = np.zeros(shape, dtype=np.int64)
+        self._users = np.zeros(shape, dtype=np.int64)
+
+    def equip(self, families: Iterable[Family], policy: CardPolicy) -> None:
+        """What the policy gives out, and how."""
+        self.families, self.policy = frozenset(families), policy
+
+    def cards(self, row: int) -> tuple[Card, ...]:
+        return self._cards.get(row, ())
+
+    def use(self, row: int, family: Family, card: str) -> tuple[int, int, int]:
+        """(memory, cores, users) of one card."""
+        use = self._uses.get(row, {}).get((family, card), _Use())
+        return use.memory, use.cores, use.users
+
+    # the stock
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return pod_class.devices is not None
+
+    def shared(self, cls: ClassRecord) -> bool:
+        return False
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        need = _need(cls)
+        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        if need.family not in self.families or not need.shares:
+            return np.full(len(places), MANY, dtype=np.int64)
+        found = np.zeros(len(places), dtype=np.int64)
+        if not need.problem:
+            serves = self._serves(need, places)
+            at = np.flatnonzero(some(serves))
+            found[at] = self._hand(need, places[at], serves[at]).copies()
+        return found
+
+    def points(self, cls: ClassRecord, rows: Rows, deepest: int) -> FloatArray | None:
+        """float[rows, deepest]: how good a row's cards are for each next copy; None where nobody minds."""
+        need = _need(cls)
+        if need.family not in self.families or self.policy is CardPolicy.LAST or need.problem:
+            return None
+        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        result = np.zeros((len(places), deepest))
+        serves = self._serves(need, places)
+        at = np.flatnonzero(some(serves))
+        result[at] = self._hand(need, places[at], serves[at]).points(deepest)
+        return result
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        need = _need(record.cls)
+        if need.family not in self.families or need.problem or not need.shares:
+            return None
+        places = np.array([row], dtype=np.intp)
+        hand = self._hand(need, places, self._serves(need, places))
+        alive, given, _ = hand.deal(some(hand.serves))
+        if not alive[0]:
+            return None
+        cards = self._cards[row]
+        shares = tuple(
+            tuple(
+                CardHold(need.family, cards[int(columns[0])].id, int(memory[0]), share.cores)
+                for columns, memory in parts
+            )
+            for share, parts in zip(need.shares, given, strict=True)
+        )
+        taken = Given(shares, group_of(record))
+        self.book(taken, row, 1)
+        return taken
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        if not record.pod.cards:
+            return None
+        taken = Given((record.pod.cards,), group_of(record))
+        self.book(taken, row, 1)
+        return taken
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, Given)
+        self._ensure(row, 0)
+        uses, groups = self._uses.setdefault(row, {}), self._groups.setdefault(row, {})
+        for hold in (hold for share in taken.shares for hold in share):
+            key = (hold.family, hold.card)
+            use = uses.setdefault(key, _Use())
+            use.memory += sign * hold.memory
+            use.cores += sign * hold.cores
+            use.users += sign
+            if taken.group:
+                members = groups.setdefault(key, Counter())
+                members[taken.group] += sign
+                if not members[taken.group]:
+                    del members[taken.group]
+                if not members:
+                    del groups[key]
+            if not use.users:
+                del uses[key]
+            self._copy(row, key, use)
+        self.changes.note(row)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        need = _need(cls)
+        return need.problem or None if need.family in self.families else None
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        need = _need(cls)
+        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        if need.family not in self.families or need.problem:
+            return []
+        family = self._hand(DeviceNeed(need.family), places, self._serves(DeviceNeed(need.family), places))
+        none: BoolArray = ~some(family.serves)
+        serves = self._serves(need, places)
+        other = ~none & ~some(serves)
+        full = ~none & ~other & (self.copies(cls, rows) == 0)
+        return [
+            ("node(s) had no shared GPUs", none),
+            ("node(s) had no GPU of the model, id or mode that the pod asks for", other),
+            ("node(s) had no GPU with enough room for the pod", full),
+        ]
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        return ()
+
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        assert isinstance(taken, Given)
+        return annotations_of(_need(record.cls), taken.shares, record.target, self._totals(record.row), now)
+
+    def node_added(self, row: int) -> None:
+        node = self._nodes.nodes[row]
+        assert node is not None
+        learned = self._learned.get(node.name, {})
+        self._replace(row, (*node.cards, *(card for family in sorted(learned) for card in learned[family])))
+
+    def node_removed(self, row: int) -> None:
+        self._replace(row, ())
+        self.changes.note(row)
+
+    def learn(self, fact: object) -> bool:
+        assert isinstance(fact, NodeCards)
+        families = self._learned.setdefault(fact.node, {})
+        if fact.cards:
+            families[fact.family] = fact.cards
+        else:
+            families.pop(fact.family, None)
+        if not families:
+            del self._learned[fact.node]
+        row = self._nodes.row(fact.node)
+        if row < 0:
+            return False
+        before = self._cards.get(row, ())
+        self.node_added(row)
+        return before != self._cards.get(row, ())
+
+    # the arrays
+
+    def _totals(self, row: int) -> dict[str, int]:
+        """The memory of each card of a row."""
+        return {card.id: card.memory for card in self._cards.get(row, ())}
+
+    def _hand(self, need: DeviceNeed, places: np.typing.NDArray[np.intp], serves: BoolArray) -> Hand:
+        closed = np.zeros(serves.shape, dtype=np.bool_)
+        if need.group:
+            for position, row in enumerate(places.tolist()):
+                for key, groups in self._groups.get(row, {}).items():
+                    if need.group in groups and key in self._columns.get(row, {}):
+                        closed[position, self._columns[row][key]] = True
+        return Hand(
+            need,
+            self.policy,
+            serves=serves,
+            closed=closed,
+            memory=self._memory[places],
+            slots=self._slots[places],
+            used_memory=self._used_memory[places],
+            used_cores=self._used_cores[places],
+            users=self._users[places],
+        )
+
+    def _serves(self, need: DeviceNeed, places: np.typing.NDArray[np.intp]) -> BoolArray:
+        """bool[rows, cards]: the cards that are of use to whoever needs that."""
+        self._ensure(0, 0)
+        serves: BoolArray = self._models_for(need)[self._model[places]]
+        if need.ids:
+            serves &= self._marked(need.family, need.ids, places)
+        if need.other_ids:
+            serves &= ~self._marked(need.family, need.other_ids, places)
+        return serves
+
+    def _marked(self, family: Family, ids: Iterable[str], places: np.typing.NDArray[np.intp]) -> BoolArray:
+        marked = np.zeros(self._model.shape, dtype=np.bool_)
+        for card in ids:
+            for row, column in self._places.get((family, card), ()):
+                marked[row, column] = True
+        result: BoolArray = marked[places]
+        return result
+
+    def _models_for(self, need: DeviceNeed) -> BoolArray:
+        """bool[models]: which may serve."""
+        found = self._served.get(need)
+        if found is None or len(found) != len(self._models) + 1:
+            if len(self._served) >= _NEEDS:
+                self._served.clear()
+            fitting = [False, *(_suits(model, need) for model in self._models)]
+            found = self._served[need] = np.array(fitting, dtype=np.bool_)
+        return found
+
+    def _replace(self, row: int, cards: tuple[Card, ...]) -> None:
+        last = self._cards.get(row, ())
+        if cards == last:
+            return
+        for column, card in enumerate(last):
+            places = self._places[card.family, card.id]
+            places.discard((row, column))
+            if not places:
+                del self._places[card.family, card.id]
+        self._ensure(row, len(cards))
+        for array in (self._model, self._memory, self._slots, self._used_memory, self._used_cores, self._users):
+            array[row] = 0
+        if cards:
+            self._cards[row] = cards
+        else:
+            self._cards.pop(row, None)
+        # Of two cards with one id the first has the users; the second serves nobody.
+        self._columns[row] = columns = {}
+        uses = self._uses.get(row, {})
+        for column, card in enumerate(cards):
+            key = (card.family, card.id)
+            self._places.setdefault(key, set()).add((row, column))
+            if key in columns:
+                continue
+            columns[key] = column
+            self._memory[row, column], self._slots[row, column] = card.memory, card.slots
+            if card.healthy:
+                model = _Model(card.family, card.kind, card.mode)
+                self._model[row, column] = self._models.setdefault(model, len(self._models) + 1)
+            if key in uses:
+                self._copy(row, key, uses[key])
+        if not cards:
+            del self._columns[row]
+        self.changes.note(row)
+        self._nodes.changes.note(row)
+
+    def _copy(self, row: int, key: tuple[Family, str], use: _Use) -> None:
+        """Brings the arrays up to date with what pods hold of a card."""
+        column = self._columns.get(row, {}).get(key)
+        if column is not None:
+            self._used_memory[row, column] = use.memory
+            self._used_cores[row, column] = use.cores
+            self._users[row, column] = use.users
+
+    def _ensure(self, row: int, width: int) -> None:
+        """Makes room for all rows, and for so many cards on each."""
+        rows, columns = self._model.shape
+        more_rows, more = max(0, self._nodes.capacity - rows), max(0, width - columns)
+        if not more_rows and not more:
+            return
+        for name in ("_model", "_memory", "_slots", "_used_memory", "_used_cores", "_users"):
+            setattr(self, name, np.pad(getattr(self, name), ((0, more_rows), (0, more))))
+
+
+def group_of(record: PodRecord) -> str:
+    pod = record.pod
+    return f"{pod.namespace}/{pod.gang}" if pod.gang else ""
+
+
+def _need(cls: ClassRecord) -> DeviceNeed:
+    need = cls.pod_class.devices
+    assert need is not None
+    return need
+
+
+def _suits(model: _Model, need: DeviceNeed) -> bool:
+    """Models are compared without regard to case, as Volcano does."""
+    if model.family is not need.family or (need.mode and model.mode != need.mode):
+        return False
+    kind = model.kind.upper()
+    if need.kinds and not any(wanted.upper() in kind for wanted in need.kinds):
+        return False
+    return not any(other.upper() in kind for other in need.other_kinds)

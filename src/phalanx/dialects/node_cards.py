@@ -1,0 +1,102 @@
+"""The cards of nodes that pods share: what device plugins register, and Koordinator's Device objects."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.dialects.core import NodeObject
+from phalanx.dialects.kinds import WantedKind
+from phalanx.dialects.reader import Document, is_whole
+from phalanx.model import device_words as words
+from phalanx.model.devices import FULL, Card, Family
+from phalanx.model.quantity import QuantityError, parse_quantity
+
+DEVICES = WantedKind("scheduling.koordinator.sh", "devices", "Device", ("v1alpha1",))
+
+_ANY_NUMBER = 2**31
+_TRUE = frozenset({"1", "t", "T", "TRUE", "true", "True"})
+_HAMI = "hami-core"
+_MIG = "mig"
+_GPU = "gpu"
+# A node with more cards than this writes nonsense.
+_MOST_CARDS = 1024
+
+
+def cards_at(node: NodeObject, allocatable: Mapping[str, int]) -> tuple[tuple[Card, ...], tuple[str, ...]]:
+    """(the cards that a node itself tells of, what could not be read); `allocatable` is what it offers."""
+    problems: list[str] = []
+    cards: list[Card] = []
+    text = node.metadata.annotations.get(words.VGPU_REGISTER, "")
+    # A device plugin that is gone, or has found its cards broken, offers none of them.
+    if text and all(allocatable.get(name) for name in (words.VGPU_NUMBER, words.VGPU_MEMORY, words.VGPU_CORES)):
+        cards += _registered(text, problems)
+    return (*cards, *_counted(node, problems)), tuple(problems)
+
+
+def percent_offered(cards: tuple[Card, ...]) -> int:
+    """How much of volcano.sh/vgpu-memory-percentage all of a node's cards have together; no kubelet tells."""
+    return sum(FULL for card in cards if card.family is Family.VGPU and card.healthy)
+
+
+def _registered(text: str, problems: list[str]) -> list[Card]:
+    """`uuid,slots,memory in MiB,model,healthy[,mode]:` for each card. One in MIG mode serves nobody: which
+    instances it could be divided into is not told here."""
+    cards = []
+    for part in text.split(":"):
+        if "," not in part:
+            continue
+        fields = part.split(",")
+        if len(fields) < 5 or not fields[1].isdecimal() or not fields[2].isdecimal():
+            problems.append(f"annotation {words.VGPU_REGISTER}: {part!r} is not a GPU")
+            continue
+        mode = _MIG if fields[5:6] == [_MIG] else _HAMI
+        healthy = fields[4] in _TRUE and mode != _MIG
+        card = Card(Family.VGPU, fields[0], int(fields[2]), int(fields[1]), fields[3], mode, healthy)
+        cards.append(card)
+    return cards
+
+
+def _counted(node: NodeObject, problems: list[str]) -> list[Card]:
+    """Volcano's first GPU sharing: so many equal cards, by number."""
+    capacity = node.status.capacity
+    if words.GPU_MEMORY not in capacity or words.GPU_NUMBER not in capacity:
+        return []
+    try:
+        memory, number = parse_quantity(capacity[words.GPU_MEMORY]), parse_quantity(capacity[words.GPU_NUMBER])
+    except QuantityError as error:
+        problems.append(f"status.capacity: {error}")
+        return []
+    if not 0 < number <= _MOST_CARDS or memory < 0:
+        return []
+    broken = {part.strip() for part in node.metadata.annotations.get(words.GPU_UNHEALTHY, "").split(",")}
+    return [
+        Card(Family.GPU_SHARE, str(card), memory // number, _ANY_NUMBER, healthy=str(card) not in broken)
+        for card in range(number)
+    ]
+
+
+def cards_of_device(document: Document) -> tuple[Card, ...]:
+    """The GPUs of a Device object, which has the name of its node; what cannot be read is not there."""
+    spec = document.get("spec")
+    devices = spec.get("devices") if isinstance(spec, Mapping) else None
+    if not isinstance(devices, list):
+        return ()
+    found = [card for device in devices if (card := _gpu(device)) is not None]
+    return tuple(sorted(found, key=lambda card: int(card.id)))
+
+
+def _gpu(device: Any) -> Card | None:
+    if not isinstance(device, Mapping) or device.get("type") != _GPU:
+        return None
+    minor, resources = device.get("minor"), device.get("resources")
+    if not is_whole(minor) or not isinstance(resources, Mapping):
+        return None
+    try:
+        memory = parse_quantity(resources.get(words.KOORDINATOR_MEMORY, 0))
+    except QuantityError:
+        return None
+    labels = device.get("labels")
+    kind = str(labels.get("node.koordinator.sh/gpu-model", "")) if isinstance(labels, Mapping) else ""
+    healthy = device.get("health") is True
+    return Card(Family.KOORDINATOR, str(minor), max(0, memory), _ANY_NUMBER, kind, healthy=healthy)
