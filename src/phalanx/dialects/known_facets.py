@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.facets import Facet
 from phalanx.dialects.volumes import Volumes
 
 
 def known_facets() -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return (Volumes(),)
+    return (Volumes(), DeviceObjects(),)

@@ -25,29 +25,34 @@ class Load:
     of numpy therefore serves a whole cluster, a handful of changed nodes, and the look ahead over copies alike.
     """
 
-    __slots__ = ("_cls", "_copies", "_inverse", "_nodes", "_used", "rows")
+    __slots__ = ("_cls", "_inverse", "_used", "copies", "nodes", "rows")
 
     def __init__(self, cls: ClassRecord, nodes: NodeTable, rows: Rows, copies: IntArray | None = None) -> None:
         self._cls = cls
-        self._nodes = nodes
+        self.nodes = nodes
         self.rows = rows
-        self._copies = copies
+        self.copies = copies
         self._used: IntArray | None = None
         self._inverse: FloatArray | None = None
 
     @property
+    def depth(self) -> int:
+        """How many copies ahead is looked."""
+        return 1 if self.copies is None else len(self.copies)
+
+    @property
     def allocatable(self) -> IntArray:
         """int64[R, rows(, 1)]."""
-        found = self._at_rows(self._nodes.allocatable)
-        return found if self._copies is None else found[..., None]
+        found = self._at_rows(self.nodes.allocatable)
+        return found if self.copies is None else found[..., None]
 
     def column(self, resource: str) -> int | None:
         """The place of a resource in the arrays; None for one that no node offers and no pod asks for."""
-        return self._nodes.space.find(resource)
+        return self.nodes.space.find(resource)
 
     def fraction(self, column: int) -> FloatArray:
         """The used part of one resource (1.0 = all of it; 0 where nothing is offered)."""
-        nodes = self._nodes
+        nodes = self.nodes
         used, inverse = self._at_rows(nodes.used[column]), self._at_rows(nodes.inverse[column])
         return self._with_pods(used, self._cls.footprint.usage[column], inverse)
 
@@ -59,24 +64,24 @@ class Load:
     def processor_and_memory_before(self) -> FloatArray:
         """float[2, ...]: the same without the last of the copies."""
         used, inverse = self._processor_and_memory_used(), self._processor_and_memory_inverse()
-        if self._copies is None:
+        if self.copies is None:
             result: FloatArray = used * inverse
             return result
         return self._with_pods(used, self._cls.footprint.usage[_SCORED, None], inverse, less=1)
 
     def scored(self) -> FloatArray:
         """float[2, ...]: CPU and memory with kube-scheduler's defaults for containers without requests."""
-        used = self._at_rows(self._nodes.scored)
+        used = self._at_rows(self.nodes.scored)
         return self._with_pods(used, self._cls.footprint.scored[:, None], self._processor_and_memory_inverse())
 
     def _processor_and_memory_used(self) -> IntArray:
         if self._used is None:
-            self._used = self._at_rows(self._nodes.used[_SCORED])
+            self._used = self._at_rows(self.nodes.used[_SCORED])
         return self._used
 
     def _processor_and_memory_inverse(self) -> FloatArray:
         if self._inverse is None:
-            self._inverse = self._at_rows(self._nodes.inverse[_SCORED])
+            self._inverse = self._at_rows(self.nodes.inverse[_SCORED])
         return self._inverse
 
     def _at_rows(self, array: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -88,9 +93,9 @@ class Load:
         self, used: IntArray, request: IntArray | np.int64, inverse: FloatArray, less: int = 0
     ) -> FloatArray:
         result: FloatArray
-        if self._copies is None:
+        if self.copies is None:
             result = (used + request) * inverse
         else:
-            step = np.broadcast_to(request, used.shape)[..., None] * (self._copies - less)
+            step = np.broadcast_to(request, used.shape)[..., None] * (self.copies - less)
             result = (used[..., None] + step) * inverse[..., None]
         return result

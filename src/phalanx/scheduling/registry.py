@@ -11,10 +11,12 @@ from phalanx.scheduling.plugins.budgets import Budgets
 from phalanx.scheduling.plugins.capacity import Capacity
 from phalanx.scheduling.plugins.cdp import Cdp
 from phalanx.scheduling.plugins.conformance import Conformance
+from phalanx.scheduling.plugins.deviceshare import DeviceShare
 from phalanx.scheduling.plugins.drf import Drf
 from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.plugins.gang import GangPlugin
 from phalanx.scheduling.plugins.guarantees import Guarantees
+from phalanx.scheduling.plugins.nodegroup import NodeGroup
 from phalanx.scheduling.plugins.nodeorder import NodeOrder
 from phalanx.scheduling.plugins.overcommit import Overcommit
 from phalanx.scheduling.plugins.pdb import Pdb
@@ -38,9 +40,11 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Capacity,
         Cdp,
         Conformance,
+        DeviceShare,
         Drf,
         Fairshare,
         GangPlugin,
+        NodeGroup,
         NodeOrder,
         Overcommit,
         Pdb,

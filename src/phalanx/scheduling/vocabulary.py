@@ -43,19 +43,6 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
 # Plugins that have no counterpart yet.
 PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
-        "deviceshare": (
-            "deviceshare.AscendHAMiVNPUEnable",
-            "deviceshare.AscendMindClusterVNPUEnable",
-            "deviceshare.GPUExclusiveRules",
-            "deviceshare.GPUNumberEnable",
-            "deviceshare.GPUSharingEnable",
-            "deviceshare.KnownGeometriesCMName",
-            "deviceshare.KnownGeometriesCMNamespace",
-            "deviceshare.NodeLockEnable",
-            "deviceshare.SchedulePolicy",
-            "deviceshare.ScheduleWeight",
-            "deviceshare.VGPUEnable",
-        ),
         "extender": (
             "extender.allocateFuncVerb",
             "extender.deallocateFuncVerb",
@@ -84,7 +71,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
             "hypernode.gradient.evict.max-hypernodes",
             "weight",
         ),
-        "nodegroup": ("enablePreferredOrder", "strict"),
         "numa-aware": ("weight",),
         "task-topology": ("task-topology.weight",),
         "usage": ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight"),
