@@ -35,12 +35,13 @@ class Api:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self.document = document
+        self.uid = "uid-g"
         self.patches: list[dict[str, Any]] = []
 
     async def request(self, call: Call, identity: Identity) -> Answer:
         assert (call.method, call.target.endswith("/podgroups/g/status")) == ("PATCH", True)
         body = msgspec.json.decode(call.body or b"null")
-        assert body["metadata"] == {"uid": "uid-g"}
+        assert body["metadata"] == {"uid": self.uid}
         self.patches.append(body["status"])
         status = self.document["status"]
         if call.content_type == PatchType.STRATEGIC.value:
@@ -187,6 +188,14 @@ async def test_an_eviction_that_was_called_off_leaves_nothing_behind(native: Wor
     native.statuses.disrupted(G, WHY)
     for name in "ab":
         native.state.spare(f"uid-{name}", 0)
+    assert await native.target() == {}
+
+
+async def test_a_namesake_is_not_told_what_happened_to_the_group_before_it(native: World) -> None:
+    native.doom("a", "b")
+    native.statuses.disrupted(G, WHY)
+    native.api.document["metadata"]["uid"] = native.api.uid = "another"
+    native.api.document["status"] = {}
     assert await native.target() == {}
 
 

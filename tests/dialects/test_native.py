@@ -11,7 +11,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.model.gang import Dialect, Gang, GangKey, GroupClaim, MatchPolicy
 from phalanx.model.topology import TopologyRule
 
-from .objects import NATIVE, NATIVE_1_36, WORKLOAD, group, pod
+from .objects import NATIVE, NATIVE_1_36, WORKLOAD, decode, group, pod, pod_document
 from .test_groups import read
 
 KEY = GangKey("default", "g")
@@ -209,3 +209,50 @@ def test_replicas_of_a_workload_are_gangs_of_their_own() -> None:
 
 def _with(**spec: Any) -> dict[str, Any]:
     return {"schedulingPolicy": {"gang": {"minCount": 2}}, **spec}
+
+
+# Pods whose group the API server has dropped
+
+
+def test_a_pod_that_lost_its_group_is_told_once_why() -> None:
+    door = Intake(["phalanx"])
+    lost = pod("lost", annotations={"scheduling.k8s.io/group-template-name": "workers"})
+    door.pod(lost)
+    assert door.drain_notices() == []
+    door.serves_native(False)
+    (notice,) = door.drain_notices()
+    assert (notice.about.name, notice.type, notice.reason) == ("lost", "Warning", "NativeGroupsNotServed")
+    assert notice.message.startswith("its annotation scheduling.k8s.io/group-template-name is 'workers', but")
+    assert "phalanx.dev/pod-group and phalanx.dev/min-count" in notice.message
+    door.pod(lost)
+    door.serves_native(False)
+    assert door.drain_notices() == []
+
+
+@pytest.mark.parametrize(
+    ("details", "told"),
+    [
+        ({"annotations": {"scheduling.k8s.io/group-template-name": "w"}}, True),
+        ({"annotations": {"scheduling.k8s.io/group-template-name": "w"}, "schedulerName": "other"}, False),
+        ({"annotations": {"scheduling.k8s.io/group-template-name": "w"}, "phase": "Succeeded", "node": "n"}, False),
+        ({"owner": "job"}, False),
+        ({}, False),
+    ],
+)
+def test_only_pods_of_ours_that_belong_to_a_native_group_are_told(details: dict[str, Any], told: bool) -> None:
+    door = Intake(["phalanx"])
+    door.serves_native(False)
+    door.pod(pod(**details))
+    assert bool(door.drain_notices()) is told
+
+
+def test_a_pod_whose_owner_is_a_native_group_is_told_too() -> None:
+    document = pod_document("lost")
+    document["metadata"]["ownerReferences"] = [
+        {"apiVersion": "scheduling.k8s.io/v1beta1", "kind": "PodGroup", "name": "g", "uid": "u"}
+    ]
+    door = Intake(["phalanx"])
+    door.serves_native(False)
+    door.pod(decode(document))
+    (notice,) = door.drain_notices()
+    assert notice.message.startswith("its owner is the PodGroup g of scheduling.k8s.io")

@@ -324,3 +324,10 @@ async def test_failures_end(world: World, code: int, tries: int, caplog: pytest.
     await world.settle()
     assert world.server.calls.count("PATCH p/status") == tries
     assert ("was not written" in caplog.text) == (code != 404)
+
+
+async def test_a_declaration_at_fault_is_an_error_that_autoscalers_pass_over(world: World) -> None:
+    uid = world.add("p")
+    world.conditions.judge(uid, Verdict("PriorityMismatch", "the priorities differ", fault=True))
+    await world.settle()
+    assert world.server.condition("p", POD_SCHEDULED)["reason"] == "SchedulerError"

@@ -11,7 +11,8 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_disruption import disruption_condition, is_told
 from phalanx.daemon.status_tries import Failure, next_try
-from phalanx.dialects.intake import GroupRecord, Intake
+from phalanx.dialects.group_objects import GroupRecord
+from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
@@ -34,12 +35,14 @@ _ADMISSION_GRACE = 30.0
 class _Entry:
     """One gang's object. `written` is the last change with the status that it was derived from: until the watch
     shows the object anew, the same change is not written again. At most one write is under way (`busy`).
-    `disruption` says why the gang is evicted as a whole, until it has its quorum again.
+    `disruption` says why the gang is evicted as a whole, until it has its quorum again. `uid` is the object's: of a
+    namesake nothing is known.
     """
 
-    __slots__ = ("backoff", "busy", "disruption", "gathering", "stale", "written")
+    __slots__ = ("backoff", "busy", "disruption", "gathering", "stale", "uid", "written")
 
-    def __init__(self) -> None:
+    def __init__(self, uid: str) -> None:
+        self.uid = uid
         self.disruption: str | None = None
         self.gathering = False
         self.busy = False
@@ -86,9 +89,7 @@ class GroupStatuses:
         if gang is None or gang.noun is None or gang.noun.source is None:
             self._entries.pop(key, None)
             return
-        entry = self._entries.get(key)
-        if entry is None:
-            entry = self._entries[key] = _Entry()
+        entry = self._entry(key, gang.noun.source.uid)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
@@ -98,8 +99,14 @@ class GroupStatuses:
         gang = self._state.gangs.get(key)
         if gang is None or gang.noun is None or gang.noun.source is None or not is_told(gang.noun.source):
             return
-        self._entries.setdefault(key, _Entry()).disruption = message
+        self._entry(key, gang.noun.source.uid).disruption = message
         self.touch(key)
+
+    def _entry(self, key: GangKey, uid: str) -> _Entry:
+        entry = self._entries.get(key)
+        if entry is None or entry.uid != uid:
+            entry = self._entries[key] = _Entry(uid)
+        return entry
 
     def are_ours(self, key: GangKey) -> bool:
         """Whether the gang has a member of ours, or none at all."""
@@ -218,7 +225,8 @@ def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
     if gang.once_satisfied:
         return True
     placed = record.count(MemberState.PLACED)
-    if any(count - placed >= mark.size for mark, count in record.marks.items()):
+    marks = record.marks.items()
+    if any(count - placed >= mark.size for mark, count in marks if mark.concerns(gang.uid)):
         return True
     counts = record.counts()
     return counts.bound + counts.running + counts.succeeded >= gang.min_member

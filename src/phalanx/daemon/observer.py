@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
+from phalanx.dialects import native
 from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.dialects.core import (
     NamespaceObject,
@@ -86,6 +87,7 @@ class Observer:
         self._tasks: asyncio.TaskGroup | None = None
         self._kinds: dict[ServedKind, tuple[Reflector[Any], asyncio.Task[None]]] = {}
         self._kinds_known = asyncio.Event()
+        self._lacks_native = False
         self.pods = self._reflector(PODS, decode_pod, self._pod)
         self.nodes = self._reflector(NODES, decode_node, self._node)
         self.classes = self._reflector(PRIORITY_CLASSES, decode_priority_class, self._priority_class, optional=True)
@@ -272,6 +274,7 @@ class Observer:
                 continue
             self._apply(self._intake.group_kind_removed(kind))
             self._apply(self._intake.account_kind_removed(kind))
+        self._apply(self._intake.serves_native(self._has_native_groups(served)))
         assert self._tasks is not None
         for kind, resource in wanted.items():
             if kind not in self._kinds:
@@ -285,6 +288,17 @@ class Observer:
                 reflector = self._reflector(resource, decode_object, sink, optional=True)
                 self._kinds[kind] = (reflector, self._tasks.create_task(reflector.run()))
                 log.info("watching %s.%s/%s", kind.plural, kind.group, kind.version)
+
+    def _has_native_groups(self, served: Discovery) -> bool:
+        """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
+        kinds = [kind for kind, _ in served_groups(served) if kind.group == native.GROUP]
+        if kinds or any(name.startswith(f"{native.GROUP}/v1a") for name in served.degraded):
+            self._lacks_native = False
+            return True
+        if not self._lacks_native:
+            self._lacks_native = True
+            log.info("%s", native.NOT_SERVED)
+        return False
 
     def _group_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
         intake = self._intake
@@ -342,6 +356,10 @@ class Observer:
                 case Malformed((namespace, name), uid, problem):
                     if name:
                         self._apply(malformed(kind, namespace, name, uid, problem))
+                case Synced():
+                    watched = self._kinds.get(kind)
+                    if watched is not None and watched[0].state is ReflectorState.ABSENT:
+                        self._definitions_changed.set()  # it may be served in another version now
 
         return sink
 

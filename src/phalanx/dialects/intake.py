@@ -8,7 +8,6 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping
-from typing import Any
 
 import msgspec
 
@@ -16,6 +15,7 @@ from phalanx.dialects import native
 from phalanx.dialects.account_book import AccountBook, AccountObject
 from phalanx.dialects.accounts import read_account, unreadable_account
 from phalanx.dialects.agreement import Voice
+from phalanx.dialects.claimants import Claimants
 from phalanx.dialects.core import (
     Metadata,
     NamespaceObject,
@@ -30,8 +30,7 @@ from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.facets import Facets, News
 from phalanx.dialects.gangs import GangBook
-from phalanx.dialects.groups import read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
@@ -43,42 +42,17 @@ from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.queue_defaults import QueueDefaults
 from phalanx.dialects.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quota_profiles import ProfileBook
-from phalanx.dialects.reader import Document, is_whole
+from phalanx.dialects.reader import Document
 from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import is_legal_minimum
 from phalanx.dialects.salvage import Fault
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef
+from phalanx.model.gang import Dialect, Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 
 _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
-
-
-class GroupRecord(msgspec.Struct, frozen=True):
-    """What the status of a gang's own object is computed from, beside the gang and its counts.
-
-    `status` and `generation` are the object's as last seen. `occupied_by` names the owners of
-    the oldest member. `ours` is False where every active member is another scheduler's: then the status is not
-    ours to write.
-    """
-
-    ref: GroupRef
-    status: Mapping[str, Any]
-    generation: int
-    occupied_by: str
-    ours: bool
-
-
-class _Seen(msgspec.Struct, frozen=True):
-    """What a group object showed beside its declaration."""
-
-    status: Mapping[str, Any] = {}
-    generation: int = 0
-
-
-_UNSEEN = _Seen()
 
 
 class _PodRecord(msgspec.Struct, gc=False):
@@ -104,11 +78,11 @@ class Intake:
         self._pods: dict[str, _PodRecord] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
-        self._seen: dict[tuple[ServedKind, str, str], _Seen] = {}
-        self._objects: dict[tuple[ServedKind, str, str], tuple[GroupSpec, ...]] = {}
         self._notices = NoticeBoard()
         self._queues = QueueDefaults()
         self._gangs = GangBook(self._options, self._notices)
+        self._groups = GroupObjects(self._gangs)
+        self._claimants = Claimants(self._notices)
         self._repulsion = Repulsion(self._nodes)
         self._lent = LentClasses()
         self._accounts = AccountBook(self._notices)
@@ -143,6 +117,8 @@ class Intake:
             self._queues.follow(noun.namespace, uid)
         else:
             self._queues.leave(noun.namespace, uid)
+        ours = noun.scheduler in self._scheduler_names and not noun.finished
+        self._claimants.note(noun, metadata if ours and declaration is None else None)
         events += facts + self._store(noun, voice, owners)
         events += self.heed(([], shown - {event.pod.uid for event in events if isinstance(event, PodUpdated)}))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
@@ -158,6 +134,7 @@ class Intake:
             del self._uids[record.pod.key]
         self._repulsion.waits_no_more(record.pod)
         self._queues.leave(record.pod.namespace, uid)
+        self._claimants.leave(uid)
         self._disruption.leave(record.pod.namespace, uid)
         events: list[ClusterEvent] = [PodRemoved(uid), *self.heed(self.facets.pod_gone(record.pod))]
         if record.voice is not None:
@@ -346,56 +323,31 @@ class Intake:
 
     # Group objects
 
-    def group(self, resource: ServedKind, document: Mapping[str, Any]) -> list[ClusterEvent]:
+    def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
-        specs = read_group(resource, document)
-        metadata, status = document["metadata"], document.get("status")
-        generation = metadata.get("generation")
-        address = (resource, str(metadata.get("namespace") or ""), str(metadata["name"]))
-        self._seen[address] = _Seen(
-            status=status if isinstance(status, Mapping) else {},
-            generation=generation if is_whole(generation) else 0,
-        )
-        return self._declare(address, specs)
+        return self._groups.take(resource, document) + self._tell_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
     ) -> list[ClusterEvent]:
         """An object whose JSON cannot be decoded: its gang is held."""
-        address = (resource, namespace, name)
-        self._seen.pop(address, None)
-        return self._declare(address, (unreadable_group(resource, namespace, name, uid, error),))
+        return self._groups.malformed(resource, namespace, name, uid, error) + self._tell_members()
 
     def group_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
-        address = (resource, namespace, name)
-        self._seen.pop(address, None)
-        return self._declare(address, ())
+        return self._groups.removed(resource, namespace, name) + self._tell_members()
 
     def group_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
-        events: list[ClusterEvent] = []
-        for address in sorted(address for address in self._objects if address[0] == resource):
-            events += self.group_removed(*address)
-        return events
-
-    def _declare(self, address: tuple[ServedKind, str, str], specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
-        last = self._objects.pop(address, ())
-        if specs:
-            self._objects[address] = specs
-        if specs == last:
-            return []
-        return self._gangs.replace(address[1], last, specs) + self._tell_members()
+        return self._groups.unserved(resource) + self._tell_members()
 
     def group_record(self, key: GangKey) -> GroupRecord | None:
         """For the status of the gang's own object; None where the gang has no object."""
         gang = self._gangs.gang(key)
         if gang is None or gang.source is None:
             return None
-        ref = gang.source
-        resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
-        seen = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN)
+        seen = self._groups.seen(gang.source)
         return GroupRecord(
-            ref=ref,
+            ref=gang.source,
             status=seen.status,
             generation=seen.generation,
             occupied_by=self._occupied_by(key),
@@ -405,11 +357,7 @@ class Intake:
     def group_phase(self, key: GangKey) -> str:
         """The phase in the status of the gang's own object, "" where it has none."""
         gang = self._gangs.gang(key)
-        if gang is None or gang.source is None:
-            return ""
-        ref = gang.source
-        resource = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
-        phase = self._seen.get((resource, ref.namespace, ref.name), _UNSEEN).status.get("phase")
+        phase = self._groups.seen(gang.source).status.get("phase") if gang is not None and gang.source else ""
         return phase if isinstance(phase, str) else ""
 
     def is_ours(self, key: GangKey) -> bool:
@@ -425,6 +373,7 @@ class Intake:
 
     def serves_native(self, served: bool) -> list[ClusterEvent]:
         """Whether the API server has Kubernetes' own PodGroups (until we are told, it has)."""
+        self._claimants.serves(served)
         return self._gangs.set_native(served)
 
     def _occupied_by(self, key: GangKey) -> str:

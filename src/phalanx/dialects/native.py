@@ -21,6 +21,11 @@ GROUP = "scheduling.k8s.io"
 SCHEDULED = "PodGroupScheduled"
 INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
 
+NOT_SERVED = (
+    f"this API server serves no PodGroup of {GROUP}, so that pods cannot name groups of Kubernetes' own (it drops "
+    "the field without a word); switch the API on, or use the annotations phalanx.dev/pod-group and "
+    "phalanx.dev/min-count"
+)
 UNKNOWN_POLICY = "UnknownPolicy"
 
 

@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 
 POD_SCHEDULED = "PodScheduled"
 UNSCHEDULABLE = "Unschedulable"
+# What no new node can help; autoscalers pass it over.
+SCHEDULER_ERROR = "SchedulerError"
 # What waits for a quota or a turn must not look unschedulable: autoscalers would add nodes for it.
 ADMITTED = "phalanx.dev/Admitted"
 _LIMIT = 32 * 1024
@@ -183,7 +185,8 @@ class PodConditions:
         """A verdict in conditions: who waits for a turn must not look unschedulable, nor who was admitted held."""
         text = text_of(verdict)
         if verdict.unschedulable:
-            conditions = [PodCondition(POD_SCHEDULED, "False", UNSCHEDULABLE, text)]
+            reason = SCHEDULER_ERROR if verdict.fault else UNSCHEDULABLE
+            conditions = [PodCondition(POD_SCHEDULED, "False", reason, text)]
             conditions += self._admission_over(uid)
         else:
             conditions = [PodCondition(ADMITTED, "False", verdict.code, text)]

@@ -294,6 +294,7 @@ class Reflector(Generic[T]):
     def _not_served(self, error: ApiError) -> float:
         if self.state is not ReflectorState.ABSENT:
             log.info("%s is not served (%s); looking again every %g s", self._path, error, self._absent_period)
+            self.state = ReflectorState.ABSENT
             for key in list(self._index):
                 self._forget(key)
             self._complete()

@@ -21,7 +21,8 @@ class Verdict(msgspec.Struct, frozen=True):
     `unschedulable` is False where the cause is a quota or a turn in the queue, on which an autoscaler must not
     act. `needed` members are asked for, `placeable` of them would fit, `members` exist. `nodes` count a node once
     for each resource that it lacks, as kube-scheduler does. `change` is the smallest change that would help, as an
-    imperative sentence, "" if none is known.
+    imperative sentence, "" if none is known. `fault` is True where the declaration itself is at fault, so that no
+    node could ever help.
     """
 
     code: str
@@ -32,6 +33,7 @@ class Verdict(msgspec.Struct, frozen=True):
     members: int = 0
     nodes: tuple[NodeCount, ...] = ()
     change: str = ""
+    fault: bool = False
 
 
 class GangVerdict(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.model.gang import Gang, GangKey, MatchPolicy
+from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
@@ -46,10 +46,13 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
         return None
     goal = need.total + counted(gang.counts(), noun.match_policy, need.repair)
     held = goal - short
+    message = f"gang {gang.key} has {held} of the {goal} members that it needs{_aside(gang, noun)}"
+    if noun.dialect is Dialect.NATIVE:
+        message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{_aside(gang, noun)}"
     lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
     return Verdict(
         NOT_ENOUGH_MEMBERS,
-        f"gang {gang.key} has {held} of the {goal} members that it needs{_aside(gang, noun)}",
+        message,
         needed=goal,
         members=gang.counts().present,
         change=f"create {short} more pod(s) of the gang{lower}",
@@ -76,10 +79,11 @@ def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
     wrong, _, remedy = noun.problem.message.partition("; ")
     return Verdict(
         noun.problem.code,
-        f"gang {gang.key} is held: {wrong}",
+        wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
         needed=noun.min_member,
         members=gang.counts().present,
         change=remedy or "correct what is named",
+        fault=noun.problem.code.endswith("Mismatch"),
     )
 
 

@@ -23,7 +23,7 @@ from phalanx.scheduling.explanation import (
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
 from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
-from phalanx.scheduling.quorum import Requirement, unfinished_plan
+from phalanx.scheduling.quorum import Requirement, new_mark, unfinished_plan
 from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import NotAdmitted, Shortage
@@ -241,4 +241,4 @@ def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | N
     if need.repair:
         return unfinished_plan(gang, gang.noun)
     now = int(session.now)
-    return PlanMark(f"{session.cause}-{now}", need.total, now) if need.total > 1 else None
+    return new_mark(gang.noun, session.cause, need.total, now) if need.total > 1 else None

@@ -1,0 +1,98 @@
+"""Kubernetes' own groups: how their members are counted, held and told, and what a namesake inherits (nothing)."""
+
+from __future__ import annotations
+
+from phalanx.model.gang import Dialect, MatchPolicy, Problem
+from phalanx.model.pod import PodPhase
+
+from .scenario import Scenario
+
+NATIVE = {"dialect": Dialect.NATIVE, "match_policy": MatchPolicy.UNTIL_SCHEDULED, "uid": "one"}
+
+
+def native(world: Scenario, minimum: int, **fields: object) -> Scenario:
+    return world.gang("job", minimum, **{**NATIVE, **fields})
+
+
+class TestWaiting:
+    def test_members_are_counted_in_the_words_of_the_api(self) -> None:
+        world = native(Scenario().node("n1", gpu=8), 8).pods("p", 3, gang="job", gpu=1).run()
+        assert world.placed() == []
+        assert world.why("job").message == "waiting for members of PodGroup ns/job: have 3 of 8 pods"
+
+    def test_the_group_itself_is_waited_for(self) -> None:
+        missing = Problem("PodGroupNotFound", "waiting for PodGroup ns/job; create it")
+        world = native(Scenario().node("n1", gpu=8), 1, problem=missing).pods("p", 3, gang="job", gpu=1).run()
+        assert world.placed() == []
+        assert world.why("job").message == "waiting for PodGroup ns/job"
+        native(world, 1, problem=None).run()
+        assert len(world.placed()) == 3
+
+    def test_a_mismatch_is_an_error_that_no_node_can_help(self) -> None:
+        mismatch = Problem(
+            "PriorityMismatch", "pod ns/p-0 has priority 1, but its PodGroup has 2; give both the same"
+        )
+        world = native(Scenario().node("n1", gpu=8), 1, problem=mismatch).pods("p", 1, gang="job", gpu=1).run()
+        assert world.why("job").fault
+        world = native(world, 1, problem=Problem("UnknownPolicy", "the policy is not known; use gang")).run()
+        assert not world.why("job").fault
+
+    def test_members_of_a_basic_group_are_placed_each_by_itself(self) -> None:
+        world = native(Scenario().node("n1", gpu=4), 1)
+        world.pods("p", 3, gang="job", gpu=1).pod("big", gang="job", gpu=64).run()
+        assert world.placed() == ["p-0", "p-1", "p-2"]
+
+
+class TestOnceScheduled:
+    """A quorum is asked for once; who is evicted as a whole starts as a whole again."""
+
+    def started(self) -> Scenario:
+        world = native(Scenario().node("n1", gpu=8), 4).pods("p", 4, gang="job", gpu=1).run()
+        assert len(world.placed()) == 4
+        return world
+
+    def test_a_replaced_member_joins_alone_although_others_have_finished(self) -> None:
+        world = self.started().finishes("p-0", "p-1").finishes("p-2", phase=PodPhase.FAILED)
+        world.pod("q", gang="job", gpu=1).run()
+        assert "q" in world.placed()
+
+    def test_it_does_so_after_a_restart_too_when_only_the_condition_is_left_to_tell(self) -> None:
+        world = native(Scenario().node("n1", gpu=8), 4, once_satisfied=True)
+        world.pod("p-0", gang="job", gpu=1, node="n1").pod("q", gang="job", gpu=1).run()
+        assert "q" in world.placed()
+
+    def test_before_it_was_scheduled_the_quorum_holds_whatever_runs_already(self) -> None:
+        world = native(Scenario().node("n1", gpu=8), 4)
+        world.pod("p-0", gang="job", gpu=1, node="n1").pod("q", gang="job", gpu=1).run()
+        assert "q" not in world.placed()
+
+    def test_a_gang_of_which_nobody_is_left_needs_its_quorum_again(self) -> None:
+        world = native(self.started(), 4, once_satisfied=True).gone("p-0", "p-1", "p-2", "p-3")
+        world.pods("q", 3, gang="job", gpu=1).run()
+        assert not [name for name in world.placed() if name.startswith("q")]
+        world.pod("q-3", gang="job", gpu=1).run()
+        assert len([name for name in world.placed() if name.startswith("q")]) == 4
+
+    def test_the_last_of_those_that_have_finished_may_come_back_alone(self) -> None:
+        world = self.started().finishes("p-0", "p-1", "p-2").finishes("p-3", phase=PodPhase.FAILED)
+        world.pod("q", gang="job", gpu=1).run()
+        assert "q" in world.placed()
+
+    def test_a_raised_minimum_disturbs_nobody_who_runs(self) -> None:
+        world = native(self.started(), 6).run()
+        assert world.evicted == []
+        assert len(world.placed()) == 4
+
+
+class TestNamesakes:
+    def test_a_group_that_is_made_anew_needs_a_quorum_of_its_own(self) -> None:
+        world = native(Scenario().node("n1", gpu=8), 2).pods("p", 2, gang="job", gpu=1).run()
+        assert len(world.placed()) == 2
+        native(world, 4, uid="two").pod("q", gang="job", gpu=1).run()
+        assert "q" not in world.placed()
+        assert world.why("job").message == "waiting for members of PodGroup ns/job: have 3 of 4 pods"
+
+    def test_the_same_group_does_not(self) -> None:
+        world = native(Scenario().node("n1", gpu=8), 2).pods("p", 2, gang="job", gpu=1).run()
+        native(world, 4).pod("q", gang="job", gpu=1).run()
+        assert "q" in world.placed()
