@@ -23,8 +23,9 @@ class DeviceShare(Plugin):
     """Gives pods parts of cards, as far as the switches say; Koordinator's GPUs (which no other scheduler of ours
     would give out) always.
 
-    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, or the last one. Nodes are scored by it too
-    if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways of sharing; here they go together.
+    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, or the last one. Nodes are scored by it
+    too if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways of sharing; here they go
+    together.
     """
 
     name = "deviceshare"
@@ -45,7 +46,8 @@ class DeviceShare(Plugin):
         self._families = frozenset({Family.KOORDINATOR, *chosen})
         key = "deviceshare.SchedulePolicy"
         self._policy = CardPolicy.LAST
-        if key in arguments.keys():
+        stated = arguments.keys()
+        if key in stated:
             self._policy = arguments.parsed(key, CardPolicy, "binpack or spread")
         self._weight = arguments.integer("deviceshare.ScheduleWeight", 0, least=0)
         if not self._weight or self._policy is CardPolicy.LAST:
