@@ -24,8 +24,25 @@ from tests.e2e.wire import Wire
 
 PATIENCE = 20.0
 _POLL = 0.02
-_PLURALS = {"PriorityClass": "priorityclasses"}
-_CLUSTER_SCOPED = frozenset({"Node", "Namespace", "PriorityClass", "CustomResourceDefinition", "Queue"})
+_PLURALS = {
+    "PriorityClass": "priorityclasses",
+    "StorageClass": "storageclasses",
+    "CSIStorageCapacity": "csistoragecapacities",
+}
+_CLUSTER_SCOPED = frozenset(
+    {
+        "Node",
+        "Namespace",
+        "PriorityClass",
+        "CustomResourceDefinition",
+        "Queue",
+        "PersistentVolume",
+        "StorageClass",
+        "CSINode",
+        "CSIDriver",
+        "VolumeAttachment",
+    }
+)
 PODS = Resource("", "v1", "pods", "Pod")
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 EVENTS = Resource("events.k8s.io", "v1", "events", "Event")

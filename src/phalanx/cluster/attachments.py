@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 ATTACHMENTS = "attachments"
 TOO_MANY = "node(s) exceed max volume count"
+
+K = TypeVar("K", bound=Hashable)
 
 # ("", namespace/name) of a claim, or (driver, handle).
 Key = tuple[str, str]
@@ -202,7 +205,7 @@ def _needs(cls: ClassRecord) -> tuple[Attachment, ...]:
     return tuple(need for need in cls.pod_class.volumes if isinstance(need, Attachment))
 
 
-def _count(counter: Counter[Key] | Counter[int], key: Key | int, sign: int) -> None:
-    counter[key] += sign  # type: ignore[index]
-    if counter[key] <= 0:  # type: ignore[index]
-        del counter[key]  # type: ignore[arg-type]
+def _count(counter: Counter[K], key: K, sign: int) -> None:
+    counter[key] += sign
+    if counter[key] <= 0:
+        del counter[key]

@@ -10,9 +10,10 @@ import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
-from phalanx.cluster.places import Labels, Places, Site, all_hold, buckets_of, reaches
+from phalanx.cluster.places import Places, Site, buckets_of
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.stock import MANY
+from phalanx.model.matching import Labels, all_hold, reaches
 from phalanx.model.pod import PodClass
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phalanx.execution.preparation import Handler
+from phalanx.execution.volume_binding import VolumeBinding
 from phalanx.execution.writes import PooledClient
 from phalanx.model.preparations import Preparation
+from phalanx.model.volumes import BindClaim
 
 
 def preparation_handlers(client: PooledClient) -> Mapping[type[Preparation], Handler]:
-    return {}
+    return {BindClaim: VolumeBinding(client)}
