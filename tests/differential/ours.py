@@ -10,6 +10,8 @@ from phalanx.cluster.resource_space import PODS_COLUMN
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import decode_object
 from phalanx.model.events import ClusterEvent
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.placement import NOWHERE
@@ -20,6 +22,20 @@ from tests.differential.worlds import OURS
 
 # pod uid -> node name -> why not; no entry where the pod may go there.
 Verdicts = dict[str, dict[str, tuple[str, ...]]]
+
+# What the observer watches beside pods, nodes and namespaces, by the world's name for it.
+SERVED = {
+    "claims": ServedKind("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    "volumes": ServedKind("", "v1", "persistentvolumes", "PersistentVolume"),
+    "classes": ServedKind("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    "csi_nodes": ServedKind("storage.k8s.io", "v1", "csinodes", "CSINode"),
+    "csi_drivers": ServedKind("storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
+    "capacities": ServedKind("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
+    "attachments": ServedKind("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment"),
+    "device_classes": ServedKind("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    "slices": ServedKind("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    "resource_claims": ServedKind("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+}
 
 
 class Ours:
@@ -47,7 +63,8 @@ class Ours:
             case "namespaces":
                 self._apply(self.intake.namespace(decode_namespace(raw)))
             case _:
-                raise NotImplementedError(kind)
+                document = decode_object(raw)
+                self._apply(self.intake.heed(self.intake.facets.take(SERVED[kind], document)))
 
     def drop(self, kind: str, entry: Wire) -> None:
         """An object is gone."""
@@ -60,7 +77,8 @@ class Ours:
             case "namespaces":
                 self._apply(self.intake.namespace_removed(metadata["name"]))
             case _:
-                raise NotImplementedError(kind)
+                address = (metadata.get("namespace", ""), metadata["name"])
+                self._apply(self.intake.heed(self.intake.facets.removed(SERVED[kind], *address)))
 
     def verdicts(self) -> Verdicts:
         """About every pod that is ours to place now."""
@@ -95,4 +113,5 @@ class Ours:
 
 def contents(world: World) -> list[tuple[str, list[Wire]]]:
     """Everything that a world holds, by kind, in an order in which a scheduler may come to know it."""
-    return [("namespaces", world.namespaces), ("nodes", world.nodes), ("pods", world.pods)]
+    kinds = ("namespaces", "nodes", *SERVED, "pods")
+    return [(kind, entries) for kind in kinds if (entries := getattr(world, kind))]

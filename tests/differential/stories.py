@@ -1,11 +1,12 @@
-"""What may happen to a cluster, one watch event after the other."""
+"""What may happen to a cluster, one step after the other, and what the watches would tell of it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import random
+from dataclasses import fields
 
-from tests.differential.oracle.world import Wire, World, named
+from tests.differential.oracle.world import Wire, World
 from tests.differential.worlds import WorldMaker
 
 # ("take" or "drop", kind, object): what a watch tells.
@@ -13,15 +14,13 @@ News = tuple[str, str, Wire]
 
 
 class Story:
-    """Changes `world` step by step, and says what the watches would tell of it."""
+    """Changes `world` step by step."""
 
     def __init__(self, seed: int, topics: frozenset[str]) -> None:
         self.maker = WorldMaker(seed, topics)
         self.world: World = self.maker.world()
         self._random = self.maker.random
-
-    def step(self) -> list[News]:
-        happenings: list[Callable[[], list[News]]] = [
+        self._happenings = [
             self._pod_comes,
             self._pod_goes,
             self._pod_is_bound,
@@ -37,102 +36,122 @@ class Story:
             self._node_changes,
             self._namespace_is_relabelled,
         ]
-        return self._random.choice(happenings)()
+        if topics & {"Volumes", "DynamicResources"}:
+            self._happenings += [self._something_changes] * 5 + [self._something_goes] * 2
 
-    def _pod_comes(self) -> list[News]:
-        pod = self.maker.pod(self.world)
-        self.world.pods.append(pod)
-        return [self._take("pods", pod)]
+    def step(self) -> list[News]:
+        before = copy.deepcopy(self.world)
+        self._random.choice(self._happenings)()
+        return news(before, self.world, self._random)
 
-    def _pod_goes(self) -> list[News]:
-        return self._goes("pods", self.world.pods)
+    def _pod_comes(self) -> None:
+        self.world.pods.append(self.maker.pod(self.world))
 
-    def _pod_is_bound(self) -> list[News]:
-        waiting = [pod for pod in self.world.waiting() if self.world.nodes]
-        if not waiting:
-            return []
-        pod = self._random.choice(waiting)
-        pod["spec"]["nodeName"] = self._random.choice(self.world.nodes)["metadata"]["name"]
-        return [self._take("pods", pod)]
+    def _pod_goes(self) -> None:
+        self._goes(self.world.pods)
 
-    def _pod_ends(self) -> list[News]:
+    def _pod_is_bound(self) -> None:
+        waiting = list(self.world.waiting())
+        if waiting and self.world.nodes:
+            pod = self._random.choice(waiting)
+            pod["spec"]["nodeName"] = self._random.choice(self.world.nodes)["metadata"]["name"]
+
+    def _pod_ends(self) -> None:
         running = list(self.world.running())
-        if not running:
-            return []
-        pod = self._random.choice(running)
-        pod["status"]["phase"] = self._random.choice(("Running", "Succeeded", "Failed"))
-        return [self._take("pods", pod)]
+        if running:
+            self._random.choice(running)["status"]["phase"] = self._random.choice(
+                ("Running", "Succeeded", "Failed")
+            )
 
-    def _pod_is_told_to_leave(self) -> list[News]:
-        if not self.world.pods:
-            return []
-        pod = self._random.choice(self.world.pods)
-        pod["metadata"]["deletionTimestamp"] = "2026-01-01T02:00:00Z"
-        return [self._take("pods", pod)]
+    def _pod_is_told_to_leave(self) -> None:
+        if self.world.pods:
+            self._random.choice(self.world.pods)["metadata"]["deletionTimestamp"] = "2026-01-01T02:00:00Z"
 
-    def _pod_is_relabelled(self) -> list[News]:
-        if not self.world.pods:
-            return []
-        pod = self._random.choice(self.world.pods)
-        pod["metadata"]["labels"] = self.maker.pod_labels()
-        return [self._take("pods", pod)]
+    def _pod_is_relabelled(self) -> None:
+        if self.world.pods:
+            self._random.choice(self.world.pods)["metadata"]["labels"] = self.maker.pod_labels()
 
-    def _pod_is_recreated(self) -> list[News]:
-        """Same name, another uid; the watch may miss that the old one went."""
+    def _pod_is_recreated(self) -> None:
+        """Same name, another uid."""
         if not self.world.pods:
-            return []
+            return
         at = self._random.randrange(len(self.world.pods))
         old, pod = self.world.pods[at], self.maker.pod(self.world)
         for field in ("name", "namespace"):
             pod["metadata"][field] = old["metadata"][field]
         self.world.pods[at] = pod
-        news = [self._take("pods", pod)]
-        return [("drop", "pods", old), *news] if self._random.random() < 0.5 else news
 
-    def _gates_are_lifted(self) -> list[News]:
+    def _gates_are_lifted(self) -> None:
         gated = [pod for pod in self.world.pods if pod["spec"].get("schedulingGates")]
-        if not gated:
-            return []
-        pod = self._random.choice(gated)
-        del pod["spec"]["schedulingGates"]
-        return [self._take("pods", pod)]
+        if gated:
+            del self._random.choice(gated)["spec"]["schedulingGates"]
 
-    def _node_comes(self) -> list[News]:
-        name = f"n{self._random.randint(0, 7)}"
-        if self.world.node(name) is not None:
-            return []
-        node = self.maker.node(name)
-        self.world.nodes.append(node)
-        return [self._take("nodes", node)]
+    def _node_comes(self) -> None:
+        name = f"n{self._random.randint(0, 8)}"
+        if self.world.node(name) is None:
+            self.world.nodes.append(self.maker.node(name))
 
-    def _node_goes(self) -> list[News]:
-        return self._goes("nodes", self.world.nodes)
+    def _node_goes(self) -> None:
+        self._goes(self.world.nodes)
 
-    def _node_is_relabelled(self) -> list[News]:
-        if not self.world.nodes:
-            return []
-        node = self._random.choice(self.world.nodes)
-        node["metadata"]["labels"] = self.maker.node_labels(node["metadata"]["name"])
-        return [self._take("nodes", node)]
+    def _node_is_relabelled(self) -> None:
+        if self.world.nodes:
+            node = self._random.choice(self.world.nodes)
+            node["metadata"]["labels"] = self.maker.node_labels(node["metadata"]["name"])
 
-    def _node_changes(self) -> list[News]:
-        if not self.world.nodes:
-            return []
-        at = self._random.randrange(len(self.world.nodes))
-        self.world.nodes[at] = self.maker.node(self.world.nodes[at]["metadata"]["name"])
-        return [self._take("nodes", self.world.nodes[at])]
+    def _node_changes(self) -> None:
+        if self.world.nodes:
+            at = self._random.randrange(len(self.world.nodes))
+            self.world.nodes[at] = self.maker.node(self.world.nodes[at]["metadata"]["name"])
 
-    def _namespace_is_relabelled(self) -> list[News]:
-        namespace = self._random.choice(self.world.namespaces)
-        other = self._random.choice(self.world.namespaces)
+    def _namespace_is_relabelled(self) -> None:
+        namespace, other = self._random.choice(self.world.namespaces), self._random.choice(self.world.namespaces)
         namespace["metadata"]["labels"] = dict(other["metadata"]["labels"])
-        assert named(self.world.namespaces, namespace["metadata"]["name"]) is namespace
-        return [self._take("namespaces", namespace)]
 
-    def _goes(self, kind: str, entries: list[Wire]) -> list[News]:
-        if not entries:
-            return []
-        return [("drop", kind, entries.pop(self._random.randrange(len(entries))))]
+    def _something_changes(self) -> None:
+        """An object of storage or devices comes, or takes the place of its namesake."""
+        if not self.world.nodes:
+            return
+        other = World(nodes=self.world.nodes)
+        self.maker.furnish(other)
+        entries = [(kind, entry) for kind in _furniture() for entry in getattr(other, kind)]
+        kind, entry = self._random.choice(entries)
+        known: list[Wire] = getattr(self.world, kind)
+        for at, last in enumerate(known):
+            if _address(last) == _address(entry):
+                known[at] = entry
+                return
+        known.append(entry)
 
-    def _take(self, kind: str, entry: Wire) -> News:
-        return "take", kind, copy.deepcopy(entry)
+    def _something_goes(self) -> None:
+        self._goes(getattr(self.world, self._random.choice(_furniture())))
+
+    def _goes(self, entries: list[Wire]) -> None:
+        if entries:
+            del entries[self._random.randrange(len(entries))]
+
+
+def news(before: World, after: World, chance: random.Random) -> list[News]:
+    """What the watches tell between two states, in some order; that a namesake went may be missed."""
+    told: list[News] = []
+    for field in fields(World):
+        last = {_address(entry): entry for entry in getattr(before, field.name)}
+        now = {_address(entry): entry for entry in getattr(after, field.name)}
+        told += [("drop", field.name, entry) for address, entry in last.items() if address not in now]
+        for address, entry in now.items():
+            known = last.get(address)
+            if known == entry:
+                continue
+            renewed = known is not None and known["metadata"].get("uid") != entry["metadata"].get("uid")
+            if known is not None and renewed and chance.random() < 0.5:
+                told.append(("drop", field.name, known))
+            told.append(("take", field.name, copy.deepcopy(entry)))
+    return told
+
+
+def _address(entry: Wire) -> tuple[str, str]:
+    return entry["metadata"].get("namespace", ""), entry["metadata"]["name"]
+
+
+def _furniture() -> list[str]:
+    return [field.name for field in fields(World) if field.name not in ("nodes", "pods", "namespaces")]

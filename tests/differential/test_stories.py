@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.differential.comparison import first_difference, oracle_says, plugins_of
+from tests.differential.comparison import first_difference, oracle_says
 from tests.differential.ours import Ours
 from tests.differential.stories import News, Story
 from tests.differential.test_verdicts import LANDED
@@ -23,7 +23,7 @@ def play(seed: int, topics: frozenset[str], steps: int = STEPS) -> None:
         history.append(story.step())
         tell(ours, history[-1])
         # Asked after every step: what is kept from one question to the next must not go stale.
-        found = first_difference(oracle_says(story.world), plugins_of(ours))
+        found = first_difference(oracle_says(story.world), ours.verdicts())
         if found:
             recent = "\n".join(json.dumps(news) for news in history)
             pytest.fail(f"seed {seed}, {sorted(topics)}, step {len(history)}: {found}\n{recent}")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 from typing import Any
 
+from tests.differential.device_worlds import DeviceMaker
 from tests.differential.oracle.world import Wire, World
+from tests.differential.storage_worlds import StorageMaker
 
 OURS = "phalanx"
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
@@ -30,6 +32,8 @@ TOPICS = (
     "PodTopologySpread",
     "InterPodAffinity",
     "NodeDeclaredFeatures",
+    "Volumes",
+    "DynamicResources",
 )
 
 
@@ -37,14 +41,24 @@ class WorldMaker:
     def __init__(self, seed: int, topics: frozenset[str]) -> None:
         self.random = random.Random(seed)
         self.topics = topics
+        self._storage = StorageMaker(self.random) if "Volumes" in topics else None
+        self._devices = DeviceMaker(self.random) if "DynamicResources" in topics else None
         self._count = 0
 
     def world(self) -> World:
         chance = self.random
         world = World(namespaces=[self.namespace(name) for name in NAMESPACES])
-        world.nodes = [self.node(f"n{at}") for at in range(chance.randint(1, 6))]
-        world.pods = [self.pod(world) for _ in range(chance.randint(2, 14))]
+        world.nodes = [self.node(f"n{at}") for at in range(chance.choice((1, 2, 3, 4, 5, 6, 8)))]
+        self.furnish(world)
+        world.pods = [self.pod(world) for _ in range(chance.randint(2, 18))]
         return world
+
+    def furnish(self, world: World) -> None:
+        """Everything that pods use beside nodes."""
+        if self._storage is not None:
+            self._storage.furnish(world)
+        if self._devices is not None:
+            self._devices.furnish(world)
 
     def namespace(self, name: str) -> Wire:
         return {"metadata": {"name": name, "labels": dict(NAMESPACES[name])}}
@@ -70,11 +84,12 @@ class WorldMaker:
     def node_labels(self, name: str) -> dict[str, str]:
         chance = self.random
         labels = {"disk": chance.choice(("ssd", "hdd", "")), "cores": chance.choice(("4", "8", "-1", "many", "08"))}
-        if chance.random() < 0.9:
+        labels = {key: value for key, value in labels.items() if chance.random() < 0.8}
+        if chance.random() < 0.95:
             labels[HOST] = name
-        if chance.random() < 0.8:
+        if chance.random() < 0.88:
             labels[ZONE] = chance.choice("abc")
-        return {key: value for key, value in labels.items() if chance.random() < 0.85}
+        return labels
 
     def _allocatable(self) -> Wire:
         if "NodeResourcesFit" not in self.topics:
@@ -106,7 +121,7 @@ class WorldMaker:
         chance = self.random
         self._count += 1
         name = f"p{self._count}"
-        namespace = chance.choice(("default", "default", "team-a", "team-b"))
+        namespace = chance.choice(("default",) * 6 + ("team-a",) * 2 + ("team-b",))
         metadata: Wire = {
             "name": name,
             "namespace": namespace,
@@ -120,22 +135,31 @@ class WorldMaker:
         }
         status: Wire = {"phase": "Pending"}
         self._constrain(spec)
-        if chance.random() < 0.5 and world.nodes:
+        if chance.random() < 0.6 and world.nodes:
             spec["nodeName"] = chance.choice(world.nodes)["metadata"]["name"]
             if chance.random() < 0.05:
                 spec["nodeName"] = "gone"
-            status["phase"] = chance.choice(("Pending", "Running", "Running", "Succeeded", "Failed", "Unknown"))
+            status["phase"] = chance.choice(("Pending", *["Running"] * 5, "Succeeded", "Failed", "Unknown"))
             self._report(spec, status)
         elif chance.random() < 0.1:
             spec["schedulingGates"] = [{"name": "example.com/wait"}]
         if chance.random() < 0.15:
             metadata["deletionTimestamp"] = "2026-01-01T01:00:00Z"
-        return {"metadata": metadata, "spec": spec, "status": status}
+        pod = {"metadata": metadata, "spec": spec, "status": status}
+        if self._storage is not None:
+            self._storage.use(world, pod)
+        if self._devices is not None:
+            self._devices.use(world, pod)
+        return pod
 
     def pod_labels(self) -> dict[str, str]:
         chance = self.random
-        labels = {"app": chance.choice(("web", "db", "")), "tier": chance.choice("12"), "rev": chance.choice("xy")}
-        return {key: value for key, value in labels.items() if chance.random() < 0.75}
+        labels = {
+            "app": chance.choice(("web", "web", "web", "db", "")),
+            "tier": chance.choice("12"),
+            "rev": chance.choice("xy"),
+        }
+        return {key: value for key, value in labels.items() if chance.random() < 0.8}
 
     def _constrain(self, spec: Wire) -> None:
         chance, topics = self.random, self.topics
@@ -158,8 +182,8 @@ class WorldMaker:
                     affinity[kind] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
         if affinity:
             spec["affinity"] = affinity
-        if "PodTopologySpread" in topics and chance.random() < 0.5:
-            keys = chance.sample((ZONE, HOST, "disk"), chance.choice((1, 1, 2)))
+        if "PodTopologySpread" in topics and chance.random() < 0.6:
+            keys = chance.sample((ZONE, ZONE, HOST, HOST, "disk"), chance.choice((1, 1, 2)))
             spec["topologySpreadConstraints"] = [self._spread(key) for key in keys]
         if "NodePorts" in topics and chance.random() < 0.5:
             spec["containers"][0]["ports"] = [self._port() for _ in range(chance.choice((1, 1, 2)))]
@@ -241,8 +265,7 @@ class WorldMaker:
             (
                 None,
                 {},
-                {"matchLabels": {"app": "web"}},
-                {"matchLabels": {"app": "web"}},
+                *[{"matchLabels": {"app": "web"}}] * 4,
                 {"matchLabels": {"app": "db", "tier": "1"}},
                 {"matchLabels": {"app": ""}},
                 {"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "db"]}]},
@@ -267,7 +290,7 @@ class WorldMaker:
             if chance.random() < 0.25:
                 constraint["matchLabelKeys"] = ["rev", "absent"]
         if constraint["whenUnsatisfiable"] == "DoNotSchedule" and chance.random() < 0.3:
-            constraint["minDomains"] = chance.choice((1, 2, 3, 5))
+            constraint["minDomains"] = chance.choice((1, 3, 4, 5))
         if chance.random() < 0.35:
             constraint["nodeAffinityPolicy"] = chance.choice(("Honor", "Ignore"))
         if chance.random() < 0.35:
