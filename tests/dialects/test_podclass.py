@@ -150,7 +150,6 @@ def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str,
 
 
 TERM = {"topologyKey": "zone", "labelSelector": {}}
-CLAIM = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
 
 UNSUPPORTED: dict[str, dict[str, Any]] = {
     "spec.topologySpreadConstraints (DoNotSchedule)": {
@@ -158,12 +157,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     },
     f"spec.affinity.podAffinity.{REQUIRED}": {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
     f"spec.affinity.podAntiAffinity.{REQUIRED}": {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
-    "spec.volumes[].persistentVolumeClaim": {"volumes": [CLAIM]},
-    "spec.volumes[].ephemeral": {"volumes": [{"name": "scratch", "ephemeral": {"volumeClaimTemplate": {}}}]},
-    "spec.volumes[].gcePersistentDisk": {"volumes": [{"name": "disk", "gcePersistentDisk": {"pdName": "d"}}]},
-    "spec.volumes[].awsElasticBlockStore": {
-        "volumes": [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}]
-    },
     "spec.resourceClaims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
 }
 
