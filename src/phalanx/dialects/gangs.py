@@ -66,7 +66,8 @@ class GangBook:
         )
 
     def take_turned(self) -> list[str]:
-        """The members of gangs that have since the last call come to be revocable or ceased to be, sorted."""
+        """The members of gangs that have since the last call changed their queue, or become revocable or ceased to
+        be; sorted."""
         turned, self._turned = self._turned, {}
         return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
 
@@ -155,7 +156,10 @@ class GangBook:
         if gang == entry.gang:
             return []
         self._tell_about(resolved, entry)
-        if gang.revocable != (entry.gang is not None and entry.gang.revocable):
+        last = entry.gang
+        if gang.revocable != (last is not None and last.revocable) or (
+            last is not None and gang.queue != last.queue
+        ):
             self._turned[key] = None
         entry.gang = gang
         return [GangUpdated(gang)]

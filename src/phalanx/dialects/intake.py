@@ -39,6 +39,7 @@ from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.pools import PoolFacet
 from phalanx.dialects.queue_defaults import QueueDefaults
 from phalanx.dialects.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quota_profiles import ProfileBook
@@ -89,7 +90,8 @@ class Intake:
         self._profiles = ProfileBook(self._nodes)
         self._namespaces = NamespaceBook(self._notices)
         self._disruption = DisruptionBook(self._notices)
-        self.facets = Facets(known_facets())
+        self._pools = PoolFacet()
+        self.facets = Facets((*known_facets(), self._pools))
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
@@ -217,10 +219,12 @@ class Intake:
         return facts + [self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods]
 
     def _tell_members(self) -> list[ClusterEvent]:
-        """The members that were told otherwise than what their gangs say about lent nodes now."""
+        """The members that were told otherwise than what their gangs say about nodes now."""
         records = [self._pods[uid] for uid in self._gangs.take_turned() if uid in self._pods]
-        turned = (record for record in records if record.lent != follows(record.pod, self._gang_of(record.pod)))
-        return [self._shown(record) for record in turned]
+        return [self._shown(record) for record in records if self._is_turned(record, self._gang_of(record.pod))]
+
+    def _is_turned(self, record: _PodRecord, gang: Gang | None) -> bool:
+        return record.lent != follows(record.pod, gang) or self._pools.differs(record.pod, gang)
 
     def waiting_class(self, pod: Pod) -> PodClass:
         """The class that a pod on a node would have if it waited: then it matters who repels it."""
@@ -391,7 +395,11 @@ class Intake:
             spec = self._profiles.read(address, document)
         else:
             spec = read_account(resource, document)
-        return self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {})
+        return self._told(self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {}))
+
+    def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
+        """The facts about accounts, and the pods whose queues state other rules now."""
+        return self.heed((events, self._pools.follow(events)))
 
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
@@ -400,11 +408,12 @@ class Intake:
         address = (resource, namespace, name)
         last = self._accounts.last(address)
         self._profiles.forget(address)
-        return self._accounts.replace(address, unreadable_account(resource, namespace, name, uid, error, last), {})
+        spec = unreadable_account(resource, namespace, name, uid, error, last)
+        return self._told(self._accounts.replace(address, spec, {}))
 
     def account_removed(self, resource: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         self._profiles.forget((resource, namespace, name))
-        return self._accounts.replace((resource, namespace, name), None, {})
+        return self._told(self._accounts.replace((resource, namespace, name), None, {}))
 
     def account_kind_removed(self, resource: ServedKind) -> list[ClusterEvent]:
         """The API no longer serves the kind, so its objects are gone."""
@@ -479,4 +488,4 @@ class Intake:
             record = self._pods[uid]
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
             events.append(self._shown(record))
-        return events
+        return events + self._tell_members()

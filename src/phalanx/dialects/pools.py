@@ -11,8 +11,10 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.accountspec import AccountReader
+from phalanx.dialects.facets import Facet, News, nothing
 from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
+from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.pools import PoolRule
 from phalanx.model.quantity import QuantityError
@@ -86,18 +88,42 @@ def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
     return tuple(sorted(limits.items()))
 
 
-class PoolBook:
-    """The rule of each queue, and the classes of its pods."""
+class PoolFacet(Facet):
+    """Shows each pod with the rule of its queue."""
 
     def __init__(self) -> None:
         self._queues: dict[str, Account] = {}
-        self._rules: dict[str, PoolRule | None] = {}
-        self._twins: dict[tuple[PodClass, PoolRule | None], PodClass] = {}
         self._stated = 0
+        self._rules: dict[str, PoolRule | None] = {}
+        self._twins: dict[tuple[PodClass, PoolRule], PodClass] = {}
+        # By uid: the queue of each pod, and the rule with which it was shown.
+        self._shown: dict[str, tuple[str, PoolRule | None]] = {}
 
-    def follow(self, events: list[ClusterEvent]) -> bool:
-        """Takes note of queues; whether some queue's rule may be another now."""
-        before = self._stated
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        queue = gang.queue if gang is not None else noun.queue
+        rule = self._rule(queue)
+        self._shown[noun.uid] = queue, rule
+        if rule is None:
+            return noun
+        twin = self._twins.get((noun.pod_class, rule))
+        if twin is None:
+            if len(self._twins) >= _CACHE_SIZE:
+                self._twins.clear()
+            twin = msgspec.structs.replace(noun.pod_class, pool=rule)
+            self._twins[noun.pod_class, rule] = twin
+        return msgspec.structs.replace(noun, pod_class=twin)
+
+    def pod_gone(self, noun: Pod) -> News:
+        self._shown.pop(noun.uid, None)
+        return nothing()
+
+    def differs(self, noun: Pod, gang: Gang | None) -> bool:
+        """Whether a pod is in a queue with another rule now than when it was shown."""
+        shown = self._shown.get(noun.uid)
+        return shown is not None and shown[1] != self._rule(gang.queue if gang is not None else noun.queue)
+
+    def follow(self, events: list[ClusterEvent]) -> set[str]:
+        """Takes note of queues; the pods that other rules hold for than before."""
         changed = False
         for event in events:
             match event:
@@ -105,35 +131,25 @@ class PoolBook:
                     changed |= self._replace(account.key, account)
                 case AccountRemoved(key) if key.tree is Tree.QUEUE:
                     changed |= self._replace(key, None)
-        if changed:
-            self._rules.clear()
-        return changed and bool(before or self._stated)
+        if not changed:
+            return set()
+        self._rules.clear()
+        return {uid for uid, (queue, rule) in self._shown.items() if self._rule(queue) != rule}
 
-    def rule(self, queue: str) -> PoolRule | None:
+    def _rule(self, queue: str) -> PoolRule | None:
         if not self._stated:
             return None
         if queue not in self._rules:
             self._rules[queue] = self._find(queue)
         return self._rules[queue]
 
-    def shown(self, pod: Pod, rule: PoolRule | None) -> Pod:
-        """The pod as its queue lets it be placed."""
-        if pod.pod_class.pool == rule:
-            return pod
-        twin = self._twins.get((pod.pod_class, rule))
-        if twin is None:
-            if len(self._twins) >= _CACHE_SIZE:
-                self._twins.clear()
-            twin = msgspec.structs.replace(pod.pod_class, pool=rule)
-            self._twins[pod.pod_class, rule] = twin
-        return msgspec.structs.replace(pod, pod_class=twin)
-
     def _replace(self, key: AccountKey, account: Account | None) -> bool:
+        """Whether rules may be others now."""
         last = self._queues.pop(key.name, None)
         if account is not None:
             self._queues[key.name] = account
         self._stated += _states(account) - _states(last)
-        return _facts(last) != _facts(account)
+        return _facts(last) != _facts(account) and bool(self._stated or _states(last))
 
     def _find(self, queue: str) -> PoolRule | None:
         account = self._queues.get(queue)
