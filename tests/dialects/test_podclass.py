@@ -157,7 +157,6 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     },
     f"spec.affinity.podAffinity.{REQUIRED}": {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
     f"spec.affinity.podAntiAffinity.{REQUIRED}": {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
-    "spec.resourceClaims": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}]},
 }
 
 

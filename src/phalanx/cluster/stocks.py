@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.attachments import Attachments
+from phalanx.cluster.device_claims import DeviceClaims
 from phalanx.cluster.devices import SharedDevices
 from phalanx.cluster.disks import Disks
 from phalanx.cluster.ports import Ports
@@ -17,5 +18,12 @@ if TYPE_CHECKING:
 
 def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
     """name -> books, empty."""
-    stocks: tuple[Stock, ...] = (Ports(nodes), Disks(nodes), Attachments(nodes), VolumeSupply(nodes), SharedDevices(nodes))
+    stocks: tuple[Stock, ...] = (
+        Ports(nodes),
+        Disks(nodes),
+        Attachments(nodes),
+        VolumeSupply(nodes),
+        SharedDevices(nodes),
+        DeviceClaims(nodes),
+    )
     return {stock.name: stock for stock in stocks}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phalanx.dialects.claims import ClaimFacet
 from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.facets import Facet
 from phalanx.dialects.volumes import Volumes
@@ -9,4 +10,4 @@ from phalanx.dialects.volumes import Volumes
 
 def known_facets() -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return (Volumes(), DeviceObjects(),)
+    return (Volumes(), DeviceObjects(), ClaimFacet())

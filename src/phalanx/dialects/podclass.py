@@ -154,8 +154,6 @@ def _unsupported(spec: PodSpec) -> Iterator[str]:
         if constraint.when_unsatisfiable != "ScheduleAnyway":
             yield "spec.topologySpreadConstraints (DoNotSchedule)"
     yield from _pod_affinity(spec.affinity)
-    if spec.resource_claims:
-        yield "spec.resourceClaims"
 
 
 def _pod_affinity(affinity: Affinity | None) -> Iterator[str]:

@@ -270,7 +270,6 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
-        spec.resource_claims,
         spec.host_network,
         spec.host_users,
         strategy,

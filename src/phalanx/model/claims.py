@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm
 
 # What one claim may be given, and by how many it may be reserved (resource.k8s.io/v1).
@@ -96,13 +97,13 @@ class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
     A claim of the pod's own that is not allocated yet is nothing but its `spec`, so pods made from equal templates
     are one class. `claim` (namespace/name) names one that several pods share, or that is allocated already: then it
-    decides where the pods can be. `group` claims are reserved for the pods' PodGroup. `waits` says what has to come
-    before the pod can be placed at all.
+    decides where the pods can be. `reserved`: the pod is among its consumers already, or its PodGroup is or will be
+    instead. `waits` says what has to come before the pod can be placed at all.
     """
 
     spec: ClaimSpec = ClaimSpec()
     claim: str = ""
-    group: bool = False
+    reserved: bool = False
     waits: str = ""
 
 
@@ -130,7 +131,8 @@ class Allocation(msgspec.Struct, frozen=True):
 
 class Claim(msgspec.Struct, frozen=True):
     """A ResourceClaim as last observed. `consumers` are the uids for which it is reserved, `owner` the uid of its
-    controlling owner ("" without one), which is the PodGroup `group` if that is set."""
+    controlling owner ("" without one), which is the PodGroup `group` if that is set.
+    `version` is that of the API which serves it."""
 
     namespace: str
     name: str
@@ -142,6 +144,7 @@ class Claim(msgspec.Struct, frozen=True):
     group: str = ""
     terminating: bool = False
     problem: str = ""
+    version: str = "v1"
 
     @property
     def key(self) -> str:
@@ -218,6 +221,27 @@ class DeviceSlice(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...] = ()
     counters: tuple[tuple[str, str, str], ...] = ()
     problem: str = ""
+
+
+class AllocateClaim(Preparation, frozen=True):
+    """Give a claim its devices and reserve it for a pod, or for the pod's PodGroup if `group` names one.
+
+    `allocation` is the JSON of `status.allocation`, "" where the claim has been allocated before. `uid` is the
+    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready, `fault`
+    says that no devices were found after all.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    pod: str
+    pod_uid: str
+    allocation: str = ""
+    group: str = ""
+    group_uid: str = ""
+    conditions: bool = False
+    fault: str = ""
+    version: str = "v1"
 
 
 # What the stock of claims is told (`StockFact`).

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -69,18 +70,18 @@ class Question:
         self.fault = ""
         self._selectors = selectors
         self._columns: dict[str, int] = {}
-        self._views: dict[tuple[str, Device], View | None] = {}
+        self._views: WeakKeyDictionary[Offer, View | None] = WeakKeyDictionary()
+        self._known: dict[View | None, View | None] = {}
         self.parts = tuple(self._part(spec) for spec in specs)
         if not self.fault:
             self.fault = next(filter(None, map(self._complaint, self.asks)), "")
 
     def view(self, offer: Offer) -> View | None:
         """None for a device that no ask is about."""
-        driver, device = offer.id[0], offer.device
-        key = (driver, device)
-        if key not in self._views:
-            self._views[key] = self._look(driver, offer)
-        return self._views[key]
+        if offer not in self._views:
+            view = self._look(offer.id[0], offer)
+            self._views[offer] = self._known.setdefault(view, view)
+        return self._views[offer]
 
     def _part(self, spec: ClaimSpec) -> Part:
         requests: list[tuple[DeviceRequest, tuple[int, ...]]] = []

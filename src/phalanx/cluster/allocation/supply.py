@@ -16,15 +16,17 @@ Selected = Callable[[tuple[NodeSelectorTerm, ...]], bool]
 
 
 class Offer:
-    """One device in its pool. `access` is where it can be used, `draws` what it takes of the pool's counters."""
+    """One device in its pool. `access` is where it can be used, `draws` what it takes of the pool's counters,
+    `amounts` are its capacities; both in nano-units."""
 
-    __slots__ = ("access", "device", "draws", "id")
+    __slots__ = ("__weakref__", "access", "amounts", "device", "draws", "id")
 
     def __init__(self, pool: PoolId, device: Device, access: NodeAccess) -> None:
         self.id: DeviceId = (*pool, device.name)
         self.device = device
         self.access = access
         self.draws: dict[CounterId, int] = {(set_, name): nano(text) for set_, name, text in device.counters}
+        self.amounts = {name: nano(capacity.value) for name, capacity in device.capacity}
 
 
 class Pool:
@@ -76,8 +78,6 @@ class Pool:
                 for set_, name in offer.draws:
                     if (set_, name) not in self.counters:
                         raise ValueError(f"counter {name} not found in counter set {set_}")
-                for _, capacity in device.capacity:
-                    _nano(each, capacity.value)
         self.offers = tuple(offers.values())
 
 
@@ -108,6 +108,15 @@ class Supply:
         pool = (last.driver, last.pool)
         del self._by_pool[pool][name]
         return self._renew(pool)
+
+    @property
+    def wide(self) -> bool:
+        """Whether some pool can be used from several nodes."""
+        return bool(self._wide)
+
+    def where(self, pool: PoolId) -> set[str] | None:
+        """The nodes from which alone a pool can be used; None: not only from nodes with a name."""
+        return _nodes(self.pools.get(pool))
 
     def near(self, node: str, selected: Selected) -> Iterator[Pool]:
         """The pools of which a part can be used from a node, in the order in which devices are taken."""

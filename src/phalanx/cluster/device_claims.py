@@ -1,0 +1,383 @@
+"""The stock of devices that pods claim (resource.k8s.io): who has which, and how many more claims each node serves.
+
+A device belongs to a claim, and the claim to pods. What the API shows as allocated is in use, whoever allocated it
+and whether or not its pods are known; what we have decided is in use from that moment on. A claim that was
+allocated stays so until the API shows otherwise, also when its last pod is gone: only while others are tried in its
+pods' places do its devices count as free.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.allocation.expressions import Selectors
+from phalanx.cluster.allocation.outcome import allocations
+from phalanx.cluster.allocation.question import Question
+from phalanx.cluster.allocation.supply import PoolId, Supply
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.claim_entries import Entry, Taken
+from phalanx.cluster.device_shelves import Inquiry, Near, devices_near
+from phalanx.cluster.device_use import DeviceUse
+from phalanx.cluster.labels import Rows, term_matches
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.claims import (
+    MOST_CONSUMERS,
+    AllocateClaim,
+    Allocation,
+    Claim,
+    ClaimGone,
+    ClaimSpec,
+    DeviceClass,
+    DeviceClassGone,
+    DeviceSlice,
+    DeviceSliceGone,
+)
+from phalanx.model.pod import PodClass
+from phalanx.model.preparations import Preparation
+from phalanx.model.selectors import NodeSelectorTerm
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.nodes import NodeTable
+
+CLAIMS = "claims"
+UNAVAILABLE = "resourceclaim not available on the node"
+NOT_ALLOCATABLE = "cannot allocate all claims"
+IN_USE = "resourceclaim in use"
+
+# Kinds of claims whose answers are kept.
+_MOST_INQUIRIES = 64
+
+
+class _Standing(msgspec.Struct, frozen=True):
+    """How a class stands: what of its claims is yet to be allocated, where the others let it go, and for how many
+    pods there is room among their consumers. `joint`: one of those to be allocated has several pods."""
+
+    fresh: tuple[ClaimSpec, ...] = ()
+    nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    room: int = MANY
+    joint: bool = False
+    limited: bool = False
+    waits: str = ""
+
+
+class DeviceClaims:
+    """Keeps the supply, the use, and a count per row for each kind of claims that pods ask for."""
+
+    name = CLAIMS
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.changes = ChangeLog()
+        self._nodes = nodes
+        self._supply = Supply()
+        self._use = DeviceUse()
+        self._classes: dict[str, DeviceClass] = {}
+        self._selectors = Selectors()
+        self._entries: dict[str, Entry] = {}
+        self._inquiries: dict[tuple[ClaimSpec, ...], Inquiry] = {}
+        self._near: dict[int, Near] = {}
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return bool(pod_class.claims)
+
+    def shared(self, cls: ClassRecord) -> bool:
+        standing = self._standing(cls)
+        return standing.joint or standing.limited or (bool(standing.fresh) and self._supply.wide)
+
+    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+        standing = self._standing(cls)
+        shape = self._nodes.alive[rows].shape
+        if self._complaint(standing):
+            return np.zeros(shape, dtype=np.int64)
+        found: IntArray = np.full(shape, min(MANY, standing.room), dtype=np.int64)
+        if standing.fresh:
+            np.minimum(found, self._counts(standing)[rows], out=found)
+        if standing.joint:
+            np.minimum(found, 1, out=found)
+        for terms in standing.nodes:
+            found[~self._selected(terms, rows)] = 0
+        return found
+
+    def take(self, record: PodRecord, row: int) -> object | None:
+        cls, names = record.cls, record.pod.claims
+        standing = self._standing(cls)
+        keys = [f"{record.pod.namespace}/{name}" for name in names]
+        given: list[Allocation] = []
+        fault = self._complaint(standing)
+        if standing.fresh and not fault:
+            inquiry = self._inquiry(standing)
+            laid = inquiry.laid(row)
+            found = inquiry.answer(laid.shelf)
+            if laid.fault or not found.copies:
+                fault = laid.fault or NOT_ALLOCATABLE
+            else:
+                uids = [
+                    self._uid(key)
+                    for key, need in zip(keys, cls.pod_class.claims, strict=True)
+                    if self._is_fresh(need.claim)
+                ]
+                node = self._nodes.names[row]
+                given = list(allocations(inquiry.question, found.copies[0], laid.offers, node, uids))
+        fresh = iter(given)
+        claims = tuple(
+            (key, next(fresh, None) if self._is_fresh(need.claim) else self._decided(key))
+            for key, need in zip(keys, cls.pod_class.claims, strict=True)
+        )
+        taken = Taken(record.pod.uid, claims, fault)
+        self.book(taken, row, 1)
+        return taken
+
+    def observed(self, record: PodRecord, row: int) -> object | None:
+        taken = Taken(record.pod.uid, tuple((f"{record.pod.namespace}/{name}", None) for name in record.pod.claims))
+        self.book(taken, row, 1)
+        return taken
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, Taken)
+        for key, allocation in taken.claims:
+            entry = self._entries.setdefault(key, Entry())
+            if sign > 0:
+                entry.away.pop(taken.uid, None)
+                entry.users[taken.uid] = allocation
+            else:
+                entry.users.pop(taken.uid, None)
+                entry.away[taken.uid] = weakref.ref(taken, partial(self._left, key, taken.uid))
+            self._recount(key, entry)
+        self.changes.note(row)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        return self._complaint(self._standing(cls)) or None
+
+    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+        standing = self._standing(cls)
+        numbers = np.arange(self._nodes.capacity)[rows]
+        elsewhere = np.zeros(numbers.shape, dtype=np.bool_)
+        for terms in standing.nodes:
+            elsewhere |= ~self._selected(terms, rows)
+        reasons: list[tuple[str, BoolArray]] = [(UNAVAILABLE, elsewhere)]
+        if standing.fresh and not self._complaint(standing):
+            short = self._counts(standing)[rows] <= 0
+            inquiry = self._inquiry(standing)
+            by_fault: dict[str, list[int]] = {}
+            for place in np.flatnonzero(short).tolist():
+                by_fault.setdefault(inquiry.fault(int(numbers[place])) or NOT_ALLOCATABLE, []).append(place)
+            for fault, places in sorted(by_fault.items()):
+                mask = np.zeros(numbers.shape, dtype=np.bool_)
+                mask[places] = True
+                reasons.append((fault, mask))
+        return reasons
+
+    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+        """A write per claim, unless the API shows all of it already."""
+        assert isinstance(taken, Taken)
+        found = (
+            self._preparation(record, key, allocation, need.reserved, taken.fault)
+            for (key, allocation), need in zip(taken.claims, record.cls.pod_class.claims, strict=True)
+        )
+        return tuple(preparation for preparation in found if preparation is not None)
+
+    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+        return ()
+
+    def node_added(self, row: int) -> None:
+        self._near.pop(row, None)
+        self.changes.note(row)
+
+    def node_removed(self, row: int) -> None:
+        self._near.pop(row, None)
+        self.changes.note(row)
+
+    def learn(self, fact: object) -> bool:
+        match fact:
+            case Claim():
+                return self._learn_claim(fact.key, fact)
+            case ClaimGone(key):
+                return self._learn_claim(key, None)
+            case DeviceClass():
+                self._classes[fact.name] = fact
+                self._rethink()
+            case DeviceClassGone(name):
+                self._classes.pop(name, None)
+                self._rethink()
+            case DeviceSlice():
+                self._resupplied(self._supply.put(fact))
+            case DeviceSliceGone(name):
+                self._resupplied(self._supply.remove(name))
+            case _:
+                raise TypeError(f"nobody tells claims {fact!r}")
+        return True
+
+    # claims
+
+    def _learn_claim(self, key: str, fact: Claim | None) -> bool:
+        entry = self._entries.setdefault(key, Entry())
+        last, entry.fact = entry.fact, fact
+        self._recount(key, entry)
+        if last is None or last.allocation is None:
+            return fact is not None and fact.allocation is None
+        return fact is None or fact.allocation is None or len(fact.consumers) < len(last.consumers)
+
+    def _recount(self, key: str, entry: Entry) -> None:
+        """Counts in or out what changed hands, and tells whoever may go elsewhere now."""
+        last, now = entry.counted, entry.holds
+        if last != now:
+            pools: set[PoolId] = set()
+            if last is not None:
+                pools |= self._use.book(last, -1)
+            if now is not None:
+                pools |= self._use.book(now, 1)
+            entry.counted = now
+            self._note_pools(pools)
+            # Pods that name the claim may go where it can be used, and nowhere else.
+            self.changes.note_all(self._nodes.rows().tolist() if self._is_joint(entry) else ())
+        if entry.idle:
+            self._entries.pop(key, None)
+
+    def _left(self, key: str, uid: str, _: object) -> None:
+        """Who was away is gone for good: what the API shows as allocated is in use until the API says otherwise."""
+        entry = self._entries.get(key)
+        if entry is not None and entry.away.pop(uid, None) is not None:
+            self._recount(key, entry)
+
+    def _is_fresh(self, claim: str) -> bool:
+        return not claim or self._decided(claim, also_known=True) is None
+
+    def _decided(self, key: str, also_known: bool = False) -> Allocation | None:
+        """What we have decided for a claim that is not allocated in the API yet (or what it has there)."""
+        entry = self._entries.get(key)
+        if entry is None or (not also_known and entry.fact is not None and entry.fact.allocation is not None):
+            return None
+        return entry.allocation
+
+    def _uid(self, key: str) -> str:
+        entry = self._entries.get(key)
+        return entry.fact.uid if entry is not None and entry.fact is not None else key
+
+    def _standing(self, cls: ClassRecord) -> _Standing:
+        fresh: list[ClaimSpec] = []
+        nodes: list[tuple[NodeSelectorTerm, ...]] = []
+        waits = [need.waits for need in cls.pod_class.claims if need.waits]
+        room, joint, limited = MANY, False, False
+        for need in cls.pod_class.claims:
+            entry = self._entries.get(need.claim) if need.claim else None
+            if entry is None or entry.allocation is None:
+                fresh.append(need.spec)
+                joint = joint or bool(need.claim)
+            elif entry.allocation.nodes is not None:
+                nodes.append(entry.allocation.nodes)
+            if entry is not None and not need.reserved:
+                limited = True
+                known = entry.fact.consumers if entry.fact is not None else ()
+                room = min(room, MOST_CONSUMERS - len(entry.users.keys() | set(known)))
+        return _Standing(tuple(fresh), tuple(nodes), max(0, room), joint, limited, "; ".join(dict.fromkeys(waits)))
+
+    def _complaint(self, standing: _Standing) -> str:
+        if standing.waits:
+            return standing.waits
+        if not standing.room:
+            return IN_USE
+        return self._inquiry(standing).question.fault if standing.fresh else ""
+
+    def _preparation(
+        self, record: PodRecord, key: str, allocation: Allocation | None, reserved: bool, fault: str
+    ) -> AllocateClaim | None:
+        entry, pod, gang = self._entries.get(key), record.pod, record.gang
+        fact = entry.fact if entry is not None else None
+        if fact is None:
+            return AllocateClaim(
+                pod.namespace, key.partition("/")[2], "", pod.name, pod.uid, fault=fault or "it is gone"
+            )
+        group = gang.noun if gang is not None else None
+        grouped = reserved and pod.uid not in fact.consumers and group is not None and group.source is not None
+        consumer = group.uid if grouped and group is not None else pod.uid
+        known = fact.allocation if fact.allocation is not None else allocation
+        conditions = known is not None and known.conditions
+        if not fault and consumer in fact.consumers and fact.allocation is not None and not conditions:
+            return None
+        return AllocateClaim(
+            namespace=fact.namespace,
+            name=fact.name,
+            uid=fact.uid,
+            pod=pod.name,
+            pod_uid=pod.uid,
+            allocation=allocation.document if allocation is not None and fact.allocation is None else "",
+            group=group.source.name if grouped and group is not None and group.source is not None else "",
+            group_uid=consumer if grouped else "",
+            conditions=conditions,
+            fault=fault,
+            version=fact.version,
+        )
+
+    # devices
+
+    def _inquiry(self, standing: _Standing) -> Inquiry:
+        found = self._inquiries.pop(standing.fresh, None)
+        if found is None:
+            if len(self._inquiries) >= _MOST_INQUIRIES:
+                del self._inquiries[next(iter(self._inquiries))]
+            question = Question(standing.fresh, self._classes, self._selectors)
+            found = Inquiry(question, self._use, self.changes, self._near_row)
+        self._inquiries[standing.fresh] = found  # last in the dict: used last
+        return found
+
+    def _counts(self, standing: _Standing) -> IntArray:
+        return self._inquiry(standing).counts(self._nodes.rows().tolist(), self._nodes.capacity, MANY)
+
+    def _near_row(self, row: int) -> Near:
+        found = self._near.get(row)
+        if found is None:
+            node = self._nodes.names[row]
+
+            def selected(terms: Sequence[NodeSelectorTerm]) -> bool:
+                return bool(self._selected(terms, np.array([row], dtype=np.intp))[0])
+
+            pools = self._supply.near(node, selected) if self._nodes.alive[row] else ()
+            found = self._near[row] = tuple((pool, devices_near(pool, node, selected)) for pool in pools)
+        return found
+
+    def _selected(self, terms: Sequence[NodeSelectorTerm], rows: Rows) -> BoolArray:
+        some = np.zeros(self._nodes.alive[rows].shape, dtype=np.bool_)
+        for term in terms:
+            some |= term_matches(term, self._nodes.labels, self._nodes.name_column, rows)
+        return some
+
+    def _rethink(self) -> None:
+        self._inquiries.clear()
+        self.changes.note_all(self._nodes.rows().tolist())
+
+    def _resupplied(self, nodes: set[str] | None) -> None:
+        """Something else is offered on these nodes; None: anywhere."""
+        if nodes is None:
+            rows = self._nodes.rows().tolist()
+        else:
+            rows = self._rows_of(nodes)
+        for row in rows:
+            self._near.pop(row, None)
+        self.changes.note_all(rows)
+
+    def _note_pools(self, pools: Iterable[PoolId]) -> None:
+        names: set[str] = set()
+        for pool in pools:
+            where = self._supply.where(pool)
+            if where is None:
+                self.changes.note_all(self._nodes.rows().tolist())
+                return
+            names |= where
+        self.changes.note_all(self._rows_of(names))
+
+    def _rows_of(self, nodes: Iterable[str]) -> list[int]:
+        """Those that are known, in a stated order."""
+        return [row for row in map(self._nodes.row, sorted(nodes)) if row >= 0]
+
+    @staticmethod
+    def _is_joint(entry: Entry) -> bool:
+        """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
+        return len(entry.users) != 1 or entry.fact is None or not entry.fact.owner or bool(entry.fact.group)

@@ -1,0 +1,118 @@
+"""What each node offers a kind of claims, kept current row by row; equal nodes share one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.allocation.question import Question
+from phalanx.cluster.allocation.solver import Answer, Shelf, ShelfCounter, Slot, answer
+from phalanx.cluster.allocation.supply import Offer, Pool, reaches
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.device_use import DeviceUse
+from phalanx.cluster.resource_space import IntArray
+
+TOO_HARD = "gave up allocating devices after too many tries"
+_MOST_ANSWERS = 4096
+
+# The pools that can be used from a node, each with the devices that can.
+Near = Sequence[tuple[Pool, Sequence[Offer]]]
+
+
+class Laid(msgspec.Struct, frozen=True):
+    """A shelf with its devices, place by place. `fault` says why the node cannot serve the question at all."""
+
+    shelf: Shelf
+    offers: tuple[Offer, ...]
+    fault: str = ""
+
+
+class Inquiry:
+    """One question, put to all rows. `near` says what can be used from a row."""
+
+    def __init__(self, question: Question, use: DeviceUse, changes: ChangeLog, near: Callable[[int], Near]) -> None:
+        self.question = question
+        self._use = use
+        self._changes = changes
+        self._near = near
+        self._answers: dict[Shelf, Answer] = {}
+        self._counts: IntArray = np.zeros(0, dtype=np.int64)
+        self._faults: dict[int, str] = {}
+        self._cursor = -1
+
+    def counts(self, alive: Sequence[int], capacity: int, most: int) -> IntArray:
+        """int64[capacity]: how many pods each row serves, one after the other; `most` where there is no end."""
+        end = self._changes.end
+        stale = self._changes.since(self._cursor, capacity) if self._cursor >= 0 else None
+        if len(self._counts) != capacity:
+            stale = None
+        if stale is None:
+            self._counts = np.zeros(capacity, dtype=np.int64)
+            self._faults.clear()
+            stale = list(alive)
+        for row in dict.fromkeys(stale):
+            self._counts[row] = self._count(row, most)
+        self._cursor = end
+        return self._counts
+
+    def fault(self, row: int) -> str:
+        """Why a row cannot serve the question, beside having too few devices; as of the last count."""
+        return self._faults.get(row, "")
+
+    def laid(self, row: int) -> Laid:
+        slots: list[Slot] = []
+        offers: list[Offer] = []
+        counters: dict[ShelfCounter, int] = {}
+        closed, fault = False, ""
+        for number, (pool, devices) in enumerate(self._near(row)):
+            closed = closed or pool.incomplete or bool(pool.fault)
+            left = self._use.left(pool) if pool.counters else {}
+            for offer in devices:
+                view = self.question.view(offer)
+                if view is None:
+                    continue
+                fault = fault or view.fault
+                slots.append(
+                    Slot(
+                        view,
+                        number,
+                        free=self._use.free(offer.id),
+                        left=self._left(offer) if view.shareable else (),
+                        drawn=view.shareable and self._use.shared(offer.id),
+                    )
+                )
+                offers.append(offer)
+                for counter, _ in view.draws:
+                    counters[number, counter] = left[counter]
+        return Laid(Shelf(tuple(slots), tuple(sorted(counters.items())), closed), tuple(offers), fault)
+
+    def answer(self, shelf: Shelf) -> Answer:
+        found = self._answers.get(shelf)
+        if found is None:
+            if len(self._answers) >= _MOST_ANSWERS:
+                self._answers.clear()
+            found = self._answers[shelf] = answer(self.question, shelf)
+        return found
+
+    def _count(self, row: int, most: int) -> int:
+        laid = self.laid(row)
+        self._faults.pop(row, None)
+        if laid.fault:
+            self._faults[row] = laid.fault
+            return 0
+        found = self.answer(laid.shelf)
+        if found.hard and not found.copies:
+            self._faults[row] = TOO_HARD
+        return most if found.endless else len(found.copies)
+
+    def _left(self, offer: Offer) -> tuple[tuple[str, int], ...]:
+        view = self.question.view(offer)
+        capacities = next((consumed for consumed in view.consumes if consumed is not None), ()) if view else ()
+        amounts = offer.amounts
+        return tuple((name, amounts[name] - self._use.consumed(offer.id, name)) for name, _, _ in capacities)
+
+
+def devices_near(pool: Pool, node: str, selected: Callable[..., bool]) -> tuple[Offer, ...]:
+    return tuple(offer for offer in pool.offers if reaches(offer.access, node, selected))

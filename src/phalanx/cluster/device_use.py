@@ -1,0 +1,70 @@
+"""Which devices are in use, and by how many claims."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.cluster.allocation.amounts import nano
+from phalanx.cluster.allocation.supply import CounterId, Pool
+from phalanx.model.claims import Allocation, DeviceId
+from phalanx.model.quantity import QuantityError
+
+
+class DeviceUse:
+    """Books over allocations. A device that is administered beside its user is not in use for that."""
+
+    def __init__(self) -> None:
+        self._taken: Counter[DeviceId] = Counter()
+        self._sharers: Counter[DeviceId] = Counter()
+        self._consumed: dict[DeviceId, Counter[str]] = {}
+
+    def book(self, allocation: Allocation, sign: int) -> set[tuple[str, str]]:
+        """Counts an allocation in (sign 1) or out; the pools in which something is different now."""
+        pools: set[tuple[str, str]] = set()
+        for device in allocation.devices:
+            if device.admin:
+                continue
+            pools.add(device.id[:2])
+            if not device.shared:
+                _count(self._taken, device.id, sign)
+                continue
+            _count(self._sharers, device.id, sign)
+            consumed = self._consumed.setdefault(device.id, Counter())
+            for name, text in device.consumed:
+                consumed[name] += sign * _amount(text)
+            if device.id not in self._sharers:
+                del self._consumed[device.id]
+        return pools
+
+    def free(self, device: DeviceId) -> bool:
+        """Whether nobody has it for himself."""
+        return device not in self._taken
+
+    def shared(self, device: DeviceId) -> bool:
+        return device in self._sharers
+
+    def consumed(self, device: DeviceId, capacity: str) -> int:
+        """Nano-units."""
+        return self._consumed[device][capacity] if device in self._consumed else 0
+
+    def left(self, pool: Pool) -> dict[CounterId, int]:
+        """What is left of a pool's counters."""
+        left = dict(pool.counters)
+        for offer in pool.offers if left else ():
+            if not self.free(offer.id) or self.shared(offer.id):
+                for counter, amount in offer.draws.items():
+                    left[counter] -= amount
+        return left
+
+
+def _count(counter: Counter[DeviceId], device: DeviceId, sign: int) -> None:
+    counter[device] += sign
+    if not counter[device]:
+        del counter[device]
+
+
+def _amount(text: str) -> int:
+    try:
+        return nano(text)
+    except QuantityError:
+        return 0

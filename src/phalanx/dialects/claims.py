@@ -1,0 +1,226 @@
+"""The claims of pods: which ResourceClaim a pod means, what it asks for, and what keeps the pod waiting.
+
+What a claim asks for becomes a part of the pod's class. A claim that was made for one pod counts without its name,
+so all pods made from one template are one class, until it is allocated: then it says where its pod can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.dialects.claim_objects import read_claim, read_device_class, read_slice
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.facets import Facet, News, nothing
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
+from phalanx.model.claims import (
+    Claim,
+    ClaimGone,
+    ClaimNeed,
+    ClaimSpec,
+    DeviceClassGone,
+    DeviceSlice,
+    DeviceSliceGone,
+    NodeAccess,
+)
+from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
+
+STOCK = "claims"
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
+
+_GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
+_CLAIMS, _CLASSES, _SLICES = "resourceclaims", "deviceclasses", "resourceslices"
+_CLASSES_KEPT = 4096
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    """One entry of `spec.resourceClaims`. `claim` is the object's name: "" while nobody has made it from its
+    `template`, None where the pod needs none after all."""
+
+    name: str
+    claim: str | None
+    template: str = ""
+
+
+class _Referrer(msgspec.Struct, frozen=True):
+    """A pod with claims; `settled`: it has a node or is finished, so nothing is decided about it any more."""
+
+    namespace: str
+    references: tuple[_Reference, ...]
+    settled: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(f"{self.namespace}/{each.claim}" for each in self.references if each.claim)
+
+
+class ClaimFacet(Facet):
+    """Knows every claim, and the pods that refer to claims."""
+
+    kinds = (
+        WantedKind(_GROUP, _CLASSES, "DeviceClass", _VERSIONS),
+        WantedKind(_GROUP, _SLICES, "ResourceSlice", _VERSIONS),
+        WantedKind(_GROUP, _CLAIMS, "ResourceClaim", _VERSIONS),
+    )
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Referrer] = {}
+        self._referrers: dict[str, set[str]] = {}
+        self._claims: dict[str, Claim] = {}
+        self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
+        self._admins: set[str] = set()
+        self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...]], PodClass] = {}
+
+    # pods
+
+    def pod(self, pod: PodObject, noun: Pod) -> News:
+        last = self._pods.get(noun.uid)
+        if not pod.spec.resource_claims:
+            return nothing() if last is None else self.pod_gone(noun)
+        now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
+        if now == last:
+            return nothing()
+        self._leave(noun.uid)
+        self._pods[noun.uid] = now
+        for key in now.keys:
+            self._referrers.setdefault(key, set()).add(noun.uid)
+        return [], {noun.uid}
+
+    def pod_gone(self, noun: Pod) -> News:
+        self._leave(noun.uid)
+        return nothing()
+
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        referrer = self._pods.get(noun.uid)
+        if referrer is None:
+            return noun
+        references = [each for each in referrer.references if each.claim is not None]
+        if not references:
+            return noun
+        needs = tuple(self._need(noun.uid, referrer, each, gang) for each in references)
+        key = (noun.pod_class, needs)
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= _CLASSES_KEPT:
+                self._classes.clear()
+            found = self._classes[key] = msgspec.structs.replace(noun.pod_class, claims=needs)
+        return msgspec.structs.replace(noun, pod_class=found, claims=tuple(each.claim or "" for each in references))
+
+    def _need(self, uid: str, referrer: _Referrer, reference: _Reference, gang: Gang | None) -> ClaimNeed:
+        if not reference.claim:
+            return ClaimNeed(waits=f"waiting for resource claim {reference.name} of template {reference.template}")
+        key = f"{referrer.namespace}/{reference.claim}"
+        claim = self._claims.get(key)
+        if claim is None:
+            return ClaimNeed(waits=f"waiting for resource claim {reference.claim}")
+        grouped = gang is not None and (claim.group == gang.key.name or _of_group(reference, gang))
+        own = bool(reference.template) and not grouped
+        if own and claim.owner != uid:
+            return ClaimNeed(waits=f"resource claim {claim.name} was not created for this pod")
+        need = ClaimNeed(claim.spec, claim="" if own else key, reserved=grouped or uid in claim.consumers)
+        if referrer.settled:
+            return ClaimNeed(claim.spec, claim=need.claim)
+        if claim.terminating:
+            return ClaimNeed(waits=f"resource claim {claim.name} is being deleted")
+        if claim.allocation is not None:
+            return msgspec.structs.replace(need, claim=key)
+        if claim.problem or claim.spec.fault:
+            return ClaimNeed(waits=f"resource claim {claim.name}: {claim.problem or claim.spec.fault}")
+        if claim.spec.admin and claim.namespace not in self._admins:
+            label = f"{ADMIN_ACCESS}=true"
+            return ClaimNeed(waits=f"resource claim {claim.name}: admin access needs a namespace labelled {label}")
+        return need
+
+    def _leave(self, uid: str) -> None:
+        last = self._pods.pop(uid, None)
+        for key in last.keys if last else ():
+            referrers = self._referrers[key]
+            referrers.discard(uid)
+            if not referrers:
+                del self._referrers[key]
+
+    # surroundings
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+        admin = (labels or {}).get(ADMIN_ACCESS) == "true"
+        if admin == (name in self._admins):
+            return nothing()
+        (self._admins.add if admin else self._admins.discard)(name)
+        return [], {uid for uid, referrer in self._pods.items() if referrer.namespace == name}
+
+    def take(self, kind: ServedKind, document: Document) -> News:
+        if kind.plural == _CLAIMS:
+            return self._claim(msgspec.structs.replace(read_claim(document), version=kind.version))
+        self._names[kind.plural].add(str(document["metadata"]["name"]))
+        return [_told(read_device_class(document) if kind.plural == _CLASSES else read_slice(document))], set()
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+        """The devices of a claim stay its own, and those of a slice are out of reach."""
+        if kind.plural == _CLAIMS:
+            last = self._claims.get(f"{namespace}/{name}")
+            if last is not None and last.uid == uid:
+                return self._claim(msgspec.structs.replace(last, problem=error))
+            return self._claim(
+                Claim(namespace, name, uid, ClaimSpec(fault=error), problem=error, version=kind.version)
+            )
+        if kind.plural == _SLICES:
+            self._names[_SLICES].add(name)
+            return [_told(DeviceSlice(name, "", "", 0, 1, NodeAccess(), problem=error))], set()
+        return self.removed(kind, namespace, name)
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        if kind.plural == _CLAIMS:
+            key = f"{namespace}/{name}"
+            if self._claims.pop(key, None) is None:
+                return nothing()
+            return [_told(ClaimGone(key))], set(self._referrers.get(key, ()))
+        self._names[kind.plural].discard(name)
+        return [_told(DeviceClassGone(name) if kind.plural == _CLASSES else DeviceSliceGone(name))], set()
+
+    def unserved(self, kind: ServedKind) -> News:
+        events: list[ClusterEvent] = []
+        touched: set[str] = set()
+        if kind.plural == _CLAIMS:
+            addresses = sorted((claim.namespace, claim.name) for claim in self._claims.values())
+        else:
+            addresses = [("", name) for name in sorted(self._names[kind.plural])]
+        for namespace, name in addresses:
+            facts, uids = self.removed(kind, namespace, name)
+            events += facts
+            touched |= uids
+        return events, touched
+
+    def _claim(self, claim: Claim) -> News:
+        if self._claims.get(claim.key) == claim:
+            return nothing()
+        self._claims[claim.key] = claim
+        return [_told(claim)], set(self._referrers.get(claim.key, ()))
+
+
+def _references(pod: PodObject) -> list[_Reference]:
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    references = []
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            references.append(_Reference(entry.name, entry.resource_claim_name))
+        else:
+            claim = made.get(entry.name) if entry.name in made else ""
+            references.append(_Reference(entry.name, claim, entry.resource_claim_template_name or ""))
+    return references
+
+
+def _of_group(reference: _Reference, gang: Gang) -> bool:
+    """Whether the pod's entry says the same as one of its group: then the claim is the group's."""
+    return any(
+        entry.name == reference.name
+        and (entry.template == reference.template if reference.template else entry.claim == reference.claim)
+        for entry in gang.claims
+    )
+
+
+def _told(fact: object) -> StockFact:
+    return StockFact(STOCK, fact)

@@ -1,0 +1,236 @@
+"""Devices before pods: claims get the devices that were chosen for them, and are reserved for their pods.
+
+As kube-scheduler 1.36 does it (dynamicresources.go): first a finalizer, so that nobody deletes a claim under its
+pods, then the allocation and the consumer in the claim's status; devices that must be made ready are waited for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from phalanx.execution.preparation import PreparationError
+from phalanx.kube.client import PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.kube.retry import Backoff
+from phalanx.kube.timestamps import format_time
+from phalanx.model.claims import MOST_CONSUMERS, AllocateClaim
+from phalanx.model.decisions import Bind
+from phalanx.model.preparations import Preparation
+
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+# Devices that are being made ready are looked at in these intervals, the last one for ever (seconds).
+_LOOKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+_NOT_FOUND, _CONFLICT = 404, 409
+# What a server that is busy or comes up again answers.
+_PASSING = (429, 500, 502, 503, 504)
+
+T = TypeVar("T")
+Document = Mapping[str, Any]
+
+
+class Client(Protocol):
+    async def get(self, path: str) -> Any: ...
+
+    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
+
+
+class ClaimAllocation:
+    """Carries out `AllocateClaim`. Whatever it has written is found in the claim again, so a restart goes on there.
+
+    `pause` waits for some seconds, `now` is in seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._client = client
+        self._pause = pause
+        self._now = now
+        # claim -> the pods of a group that count on the group's reservation
+        self._members: dict[str, set[str]] = {}
+
+    async def prepare(self, bind: Bind, preparation: Preparation) -> None:
+        assert isinstance(preparation, AllocateClaim)
+        wanted = preparation
+        if wanted.fault:
+            raise PreparationError(f"resource claim {wanted.name}: {wanted.fault}")
+        if wanted.group:
+            self._members.setdefault(wanted.uid, set()).add(wanted.pod_uid)
+        while True:
+            claim = await self._usable(wanted)
+            if FINALIZER not in (claim["metadata"].get("finalizers") or ()):
+                finalizers = [*(claim["metadata"].get("finalizers") or ()), FINALIZER]
+                protected = await self._patch(wanted, claim, {"metadata": {"finalizers": finalizers}}, "")
+                if protected is None:
+                    continue
+                claim = protected
+            status = self._reserved(wanted, claim)
+            if status is None or await self._patch(wanted, claim, {"status": status}, "status") is not None:
+                break
+        if wanted.conditions:
+            await self._ready(wanted)
+
+    async def undo(self, bind: Bind, preparation: Preparation) -> None:
+        """The pod is no consumer any more. What we have allocated is given back when nobody else is one either."""
+        assert isinstance(preparation, AllocateClaim)
+        wanted, consumer = preparation, _consumer(preparation)
+        if wanted.group:
+            members = self._members.get(wanted.uid, set())
+            members.discard(wanted.pod_uid)
+            if members or not wanted.allocation:
+                return
+            self._members.pop(wanted.uid, None)
+        while True:
+            claim = await self._document(wanted)
+            if claim is None or claim["metadata"].get("uid") != wanted.uid:
+                return
+            status = claim.get("status") or {}
+            consumers = status.get("reservedFor") or []
+            left = [entry for entry in consumers if entry.get("uid") != consumer["uid"]]
+            change: dict[str, Any] = {"reservedFor": left or None}
+            ours = bool(wanted.allocation) and _same_devices(status.get("allocation"), wanted)
+            if ours and not left:
+                change["allocation"] = None
+            elif len(left) == len(consumers):
+                return
+            if await self._patch(wanted, claim, {"status": change}, "status") is not None:
+                return
+
+    def _reserved(self, wanted: AllocateClaim, claim: Document) -> dict[str, Any] | None:
+        """What to write into the claim's status; None where all of it is there. Raises PreparationError."""
+        status = claim.get("status") or {}
+        allocation, consumers = status.get("allocation"), status.get("reservedFor") or []
+        change: dict[str, Any] = {}
+        if not allocation:
+            if not wanted.allocation:
+                raise PreparationError(f"resource claim {wanted.name} has lost its devices")
+            change["allocation"] = msgspec.json.decode(wanted.allocation)
+            change["allocation"]["allocationTimestamp"] = format_time(self._now())
+        elif wanted.allocation and not _same_devices(allocation, wanted):
+            raise PreparationError(f"resource claim {wanted.name} was given other devices meanwhile")
+        consumer = _consumer(wanted)
+        if all(entry.get("uid") != consumer["uid"] for entry in consumers):
+            if len(consumers) >= MOST_CONSUMERS:
+                raise PreparationError(f"resource claim {wanted.name} has as many consumers as it may have")
+            change["reservedFor"] = [*consumers, consumer]
+        return change or None
+
+    async def _ready(self, wanted: AllocateClaim) -> None:
+        """Waits until the drivers say that every device is ready, or that one will never be."""
+        looks = 0
+        while True:
+            claim = await self._usable(wanted)
+            missing, failed = _readiness(claim)
+            if failed:
+                raise PreparationError(f"resource claim {wanted.name}: {failed}")
+            if not missing:
+                return
+            await self._pause(_LOOKS[min(looks, len(_LOOKS) - 1)])
+            looks += 1
+
+    # the API
+
+    async def _usable(self, wanted: AllocateClaim) -> Document:
+        claim = await self._document(wanted)
+        if claim is None:
+            raise PreparationError(f"resource claim {wanted.name} is gone")
+        metadata = claim["metadata"]
+        if metadata.get("uid") != wanted.uid:
+            raise PreparationError(f"resource claim {wanted.name} was replaced by another of its name")
+        if metadata.get("deletionTimestamp"):
+            raise PreparationError(f"resource claim {wanted.name} is being deleted")
+        return claim
+
+    async def _document(self, wanted: AllocateClaim) -> Document | None:
+        path = _resource(wanted).path(wanted.namespace, wanted.name)
+        try:
+            found: Document = await self._persist(lambda: self._client.get(path))
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise PreparationError(f"resource claim {wanted.name}: {error}") from error
+        return found
+
+    async def _patch(
+        self, wanted: AllocateClaim, claim: Document, change: dict[str, Any], subresource: str
+    ) -> Document | None:
+        """The claim as it is now; None where somebody else was faster."""
+        path = _resource(wanted).path(wanted.namespace, wanted.name, subresource or None)
+        version = claim["metadata"]["resourceVersion"]
+        patch = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
+        try:
+            found: Document = await self._persist(lambda: self._client.patch(path, patch, PatchType.MERGE))
+        except ApiError as error:
+            if error.status in (_CONFLICT, _NOT_FOUND):
+                return None
+            raise PreparationError(f"resource claim {wanted.name}: {error}") from error
+        return found
+
+    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
+        """What the call answers, asked until somebody does: a write carries the revision that it is about, so it
+        takes effect once."""
+        backoff = Backoff(base=0.1, cap=5.0)
+        while True:
+            try:
+                return await call()
+            except (ConnectionLost, ConfigError):
+                await self._pause(backoff.next())
+            except ApiError as error:
+                if error.status not in _PASSING:
+                    raise
+                await self._pause(backoff.next(error.retry_after))
+
+
+def _resource(wanted: AllocateClaim) -> Resource:
+    return Resource("resource.k8s.io", wanted.version, "resourceclaims", "ResourceClaim")
+
+
+def _consumer(wanted: AllocateClaim) -> dict[str, str]:
+    if wanted.group:
+        group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+        return {**group, "name": wanted.group, "uid": wanted.group_uid}
+    return {"resource": "pods", "name": wanted.pod, "uid": wanted.pod_uid}
+
+
+def _same_devices(allocation: Document | None, wanted: AllocateClaim) -> bool:
+    return allocation is not None and _devices(allocation) == _devices(msgspec.json.decode(wanted.allocation))
+
+
+def _devices(allocation: Document) -> list[tuple[object, ...]]:
+    return [
+        tuple(result.get(key) for key in ("request", "driver", "pool", "device", "shareID"))
+        for result in (allocation.get("devices") or {}).get("results") or ()
+    ]
+
+
+def _readiness(claim: Document) -> tuple[bool, str]:
+    """(whether a device is not ready yet, why one will never be) by the binding conditions of the allocation."""
+    status = claim.get("status") or {}
+    reported = {
+        tuple(device.get(key) for key in ("driver", "pool", "device", "shareID")): {
+            condition.get("type"): condition
+            for condition in device.get("conditions") or ()
+            if condition.get("status") == "True"
+        }
+        for device in status.get("devices") or ()
+    }
+    missing = False
+    for result in ((status.get("allocation") or {}).get("devices") or {}).get("results") or ():
+        true = reported.get(tuple(result.get(key) for key in ("driver", "pool", "device", "shareID")), {})
+        for kind in result.get("bindingFailureConditions") or ():
+            if kind in true:
+                message = true[kind].get("message") or true[kind].get("reason") or ""
+                return missing, f"device {result.get('device')}: {kind}: {message}".rstrip(": ")
+        missing = missing or any(kind not in true for kind in result.get("bindingConditions") or ())
+    return missing, ""
