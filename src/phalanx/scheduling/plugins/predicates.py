@@ -8,6 +8,7 @@ import numpy as np
 
 from phalanx.cluster.attachments import ATTACHMENTS
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.device_claims import CLAIMS
 from phalanx.cluster.disks import DISKS
 from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.nodes import NodeTable
@@ -21,6 +22,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Plugin
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
@@ -36,7 +38,6 @@ class Predicates(Plugin):
     name = "predicates"
     without_effect = (
         "predicate.CacheEnable",
-        "predicate.DynamicResourceAllocationEnable",
         "predicate.GPUNumberEnable",
         "predicate.GPUSharingEnable",
         "predicate.PodAffinityEnable",
@@ -46,6 +47,7 @@ class Predicates(Plugin):
         "predicate.resources.*",
     )
     arguments = (
+        _CLAIMS_ENABLED,
         "predicate.NodeAffinityEnable",
         "predicate.NodePortsEnable",
         "predicate.NodeVolumeLimitsEnable",
@@ -62,9 +64,11 @@ class Predicates(Plugin):
             ATTACHMENTS: arguments.boolean("predicate.NodeVolumeLimitsEnable", True),
             VOLUMES: arguments.boolean("predicate.VolumeBindingEnable", True),
             DISKS: True,
+            CLAIMS: True,
         }
         self.stocks = frozenset(name for name, enabled in chosen.items() if enabled)
         self._volumes = chosen[VOLUMES]
+        self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
         self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
         for key in self.without_effect:
@@ -72,13 +76,15 @@ class Predicates(Plugin):
                 arguments.boolean(key, True)
 
     def refuse(self, cls: ClassRecord) -> str | None:
+        if cls.pod_class.claims and not self._claims:
+            return f"spec.resourceClaims: the policy sets {_CLAIMS_ENABLED} to false"
         fields = cls.pod_class.unsupported
         if not fields:
             return None
         return f"{', '.join(fields)}: not supported by this version of Phalanx"
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if cls.pod_class.unsupported:
+        if cls.pod_class.unsupported or (cls.pod_class.claims and not self._claims):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
         mask: BoolArray = self._schedulable(cls, nodes, rows)
         if cls.pod_class.features:
