@@ -1,0 +1,300 @@
+"""Which cards a pod gets, against the rules taken literally: one card, one pod, one container after the other."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.cluster.cards import CardPolicy
+from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
+from phalanx.cluster.state import ClusterState
+from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
+from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated, StockFact
+from phalanx.model.node import Node
+from phalanx.model.pod import Pod, PodClass
+
+ROOMY = (("cpu", 10**6), ("memory", 2**50), ("pods", 10**4))
+
+
+class Literal:
+    """One node's cards as plain numbers."""
+
+    def __init__(self, cards: tuple[Card, ...]) -> None:
+        self.cards = cards
+        self.memory = [0] * len(cards)
+        self.cores = [0] * len(cards)
+        self.users = [0] * len(cards)
+        self.groups: list[set[str]] = [set() for _ in cards]
+
+    def give(self, need: DeviceNeed, policy: CardPolicy, group: str) -> tuple[tuple[CardHold, ...], ...] | None:
+        """What the pod gets; None, and nothing has changed, where it does not fit."""
+        before = [*self.memory], [*self.cores], [*self.users]
+        shares = []
+        for share in need.shares:
+            mine: list[int] = []
+            for _ in range(share.count):
+                fitting = [at for at in range(len(self.cards)) if at not in mine and self._fits(at, need, share)]
+                if not fitting:
+                    self.memory, self.cores, self.users = before
+                    return None
+                at = self._choose(fitting, policy)
+                mine.append(at)
+                self.memory[at] += self._asked(at, share)
+                self.cores[at] += share.cores
+                self.users[at] += 1
+            holds = (CardHold(need.family, self.cards[at].id, self._asked(at, share), share.cores) for at in mine)
+            shares.append(tuple(holds))
+        given_ids = {hold.card for share in shares for hold in share}
+        for at, card in enumerate(self.cards):
+            if group and card.id in given_ids:
+                self.groups[at].add(group)
+        return tuple(shares)
+
+    def _asked(self, at: int, share: CardShare) -> int:
+        return self.cards[at].memory * share.percent // 100 if share.percent else share.memory
+
+    def _fits(self, at: int, need: DeviceNeed, share: CardShare) -> bool:
+        card = self.cards[at]
+        kind = card.kind.upper()
+        rules = (
+            card.healthy and card.family is need.family,
+            not need.kinds or any(wanted.upper() in kind for wanted in need.kinds),
+            not any(other.upper() in kind for other in need.other_kinds),
+            not need.ids or card.id in need.ids,
+            card.id not in need.other_ids,
+            not need.mode or card.mode == need.mode,
+            not need.group or need.group not in self.groups[at],
+            self.users[at] < card.slots,
+            self.memory[at] + self._asked(at, share) <= card.memory,
+            self.cores[at] + share.cores <= 100,
+            need.family is Family.KOORDINATOR or share.cores != 100 or not self.users[at],
+            need.family is Family.KOORDINATOR or share.cores or self.cores[at] < 100,
+        )
+        return all(rules)
+
+    def _choose(self, fitting: list[int], policy: CardPolicy) -> int:
+        match policy:
+            case CardPolicy.BINPACK:
+                return max(fitting, key=lambda at: (self.memory[at], -at))
+            case CardPolicy.SPREAD:
+                return min(fitting, key=lambda at: (self.users[at], at))
+        return fitting[-1]
+
+
+class Bench:
+    """A cluster whose stock of cards is asked directly."""
+
+    def __init__(self, policy: CardPolicy) -> None:
+        self.state = ClusterState()
+        stock = self.state.nodes.stocks[SHARED_DEVICES]
+        assert isinstance(stock, SharedDevices)
+        self.stock = stock
+        self.stock.equip(Family, policy)
+        self.number = 0
+
+    def node(self, name: str, cards: tuple[Card, ...]) -> int:
+        self.state.apply(NodeUpdated(Node(name, allocatable=ROOMY, cards=cards)))
+        return self.state.nodes.row(name)
+
+    def copies(self, need: DeviceNeed) -> list[int]:
+        cls = self.state.classes.record(PodClass(devices=need))
+        rows = self.state.nodes.rows()
+        found: list[int] = self.stock.copies(cls, rows).tolist()
+        assert self.stock.copies(cls, slice(None))[rows].tolist() == found
+        return found
+
+    def take(self, need: DeviceNeed, row: int, gang: str = "") -> Given | None:
+        self.number += 1
+        pod = Pod(
+            "ns", f"p{self.number}", f"p{self.number}", PodClass(devices=need), scheduler="phalanx", gang=gang
+        )
+        self.state.apply(PodUpdated(pod))
+        taken = self.stock.take(self.state.pods[pod.uid], row)
+        assert taken is None or isinstance(taken, Given)
+        return taken
+
+
+def cards_of(family: Family) -> st.SearchStrategy[tuple[Card, ...]]:
+    one = st.builds(
+        Card,
+        family=st.just(family),
+        id=st.just(""),
+        memory=st.integers(0, 12),
+        slots=st.integers(1, 4),
+        kind=st.sampled_from(["NVIDIA-A100", "NVIDIA-V100", ""]),
+        mode=st.sampled_from(["hami-core", ""]),
+        healthy=st.sampled_from([True, True, True, False]),
+    )
+    return st.lists(one, max_size=4).map(
+        lambda cards: tuple(msgspec.structs.replace(card, id=str(at)) for at, card in enumerate(cards))
+    )
+
+
+def needs(family: Family) -> st.SearchStrategy[DeviceNeed]:
+    share = st.builds(
+        CardShare,
+        count=st.integers(1, 3),
+        memory=st.integers(0, 6),
+        percent=st.sampled_from([0, 0, 25, 50, 100]),
+        cores=st.sampled_from([0, 0, 10, 40, 50, 100]),
+    )
+    return st.builds(
+        DeviceNeed,
+        family=st.just(family),
+        shares=st.lists(share, min_size=1, max_size=3).map(tuple),
+        kinds=st.sampled_from([(), (), ("a100",), ("A100", "v100")]),
+        other_kinds=st.sampled_from([(), (), ("v100",)]),
+        ids=st.sampled_from([(), (), ("0", "2")]),
+        other_ids=st.sampled_from([(), (), ("1",)]),
+        mode=st.sampled_from(["", "", "hami-core"]),
+        group=st.sampled_from(["", "", "ns/g"]),
+    )
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> tuple[Family, tuple[Card, ...], list[DeviceNeed]]:
+    family = draw(st.sampled_from(list(Family)))
+    return family, draw(cards_of(family)), draw(st.lists(needs(family), min_size=1, max_size=6))
+
+
+@given(history=histories(), policy=st.sampled_from(list(CardPolicy)))
+def test_pods_get_the_cards_that_the_rules_give_them(
+    history: tuple[Family, tuple[Card, ...], list[DeviceNeed]], policy: CardPolicy
+) -> None:
+    _, cards, asked = history
+    bench, literal = Bench(policy), Literal(cards)
+    row = bench.node("n", cards)
+    for need in asked:
+        gang = "g" if need.group else ""
+        # As many copies as it says, one after the other, and no more.
+        rehearsal = Literal(cards)
+        rehearsal.memory, rehearsal.cores = [*literal.memory], [*literal.cores]
+        rehearsal.users, rehearsal.groups = [*literal.users], [set(groups) for groups in literal.groups]
+        fitting = 0
+        while rehearsal.give(need, policy, need.group) is not None:
+            fitting += 1
+        assert bench.copies(need) == [fitting]
+        expected = literal.give(need, policy, need.group)
+        taken = bench.take(need, row, gang)
+        assert (taken.shares if taken else None) == expected
+        for at, card in enumerate(cards):
+            now = literal.memory[at], literal.cores[at], literal.users[at]
+            assert bench.stock.use(row, card.family, card.id) == now
+
+
+@given(
+    families=st.lists(st.sampled_from(list(Family)), min_size=1, max_size=3),
+    data=st.data(),
+    policy=st.sampled_from(list(CardPolicy)),
+)
+def test_all_nodes_at_once_are_like_each_on_its_own(
+    families: list[Family], data: st.DataObject, policy: CardPolicy
+) -> None:
+    bench, nodes = Bench(policy), [data.draw(cards_of(family)) for family in families]
+    for number, cards in enumerate(nodes):
+        bench.node(f"n{number}", cards)
+    for _ in range(3):
+        need = data.draw(needs(data.draw(st.sampled_from(families))))
+        row = data.draw(st.integers(0, len(nodes) - 1))
+        together = bench.copies(need)
+        cls = bench.state.classes.record(PodClass(devices=need))
+        alone = [int(bench.stock.copies(cls, np.array([row], dtype=np.intp))[0]) for row in range(len(nodes))]
+        assert together == alone
+        taken = bench.take(need, row)
+        assert (taken is None) == (together[row] == 0)
+
+
+def test_what_is_given_back_is_as_if_it_had_never_been_given() -> None:
+    bench = Bench(CardPolicy.BINPACK)
+    row = bench.node("n", (VGPU, msgspec.structs.replace(VGPU, id="GPU-2")))
+    need = DeviceNeed(Family.VGPU, (CardShare(count=2, memory=400, cores=30),))
+    first = bench.take(need, row, "g")
+    second = bench.take(need, row)
+    assert first is not None
+    assert second is not None
+    bench.stock.book(first, row, -1)
+    assert bench.stock.use(row, Family.VGPU, "GPU-1") == (400, 30, 1)
+    bench.stock.book(second, row, -1)
+    assert bench.stock.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
+    assert bench.copies(need) == [2]
+
+
+VGPU = Card(Family.VGPU, "GPU-1", memory=1000, slots=10, kind="NVIDIA-A100", mode="hami-core")
+HALF = DeviceNeed(Family.VGPU, (CardShare(percent=50),))
+
+
+def bound(name: str, *holds: CardHold, gang: str = "") -> Pod:
+    return Pod("ns", name, name, PodClass(devices=HALF), node="n", cards=holds, gang=gang)
+
+
+class TestCardsThatComeAndGo:
+    def test_pods_of_others_count_by_what_the_api_tells(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        bench.node("n", (VGPU,))
+        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        assert bench.copies(HALF) == [0]
+        bench.state.apply(PodRemoved("a"))
+        assert bench.copies(HALF) == [2]
+
+    def test_pods_may_be_known_before_their_node(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        bench.node("n", (VGPU,))
+        assert bench.copies(HALF) == [0]
+
+    def test_a_card_that_breaks_serves_nobody_and_comes_back_with_its_users(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        row = bench.node("n", (VGPU,))
+        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 500, 10))))
+        bench.node("n", (msgspec.structs.replace(VGPU, healthy=False),))
+        assert bench.copies(HALF) == [0]
+        bench.node("n", ())
+        assert bench.copies(HALF) == [0]
+        bench.node("n", (VGPU,))
+        assert bench.copies(HALF) == [1]
+        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (500, 10, 1)
+
+    def test_a_row_that_is_used_again_has_nothing_of_the_last_node(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        bench.node("n", (VGPU,))
+        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        bench.state.apply(NodeRemoved("n"))
+        bench.node("other", (VGPU,))
+        assert bench.copies(HALF) == [2]
+
+    def test_two_cards_with_one_id_are_one(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        bench.node("n", (VGPU, VGPU))
+        assert bench.copies(HALF) == [2]
+
+    def test_a_device_object_may_come_before_its_node_and_go_before_it(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        need = DeviceNeed(Family.KOORDINATOR, (CardShare(percent=50, cores=50),))
+        card = Card(Family.KOORDINATOR, "0", memory=100, slots=99)
+        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card,))))
+        bench.node("n", (VGPU,))
+        assert bench.copies(need) == [2]
+        assert bench.copies(HALF) == [2]
+        relief = bench.state.relief
+        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, ())))
+        assert bench.copies(need) == [0]
+        bench.state.apply(StockFact(SHARED_DEVICES, NodeCards("n", Family.KOORDINATOR, (card, card))))
+        assert bench.state.relief > relief
+
+
+def test_a_group_may_close_cards_to_its_own() -> None:
+    bench = Bench(CardPolicy.BINPACK)
+    row = bench.node("n", (VGPU, msgspec.structs.replace(VGPU, id="GPU-2")))
+    apart = DeviceNeed(Family.VGPU, (CardShare(memory=10),), group="ns/g")
+    assert bench.copies(apart) == [2]
+    bench.take(DeviceNeed(Family.VGPU, (CardShare(memory=10),)), row, "g")  # a member that does not mind itself
+    assert bench.copies(apart) == [1]
+    assert bench.copies(msgspec.structs.replace(apart, group="ns/other")) == [2]
+
+
+def test_many_little_pods_are_counted_up_to_what_a_kubelet_runs() -> None:
+    bench = Bench(CardPolicy.SPREAD)
+    bench.node("n", (Card(Family.GPU_SHARE, "0", memory=10**6, slots=2**31),))
+    assert bench.copies(DeviceNeed(Family.GPU_SHARE, (CardShare(memory=1),))) == [1024]
