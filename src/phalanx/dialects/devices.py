@@ -12,6 +12,7 @@ from phalanx.dialects.requests import Demand
 from phalanx.model import device_words as words
 from phalanx.model.devices import FULL, CardHold, CardShare, DeviceNeed, Family
 from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.resources import MAX_AMOUNT, Requests, requests_of
 
 # The keys by which a pod names its group, as Volcano looks for them.
 _GROUP_KEYS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
@@ -103,6 +104,24 @@ def _volcano(pod: PodObject) -> DeviceNeed | None:
     if number:
         return DeviceNeed(Family.GPU_SHARE, (CardShare(count=number, percent=FULL, cores=FULL),))
     return None
+
+
+def charged(requests: Requests, need: DeviceNeed | None) -> Requests:
+    """Requests as accounts and nodes are charged them: what is asked of each vGPU, times how many there are.
+
+    Volcano states memory, cores and percentages per card, so a sum over containers counts too little of them.
+    """
+    if need is None or need.family is not Family.VGPU or all(share.count == 1 for share in need.shares):
+        return requests
+    amounts = dict(requests)
+    for name, asked in (
+        (words.VGPU_MEMORY, [share.memory * share.count for share in need.shares]),
+        (words.VGPU_CORES, [share.cores * share.count for share in need.shares]),
+        (words.VGPU_PERCENT, [share.percent * share.count for share in need.shares]),
+    ):
+        if name in amounts:
+            amounts[name] = max(amounts[name], min(MAX_AMOUNT, sum(asked)))
+    return requests_of(amounts)
 
 
 def _vgpu_share(container: Container) -> CardShare | None:

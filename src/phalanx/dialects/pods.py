@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import controller_of, index_of, role_of
-from phalanx.dialects.devices import device_need, device_terms, holds_of
+from phalanx.dialects.devices import charged, device_need, device_terms, holds_of
 from phalanx.dialects.evictability import (
     DEFAULT_GRACE,
     bound_at,
@@ -82,6 +82,7 @@ class PodNouns:
             strategy, faults = scoring_strategy(pod.metadata.annotations)
             revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
             devices = device_need(pod, demand)
+            demand = msgspec.structs.replace(demand, requests=charged(demand.requests, devices))
             pod_class = pod_class_of(pod.spec, demand, strategy, revocable, devices)
             pod_class = self._classes.setdefault(pod_class, pod_class)
             found = self._specs[key] = Spec(pod_class, demand, faults)
@@ -179,7 +180,8 @@ class PodNouns:
         if found is None:
             if len(self._usages) >= _CACHE_SIZE:
                 self._usages.clear()
-            taken, problems = usage_of(pod.spec, pod.status)
+            amounts, problems = usage_of(pod.spec, pod.status)
+            taken = charged(amounts, spec.pod_class.devices)
             found = self._usages[key] = taken or _NOTHING, problems
         return found
 
