@@ -109,7 +109,7 @@ class SharedDevices:
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         need = _need(cls)
         places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
-        if need.family not in self.families or not need.shares:
+        if need.family not in self.families or not (need.shares or need.problem):
             return np.full(len(places), MANY, dtype=np.int64)
         found = np.zeros(len(places), dtype=np.int64)
         if not need.problem:

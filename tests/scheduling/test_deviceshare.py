@@ -1,0 +1,231 @@
+"""Gangs and quotas with parts of GPUs: everybody sees everybody's cards, at every moment."""
+
+from __future__ import annotations
+
+from typing import Self
+
+import pytest
+
+from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
+from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family
+from phalanx.model.events import NodeUpdated
+from phalanx.model.node import Node
+from phalanx.model.pod import MemberState, PodClass
+from phalanx.model.resources import requests_of
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.policy import load_policy
+
+from .scenario import Scenario
+
+MEMORY = "volcano.sh/vgpu-memory"
+
+
+def policy(extra: str = "", actions: str = "enqueue, allocate, backfill", **arguments: object) -> str:
+    stated = {"deviceshare.VGPUEnable": True} | {f"deviceshare.{key}": value for key, value in arguments.items()}
+    listed = ", ".join(f"{key}: {str(value).lower()}" for key, value in stated.items())
+    return f"""
+actions: "{actions}"
+tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}, {extra}
+  {{name: deviceshare, arguments: {{{listed}}}}}]}}]
+"""
+
+
+class Gpus(Scenario):
+    """Nodes with cards of 1,000 MiB; pods that ask for parts of them."""
+
+    def __init__(self, text: str | None = None) -> None:
+        super().__init__(text or policy())
+
+    def cards(self, node: str, count: int, slots: int = 10) -> Self:
+        cards = tuple(Card(Family.VGPU, f"{node}-{at}", 1000, slots, "A100", "hami-core") for at in range(count))
+        offer = {"cpu": 64000, "pods": 110, MEMORY: 1000 * count, "volcano.sh/vgpu-number": slots * count}
+        return self.observe(f"node {node}", NodeUpdated(Node(node, allocatable=requests_of(offer), cards=cards)))
+
+    def ask(self, *shares: CardShare, **fields: object) -> PodClass:
+        need = DeviceNeed(Family.VGPU, shares, **fields)  # type: ignore[arg-type]
+        return PodClass(devices=need)
+
+    def sharing(self, name: str, memory: int, *, count: int = 1, cores: int = 0, **fields: object) -> Self:
+        share = CardShare(count=count, memory=memory, cores=cores)
+        amounts = {MEMORY: memory * count, "volcano.sh/vgpu-number": count}
+        return self.pod(name, pod_class=self.ask(share), **amounts, **fields)  # type: ignore[arg-type]
+
+    def confirm(self, *names: str) -> Self:
+        """The API answers with what the bindings said."""
+        for record in list(self.state.pods.values()):
+            taken = record.taken.get(SHARED_DEVICES)
+            if record.state is MemberState.PLACED and isinstance(taken, Given):
+                held = tuple(hold for share in taken.shares for hold in share)
+                self.becomes(record.pod.uid, cards=held)
+        return super().confirm(*names)
+
+    def held(self, *names: str) -> dict[str, list[str]]:  # type: ignore[override]
+        found = {}
+        for name in names or self.placed():
+            taken = self.state.pods[name].taken.get(SHARED_DEVICES)
+            assert isinstance(taken, Given)
+            found[name] = [hold.card for share in taken.shares for hold in share]
+        return found
+
+    def users(self, node: str) -> list[int]:
+        stock, row = self.state.nodes.stocks[SHARED_DEVICES], self.state.nodes.row(node)
+        assert isinstance(stock, SharedDevices)
+        return [stock.use(row, card.family, card.id)[2] for card in stock.cards(row)]
+
+
+def test_amounts_that_would_fit_a_node_need_not_fit_a_card() -> None:
+    s = Gpus().cards("n", 2)
+    for name in ("a", "b", "c"):
+        s.sharing(name, 600)
+    s.run()
+    assert len(s.placed()) == 2
+    assert "node(s) had no GPU with enough room for the pod" in s.why_pod(s.waiting()[0]).message
+
+
+def test_members_of_a_gang_see_each_others_cards() -> None:
+    s = Gpus().cards("n1", 2).cards("n2", 1)
+    s.gang("g", 3, created=1)
+    for number in range(3):
+        s.sharing(f"g-{number}", 600, gang="g")
+    s.run()
+    assert sorted(card for cards in s.held().values() for card in cards) == ["n1-0", "n1-1", "n2-0"]
+
+
+def test_a_gang_that_does_not_fit_leaves_no_trace() -> None:
+    s = Gpus().cards("n1", 2)
+    s.gang("g", 3, created=1)
+    for number in range(3):
+        s.sharing(f"g-{number}", 600, gang="g")
+    s.sharing("alone", 1000, created=2)
+    s.run()
+    assert s.placed() == ["alone"]
+    assert sum(s.users("n1")) == 1
+
+
+def test_what_a_finished_pod_had_is_free() -> None:
+    s = Gpus().cards("n", 1).sharing("a", 600).run()
+    s.sharing("b", 600).run()
+    assert s.waiting() == ["b"]
+    s.finishes("a").run()
+    assert s.held("b") == {"b": ["n-0"]}
+
+
+def test_after_a_restart_pods_hold_what_they_held() -> None:
+    s = Gpus().cards("n", 2).sharing("a", 600).sharing("b", 300).run()
+    before = s.held()
+    s.restart()
+    assert s.held() == before
+    s.sharing("c", 500).run()
+    assert s.waiting() == []
+    assert s.users("n") in ([1, 2], [2, 1])
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("", ["n-1", "n-1"]), ("binpack", ["n-0", "n-0"]), ("spread", ["n-0", "n-1"])],
+)
+def test_the_policy_says_which_card(name: str, expected: list[str]) -> None:
+    s = Gpus(policy(SchedulePolicy=name) if name else None).cards("n", 2)
+    s.sharing("a", 100).run()
+    s.sharing("b", 100).run()
+    assert [card for cards in s.held().values() for card in cards] == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("binpack", {"n2": 2}), ("spread", {"n1": 1, "n2": 1})])
+def test_with_a_weight_nodes_are_scored_by_it(name: str, expected: dict[str, int]) -> None:
+    s = Gpus(policy(SchedulePolicy=name, ScheduleWeight=10)).cards("n1", 1).cards("n2", 1)
+    hold = CardHold(Family.VGPU, "n2-0", 500, 0)
+    s.sharing("there", 500, node="n2", more={"cards": (hold,)})
+    s.sharing("a", 100).run()
+    assert s.where("a") == ("n2" if name == "binpack" else "n1")
+    assert s.spread() == expected
+
+
+def test_pods_of_a_group_that_spread_get_different_cards() -> None:
+    s = Gpus(policy(SchedulePolicy="binpack")).cards("n", 2)
+    apart = s.ask(CardShare(memory=100), group="ns/g")
+    s.gang("g", 2, created=1)
+    s.pods("g", 3, gang="g", pod_class=apart)
+    s.run()
+    assert sorted(card for cards in s.held().values() for card in cards) == ["n-0", "n-1"]
+    assert len(s.waiting()) == 1
+
+
+def test_a_queue_is_charged_for_shares() -> None:
+    s = Gpus(policy("{name: capacity},")).cards("n", 4)
+    s.queue("q", capability={MEMORY: 1500})
+    for number in range(3):
+        s.sharing(f"p{number}", 300, count=2, queue="q", created=number)
+    s.run()
+    assert s.placed() == ["p0", "p1"]
+    assert s.used(next(key for key in s.state.ledger.accounts if key.name == "q"), MEMORY) == 1200
+
+
+def test_someone_more_important_gets_a_card_that_others_fill() -> None:
+    text = policy(actions="enqueue, allocate, preempt, backfill", extra="{name: conformance},")
+    s = Gpus(text).cards("n", 1)
+    s.sharing("low", 600, created=1).run()
+    s.sharing("high", 600, priority=10)
+    s.settle()
+    assert s.evicted == ["low"]
+    assert s.held("high") == {"high": ["n-0"]}
+
+
+def test_a_binding_tells_the_device_plugin_what_to_do() -> None:
+    s = Gpus().cards("n", 2)
+    s.now = 1_700_000_000
+    s.sharing("a", 300, count=2, cores=25)
+    s.run()
+    (bind,) = [bind for plan in s.plans for bind in plan.binds]
+    assert dict(bind.annotations)["volcano.sh/devices-to-allocate"] == "n-1,NVIDIA,300,25:n-0,NVIDIA,300,25:"
+    assert dict(bind.annotations)["volcano.sh/vgpu-node"] == "n"
+    assert dict(bind.annotations)["volcano.sh/vgpu-time"] == "1700000000"
+
+
+def test_a_need_that_nobody_can_meet_is_said_at_once() -> None:
+    s = Gpus().cards("n", 2)
+    s.pod("a", pod_class=PodClass(devices=DeviceNeed(Family.VGPU, problem="what it asks of GPUs cannot be read")))
+    s.run()
+    assert "what it asks of GPUs cannot be read" in s.why_pod("a").message
+
+
+def test_without_the_switch_nobody_minds_cards() -> None:
+    s = Gpus(policy(VGPUEnable=False)).cards("n", 1)
+    s.sharing("a", 400).sharing("b", 400).run()
+    assert s.placed() == ["a", "b"]
+    assert s.users("n") == [0]
+    assert all(not bind.annotations for plan in s.plans for bind in plan.binds)
+
+
+def test_reasons_tell_cards_apart() -> None:
+    s = Gpus().cards("n", 1)
+    s.node("plain")
+    other = s.ask(CardShare(memory=1), kinds=("H100",))
+    s.pod("a", pod_class=other).run()
+    message = s.why_pod("a").message
+    assert "1 node(s) had no shared GPUs" in message
+    assert "1 node(s) had no GPU of the model, id or mode that the pod asks for" in message
+
+
+def test_arguments_are_checked_and_what_has_no_effect_is_told() -> None:
+    found = load_policy(policy(NodeLockEnable=True))
+    assert any("deviceshare.NodeLockEnable is accepted but has no effect" in remark for remark in found.inactive)
+    with pytest.raises(PolicyError, match="SchedulePolicy"):
+        load_policy(policy(SchedulePolicy="tight"))
+
+
+def test_cards_never_hold_more_than_they_have() -> None:
+    s = Gpus(policy(SchedulePolicy="spread")).cards("n1", 3, slots=2).cards("n2", 2, slots=3)
+    for number in range(12):
+        s.gang(f"g{number}", 2, created=number)
+        for member in range(2):
+            s.sharing(f"g{number}-{member}", 250 + 50 * (number % 3), gang=f"g{number}", cores=30)
+    s.run()
+    assert s.placed()
+    stock = s.state.nodes.stocks[SHARED_DEVICES]
+    assert isinstance(stock, SharedDevices)
+    for node in ("n1", "n2"):
+        row = s.state.nodes.row(node)
+        for card in stock.cards(row):
+            memory, cores, users = stock.use(row, card.family, card.id)
+            assert (memory <= 1000, cores <= 100, users <= card.slots) == (True, True, True)
