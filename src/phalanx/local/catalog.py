@@ -6,6 +6,11 @@ from typing import NamedTuple
 
 from phalanx.local.resources import VERBS, Registry, ResourceType, ScalePaths, Version
 from phalanx.local.strategies.base import SpecStrategy, Strategy
+from phalanx.local.strategies.claims import (
+    ResourceClaimStrategy,
+    ResourceClaimTemplateStrategy,
+    ResourceSliceStrategy,
+)
 from phalanx.local.strategies.events import (
     EVENTS_V1_LABELS,
     EventStrategy,
@@ -17,7 +22,6 @@ from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateSt
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
-    ClaimStrategy,
     DisruptionBudgetStrategy,
     DriverStrategy,
     LeaseStrategy,
@@ -134,10 +138,16 @@ def _named_groups() -> list[Row]:
         Row("storage.k8s.io", "v1", "-csidrivers", "CSIDriver", DriverStrategy()),
         Row("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", plain),
         Row("storage.k8s.io", "v1", "-volumeattachments", "VolumeAttachment", plain, "status"),
-        Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", ClaimStrategy(), "status"),
-        Row("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", plain),
+        Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", ResourceClaimStrategy(), "status"),
+        Row(
+            "resource.k8s.io",
+            "v1",
+            "resourceclaimtemplates",
+            "ResourceClaimTemplate",
+            ResourceClaimTemplateStrategy(),
+        ),
         Row("resource.k8s.io", "v1", "-deviceclasses", "DeviceClass", spec),
-        Row("resource.k8s.io", "v1", "-resourceslices", "ResourceSlice", spec),
+        Row("resource.k8s.io", "v1", "-resourceslices", "ResourceSlice", ResourceSliceStrategy()),
         Row("node.k8s.io", "v1", "-runtimeclasses", "RuntimeClass", plain),
         Row("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", plain),
         Row("networking.k8s.io", "v1", "ingresses", "Ingress", spec, "status", "ing"),

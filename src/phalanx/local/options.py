@@ -16,6 +16,7 @@ CONTROLLERS = frozenset(
         "podgc",
         "disruption",
         "podgroups",
+        "resourceclaims",
         "replicasets",
         "deployments",
         "jobs",

@@ -18,6 +18,7 @@ from phalanx.local.controllers.nodelifecycle import NodeLifecycle
 from phalanx.local.controllers.podgc import PodGarbageCollector
 from phalanx.local.controllers.podgroups import PodGroupController
 from phalanx.local.controllers.replicas import ReplicaSetController
+from phalanx.local.controllers.resourceclaims import ResourceClaimController
 from phalanx.local.options import ServerOptions
 
 __all__ = ["Controllers"]
@@ -35,6 +36,7 @@ class Controllers:
             "disruption": lambda: DisruptionController(api),
             "nodelifecycle": lambda: NodeLifecycle(api),
             "podgroups": lambda: PodGroupController(api),
+            "resourceclaims": lambda: ResourceClaimController(api),
             "replicasets": lambda: ReplicaSetController(api),
             "deployments": lambda: DeploymentController(api),
             "jobs": lambda: JobController(api),

@@ -136,25 +136,6 @@ class DriverStrategy(Strategy):
         spec.setdefault("volumeLifecycleModes", ["Persistent"])
 
 
-class ClaimStrategy(Strategy):
-    """resource.k8s.io ResourceClaim; a request that states no count asks for one device."""
-
-    def prepare_create(self, obj: Json, write: Write) -> None:
-        devices = mapping(mapping(obj.get("spec")).get("devices"))
-        for request in map(mapping, sequence(devices.get("requests"))):
-            for wanted in (mapping(request.get("exactly")), *map(mapping, sequence(request.get("firstAvailable")))):
-                if wanted:
-                    wanted.setdefault("allocationMode", "ExactCount")
-                    if wanted["allocationMode"] == "ExactCount":
-                        wanted.setdefault("count", 1)
-
-    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
-        self.prepare_create(obj, write)
-
-    def initial_status(self, obj: Json, write: Write) -> Json:
-        return {}
-
-
 class DisruptionBudgetStrategy(SpecStrategy):
     """policy/v1 PodDisruptionBudget; its status is the disruption controller's."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from phalanx.local.validation import cluster_objects, groups, pods, workloads
+from phalanx.local.validation import claims, cluster_objects, groups, pods, workloads
 from phalanx.local.validation.decoding import malformed, malformed_metadata
 from phalanx.local.validation.errors import FieldError, type_invalid
 from phalanx.local.validation.kinds import kind_type
@@ -31,6 +31,10 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("batch", "Job"): workloads.check_job,
     ("coordination.k8s.io", "Lease"): cluster_objects.check_lease,
     ("policy", "PodDisruptionBudget"): workloads.check_budget,
+    ("resource.k8s.io", "DeviceClass"): claims.check_device_class,
+    ("resource.k8s.io", "ResourceClaim"): claims.check_claim,
+    ("resource.k8s.io", "ResourceClaimTemplate"): claims.check_claim_template,
+    ("resource.k8s.io", "ResourceSlice"): claims.check_slice,
     ("scheduling.k8s.io", "PodGroup"): groups.check_pod_group,
     ("scheduling.k8s.io", "PriorityClass"): cluster_objects.check_priority_class,
     ("scheduling.k8s.io", "Workload"): groups.check_workload,
