@@ -27,6 +27,7 @@ _POLL = 0.02
 _PLURALS = {
     "PriorityClass": "priorityclasses",
     "StorageClass": "storageclasses",
+    "DeviceClass": "deviceclasses",
     "CSIStorageCapacity": "csistoragecapacities",
 }
 _CLUSTER_SCOPED = frozenset(
@@ -41,6 +42,8 @@ _CLUSTER_SCOPED = frozenset(
         "CSINode",
         "CSIDriver",
         "VolumeAttachment",
+        "DeviceClass",
+        "ResourceSlice",
     }
 )
 PODS = Resource("", "v1", "pods", "Pod")
