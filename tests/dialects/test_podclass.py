@@ -26,7 +26,6 @@ def required(*terms: dict[str, Any]) -> PodClass:
 def test_a_plain_pod_restricts_nothing() -> None:
     plain = pod_class()
     assert (plain.node_selector, plain.affinity, plain.tolerations, plain.host_ports) == ((), None, (), ())
-    assert plain.unsupported == ()
     assert plain.best_effort
 
 
@@ -147,51 +146,6 @@ def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str,
     spec = PodNouns().spec(pod(annotations=annotation))
     assert spec.pod_class.strategy == ""
     assert next(iter(annotation)) in spec.strategy_faults[0].path
-
-
-TERM = {"topologyKey": "zone", "labelSelector": {}}
-
-UNSUPPORTED: dict[str, dict[str, Any]] = {
-    "spec.topologySpreadConstraints (DoNotSchedule)": {
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}]
-    },
-    f"spec.affinity.podAffinity.{REQUIRED}": {"affinity": {"podAffinity": {REQUIRED: [TERM]}}},
-    f"spec.affinity.podAntiAffinity.{REQUIRED}": {"affinity": {"podAntiAffinity": {REQUIRED: [TERM]}}},
-}
-
-
-@pytest.mark.parametrize(("field", "spec"), UNSUPPORTED.items(), ids=UNSUPPORTED)
-def test_a_field_whose_filter_is_not_built_is_named(field: str, spec: dict[str, Any]) -> None:
-    assert pod_class(**spec).unsupported == (field,)
-
-
-HARMLESS: dict[str, dict[str, Any]] = {
-    "spread as a preference": {
-        "topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "ScheduleAnyway"}]
-    },
-    "affinity to pods as a preference": {
-        "affinity": {
-            "podAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
-            "podAntiAffinity": {PREFERRED: [{"weight": 1, "podAffinityTerm": TERM}]},
-        }
-    },
-    "volumes that go anywhere": {
-        "volumes": [
-            {"name": "a", "configMap": {"name": "c"}},
-            {"name": "b", "secret": {"secretName": "s"}},
-            {"name": "c", "emptyDir": {}},
-            {"name": "d", "hostPath": {"path": "/tmp"}},
-            {"name": "e", "projected": {"sources": []}},
-            {"name": "f", "downwardAPI": {}},
-        ]
-    },
-    "the rest": {"os": {"name": "linux"}, "hostNetwork": True, "runtimeClassName": "gvisor", "hostUsers": None},
-}
-
-
-@pytest.mark.parametrize("spec", HARMLESS.values(), ids=HARMLESS)
-def test_preferences_and_ordinary_volumes_are_no_reason_to_refuse(spec: dict[str, Any]) -> None:
-    assert pod_class(**spec).unsupported == ()
 
 
 def test_features_that_a_node_must_declare_are_named() -> None:

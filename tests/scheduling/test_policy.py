@@ -159,8 +159,8 @@ class TestWhatIsReported:
                 "action preempt: argument maxCandidateNodesAbsolute has no effect in this version",
             ),
             (
-                with_plugin("{name: nodeorder, arguments: {podaffinity.weight: 9}}"),
-                "plugin nodeorder: argument podaffinity.weight is accepted but has no effect",
+                with_plugin("{name: nodeorder, arguments: {selectorspread.weight: 9}}"),
+                "plugin nodeorder: argument selectorspread.weight is accepted but has no effect",
             ),
             (
                 with_plugin("{name: overcommit, arguments: {overcommit-factor: 0.5}}"),

@@ -236,5 +236,4 @@ def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> F
 
     from phalanx.scheduling.defragmentation.facts import Facts
 
-    waiting_class = snapshot.intake.waiting_class
-    return Facts(snapshot.events, policy, time.time(), schedulers, snapshot.usages, waiting_class)
+    return Facts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

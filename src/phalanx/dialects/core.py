@@ -113,17 +113,25 @@ class LabelSelector(Wire):
 
 
 class PodAffinityTerm(Wire):
-    """`matchLabelKeys` are left out: the API server has merged them into the selector."""
-
     label_selector: LabelSelector | None = None
     namespaces: list[str] = []
     namespace_selector: LabelSelector | None = None
     topology_key: str = ""
+    match_label_keys: list[str] = []
+    mismatch_label_keys: list[str] = []
+
+
+class WeightedPodAffinityTerm(Wire):
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
 
 
 class PodAffinity(Wire):
     required: list[PodAffinityTerm] = msgspec.field(
         default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[WeightedPodAffinityTerm] = msgspec.field(
+        default_factory=list, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
 
@@ -141,8 +149,14 @@ class PodToleration(Wire):
 
 
 class TopologySpreadConstraint(Wire):
+    max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str = ""
+    node_taints_policy: str = ""
+    match_label_keys: list[str] = []
 
 
 class Volume(Wire):

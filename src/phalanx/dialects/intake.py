@@ -44,27 +44,25 @@ from phalanx.dialects.queue_defaults import QueueDefaults
 from phalanx.dialects.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document
-from phalanx.dialects.repulsion import Domains, Repulsion, Term, terms_of
 from phalanx.dialects.resolver import is_legal_minimum
 from phalanx.dialects.salvage import Fault
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, Gang, GangKey
 from phalanx.model.node import Node
-from phalanx.model.pod import Pod, PodClass
+from phalanx.model.pod import Pod
 
 _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 
 
 class _PodRecord(msgspec.Struct, gc=False):
-    """`pod` is what the object says; `repelled` and `lent` (it got its gang's word on lent nodes) are what was told
-    beside it, `faults` what is passed over in it.
+    """`pod` is what the object says; `lent` (it got its gang's word on lent nodes) is what was told beside it,
+    `faults` what is passed over in it.
     """
 
     pod: Pod
     voice: Voice | None
     owners: str
-    repelled: Domains = ()
     lent: bool = False
     faults: tuple[Fault, ...] = ()
 
@@ -84,7 +82,6 @@ class Intake:
         self._gangs = GangBook(self._options, self._notices)
         self._groups = GroupObjects(self._gangs)
         self._claimants = Claimants(self._notices)
-        self._repulsion = Repulsion(self._nodes)
         self._lent = LentClasses()
         self._accounts = AccountBook(self._notices)
         self._profiles = ProfileBook(self._nodes)
@@ -113,7 +110,6 @@ class Intake:
             active = not noun.terminating and not noun.finished
             voice = Voice(declaration, noun.priority, noun.preempts, noun.scheduler, active)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
-        touched = self._place(noun, metadata.labels, terms_of(pod))
         facts, shown = self.facets.pod(pod, noun)
         if follows:
             self._queues.follow(noun.namespace, uid)
@@ -124,7 +120,7 @@ class Intake:
         events += facts + self._store(noun, voice, owners)
         events += self.heed(([], shown - {event.pod.uid for event in events if isinstance(event, PodUpdated)}))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
-        return events + self._tell_members() + self._tell_repelled(touched)
+        return events + self._tell_members()
 
     def pod_removed(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """A pod whose uid is not known is looked up by its name; one that is not known at all is no news."""
@@ -134,14 +130,13 @@ class Intake:
             return []
         if self._uids.get(record.pod.key) == uid:
             del self._uids[record.pod.key]
-        self._repulsion.waits_no_more(record.pod)
         self._queues.leave(record.pod.namespace, uid)
         self._claimants.leave(uid)
         self._disruption.leave(record.pod.namespace, uid)
         events: list[ClusterEvent] = [PodRemoved(uid), *self.heed(self.facets.pod_gone(record.pod))]
         if record.voice is not None:
             events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
-        return events + self._tell_members() + self._tell_repelled(self._repulsion.repels_no_more(uid))
+        return events + self._tell_members()
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
         """A pod whose JSON cannot be decoded. It keeps its node busy, and its gang if it was known before."""
@@ -149,9 +144,8 @@ class Intake:
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
         noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
-        touched = self._place(noun, None, None)
         events += self._store(noun, record.voice if record else None, record.owners if record else "")
-        return events + self._tell_members() + self._tell_repelled(touched)
+        return events + self._tell_members()
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""
@@ -163,7 +157,7 @@ class Intake:
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = _PodRecord(noun, voice, owners, self._repulsion.domains(uid))
+            self._pods[uid] = _PodRecord(noun, voice, owners)
             self._uids[noun.key] = uid
             if voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
@@ -177,8 +171,7 @@ class Intake:
                 events += self._gangs.speak(GangKey(noun.namespace, noun.gang), noun, voice)
             elif voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
-        repelled, record.repelled = record.repelled, self._repulsion.domains(uid)
-        if noun != last or repelled != record.repelled:
+        if noun != last:
             events.append(self._shown(record))
             self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
@@ -197,20 +190,10 @@ class Intake:
                 record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
             )
 
-    def _place(self, noun: Pod, labels: Mapping[str, str] | None, terms: tuple[Term, ...] | None) -> set[str]:
-        """Who is repelled otherwise now that this pod waits or occupies a node; None is what cannot be read."""
-        if not noun.node and not noun.finished and noun.scheduler in self._scheduler_names and labels is not None:
-            self._repulsion.waits(noun, labels)
-        else:
-            self._repulsion.waits_no_more(noun)
-        if noun.node and not noun.finished:
-            return self._repulsion.repels(noun.uid, noun.node, terms)
-        return self._repulsion.repels_no_more(noun.uid)
-
     def _shown(self, record: _PodRecord) -> PodUpdated:
-        """The pod with what others decide about it: its gang where it may go, those that are there where not."""
+        """The pod with what others decide about it."""
         record.lent = follows(record.pod, self._gang_of(record.pod))
-        noun = self._repulsion.repelled(self._lent.of(record.pod) if record.lent else record.pod)
+        noun = self._lent.of(record.pod) if record.lent else record.pod
         return PodUpdated(self.facets.shown(noun, self._gang_of(record.pod)))
 
     def heed(self, news: News) -> list[ClusterEvent]:
@@ -226,23 +209,8 @@ class Intake:
     def _is_turned(self, record: _PodRecord, gang: Gang | None) -> bool:
         return record.lent != follows(record.pod, gang) or self._pools.differs(record.pod, gang)
 
-    def waiting_class(self, pod: Pod) -> PodClass:
-        """The class that a pod on a node would have if it waited: then it matters who repels it."""
-        labels = self._disruption.labels(pod.namespace, pod.uid)
-        return self._repulsion.class_among(pod.pod_class, self._repulsion.closed_to(pod.namespace, labels))
-
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
-
-    def _tell_repelled(self, uids: Iterable[str]) -> list[ClusterEvent]:
-        """The pods among these whose closed domains differ from what was told last."""
-        events: list[ClusterEvent] = []
-        for uid in sorted(uids):
-            record, domains = self._pods[uid], self._repulsion.domains(uid)
-            if record.repelled != domains:
-                record.repelled = domains
-                events.append(self._shown(record))
-        return events
 
     def _budgets_of(self, pod: PodObject) -> tuple[str, ...]:
         metadata = pod.metadata
@@ -304,8 +272,7 @@ class Intake:
             message = "; ".join(noun.problems)
             notice = Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
             self._notices.pin(notice, lambda: self._has_problems(noun))
-        events = [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
-        return events + self._tell_repelled(self._repulsion.node_changed(noun.name, last, noun))
+        return [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
         """The quotas that nodes are shared by, where a node makes a difference."""
@@ -322,8 +289,7 @@ class Intake:
         last = self._nodes.pop(name, None)
         if last is None:
             return []
-        events = [NodeRemoved(name), *self._share_nodes(last, None), *self.heed(self.facets.node_gone(name))]
-        return events + self._tell_repelled(self._repulsion.node_changed(name, last, None))
+        return [NodeRemoved(name), *self._share_nodes(last, None), *self.heed(self.facets.node_gone(name))]
 
     # Group objects
 
@@ -465,16 +431,16 @@ class Intake:
         return self._gangs.set_priority_class(name, None)
 
     def namespace(self, namespace: NamespaceObject) -> list[ClusterEvent]:
-        """Reads Volcano's annotation for the default queue, and the labels that anti-affinity terms select."""
+        """Reads Volcano's annotation for the default queue; the labels are for the facets."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
-        events += self._namespaces.namespace(namespace.metadata) + self.heed(self.facets.namespace(name, labels))
-        return events + self._tell_repelled(self._repulsion.namespace_changed(name, labels))
+        return (
+            events + self._namespaces.namespace(namespace.metadata) + self.heed(self.facets.namespace(name, labels))
+        )
 
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         events = self._prefer_queue(name, "")
-        events += self._namespaces.namespace_removed(name) + self.heed(self.facets.namespace(name, None))
-        return events + self._tell_repelled(self._repulsion.namespace_changed(name, None))
+        return events + self._namespaces.namespace_removed(name) + self.heed(self.facets.namespace(name, None))
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
         return self._namespaces.resource_quota(quota)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from phalanx.dialects.claims import ClaimFacet
 from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.facets import Facet
+from phalanx.dialects.namespace_labels import NamespaceLabels
 from phalanx.dialects.volumes import Volumes
 
 
 def known_facets() -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return (Volumes(), DeviceObjects(), ClaimFacet())
+    return (Volumes(), DeviceObjects(), ClaimFacet(), NamespaceLabels())

@@ -8,10 +8,12 @@ import msgspec
 
 from phalanx.dialects.core import LabelSelector
 from phalanx.dialects.salvage import salvage
+from phalanx.model.peers import Selector, selects
 from phalanx.model.selectors import Requirement
 
 Labels = Mapping[str, str]
-Selector = tuple[Requirement, ...]
+
+__all__ = ["IllegibleSelectorError", "Labels", "Selector", "read_selector", "requirements_of", "selects"]
 
 _WITH_VALUES = ("In", "NotIn")
 _WITHOUT_VALUES = ("Exists", "DoesNotExist")
@@ -40,22 +42,6 @@ def read_selector(stated: object) -> Selector:
     if faults:
         raise IllegibleSelectorError("; ".join(map(str, faults)))
     return requirements_of(wire.selector)
-
-
-def selects(requirements: Selector, labels: Labels) -> bool:
-    return all(_holds(requirement, labels) for requirement in requirements)
-
-
-def _holds(requirement: Requirement, labels: Labels) -> bool:
-    """An absent key is not in any list."""
-    match requirement.operator:
-        case "In":
-            return requirement.key in labels and labels[requirement.key] in requirement.values
-        case "NotIn":
-            return labels.get(requirement.key) not in requirement.values
-        case "Exists":
-            return requirement.key in labels
-    return requirement.key not in labels
 
 
 class _Wrapped(msgspec.Struct):

@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping
 
 import msgspec
 
-from phalanx.dialects.core import Affinity, PodSpec, SelectorRequirement, SelectorTerm
+from phalanx.dialects.core import PodSpec, SelectorRequirement, SelectorTerm
 from phalanx.dialects.images import images_of
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
 from phalanx.model.devices import DeviceNeed
+from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
 
@@ -25,6 +26,7 @@ def pod_class_of(
     strategy: str = "",
     revocable: bool | None = None,
     devices: DeviceNeed | None = None,
+    peers: Peers = NO_PEERS,
 ) -> PodClass:
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
     required = node_affinity.required if node_affinity else None
@@ -48,7 +50,7 @@ def pod_class_of(
         scored_memory=demand.scored_memory,
         strategy=strategy,
         revocable=revocable,
-        unsupported=tuple(sorted(set(_unsupported(spec)))),
+        peers=peers,
         devices=devices,
         images=images_of(spec),
         features=tuple(sorted(set(_features(spec)))),
@@ -146,19 +148,3 @@ def _features(spec: PodSpec) -> Iterator[str]:
     for container in (*spec.containers, *spec.init_containers):
         if any(rule.action == "RestartAllContainers" for rule in container.restart_policy_rules):
             yield "RestartAllContainersOnContainerExits"
-
-
-def _unsupported(spec: PodSpec) -> Iterator[str]:
-    """Every field that restricts nodes by a filter which is not built yet. Preferences are not among them."""
-    for constraint in spec.topology_spread_constraints:
-        if constraint.when_unsatisfiable != "ScheduleAnyway":
-            yield "spec.topologySpreadConstraints (DoNotSchedule)"
-    yield from _pod_affinity(spec.affinity)
-
-
-def _pod_affinity(affinity: Affinity | None) -> Iterator[str]:
-    rule = "requiredDuringSchedulingIgnoredDuringExecution"
-    if affinity and affinity.pod_affinity and affinity.pod_affinity.required:
-        yield f"spec.affinity.podAffinity.{rule}"
-    if affinity and affinity.pod_anti_affinity and affinity.pod_anti_affinity.required:
-        yield f"spec.affinity.podAntiAffinity.{rule}"

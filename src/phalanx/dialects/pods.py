@@ -24,6 +24,7 @@ from phalanx.dialects.lending import revocable_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.node_cards import cards_at, percent_offered
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.peers import context_of, peers_of
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
 from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.salvage import Fault
@@ -56,6 +57,7 @@ class Spec(msgspec.Struct, frozen=True):
     pod_class: PodClass
     demand: Demand
     strategy_faults: tuple[Fault, ...]
+    peer_faults: tuple[Fault, ...] = ()
 
 
 class PodNouns:
@@ -69,6 +71,7 @@ class PodNouns:
         # Times fall on the same seconds, and a plan marks thousands of pods alike.
         self._times: dict[str, int] = {}
         self._marks: dict[str, PlanMark | None] = {}
+        self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._encoder = msgspec.json.Encoder()
 
     def spec(self, pod: PodObject) -> Spec:
@@ -83,9 +86,10 @@ class PodNouns:
             revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
             devices = device_need(pod, demand)
             demand = msgspec.structs.replace(demand, requests=charged(demand.requests, devices))
-            pod_class = pod_class_of(pod.spec, demand, strategy, revocable, devices)
+            peers, illegible = peers_of(pod)
+            pod_class = pod_class_of(pod.spec, demand, strategy, revocable, devices, peers)
             pod_class = self._classes.setdefault(pod_class, pod_class)
-            found = self._specs[key] = Spec(pod_class, demand, faults)
+            found = self._specs[key] = Spec(pod_class, demand, faults, illegible)
         return found
 
     def pod(
@@ -104,7 +108,7 @@ class PodNouns:
         labels, annotations = metadata.labels, metadata.annotations
         terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
         usage, problems = self._usage(pod, spec)
-        problems = (*pod.faults, *problems)
+        problems = (*pod.faults, *problems, *spec.peer_faults)
         if any(map(hides_amounts, pod.faults)):
             usage = UNREADABLE
         return Pod(
@@ -142,9 +146,17 @@ class PodNouns:
             controlled=controller_of(metadata) is not None,
             critical=is_critical(pod),
             budgets=budgets,
+            labels=self._shared(labels),
             condemned=condemned_by(pod),
             cards=holds_of(pod, spec.pod_class.devices),
         )
+
+    def _shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+        """Sorted; pods of one template share theirs."""
+        found = tuple(sorted(labels.items()))
+        if len(self._labels) >= _CACHE_SIZE:
+            self._labels.clear()
+        return self._labels.setdefault(found, found)
 
     def _time(self, text: str | None) -> int:
         if not text:
@@ -219,6 +231,7 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
         fixture=last.fixture if last else False,
         critical=last.critical if last else False,
         budgets=last.budgets if last else (),
+        labels=last.labels if last else (),
     )
 
 
@@ -277,6 +290,7 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         strategy,
         revocable_of(pod.metadata.labels, annotations),
         device_terms(pod),
+        context_of(pod),
     )
 
 

@@ -24,8 +24,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     nothing can meet. `scored_cpu` and `scored_memory` are the requests with kube-scheduler's defaults (100m,
     200Mi per container without one), used for scoring only.
     `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
-    of it. `repelled` are the topology domains (node label, value) that pods which are there already keep closed to
-    the pod by their required anti-affinity. `revocable` pods may use nodes that are lent for a time: their owner
+    of it. `revocable` pods may use nodes that are lent for a time: their owner
     says that they may be evicted (None where the owner says nothing).
 
     `peers`, `volumes`, `claims` and `devices` are what it asks of other pods, of its volumes and of devices. `numa`
@@ -43,7 +42,6 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     scored_memory: int = 0
     strategy: str = ""  # JSON of a per-pod scoring override (volcano.sh/resource-strategy-*)
     unsupported: tuple[str, ...] = ()
-    repelled: tuple[tuple[str, str], ...] = ()
     revocable: bool | None = None
     peers: Peers = NO_PEERS
     volumes: tuple[VolumeNeed, ...] = ()

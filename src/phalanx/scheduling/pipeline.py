@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
+from functools import reduce
 from itertools import groupby, takewhile
+from operator import or_
 
+from phalanx.cluster.bearings import bearing_of
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray
+from phalanx.scheduling.peerrules import NO_RULES
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugin import Plugin, Vote, overrides
 from phalanx.scheduling.policy import ConfiguredPlugin, Policy
@@ -59,6 +63,7 @@ class Pipeline:
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
+        self.peers = reduce(or_, (entry.plugin.peers for entry in entries), NO_RULES)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def plugins(self, point: str) -> list[Plugin]:
@@ -67,7 +72,8 @@ class Pipeline:
     def placer(self, nodes: NodeTable) -> Placer:
         for plugin in self.plugins("equip"):
             plugin.equip(nodes)
-        return Placer(nodes, self.plugins("filter"), self.plugins("preference"), self.plugins("score"), self.stocks)
+        filters, preferences, scorers = (self.plugins(point) for point in ("filter", "preference", "score"))
+        return Placer(nodes, filters, preferences, scorers, self.stocks, self.peers)
 
     def refusal(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""
@@ -91,7 +97,10 @@ class Pipeline:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
         stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        return [*parts, *(part for stock in stocks for part in stock.explain(cls, rows))]
+        parts += [part for stock in stocks for part in stock.explain(cls, rows)]
+        if cls.company.restricts:
+            parts += bearing_of(nodes.peers, cls).explain(rows, self.peers.spread, self.peers.affinity)
+        return parts
 
     def admit(self, session: View, gang: GangRecord) -> bool:
         """Tier by tier: a rejection decides, else a permission, else the next tier; by default yes."""

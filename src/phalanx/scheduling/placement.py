@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.bearings import bearing_of
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
@@ -16,7 +17,10 @@ from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.load import Load
+from phalanx.scheduling.peering import Peering, fine, grained, parted
+from phalanx.scheduling.peerrules import NO_RULES, PeerRules
 from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.seating import NOWHERE, Ladder, Seating, until_risen
 
 RowArray = npt.NDArray[np.intp]
 
@@ -30,25 +34,31 @@ _FEW = 8
 # Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
-
-NOWHERE = -np.inf
+# Copies that take each other into account are placed in blocks of so many.
+_SEATS = 1024
 
 
 class ClassView:
     """One class against all rows: `mask` (filters), `preference` (label scores), `score` (-inf: does not fit).
 
     `static` is the part of `mask` that does not depend on which pods are where, `limit` how many copies the stocks
-    allow (None where none concerns the class). `copies` (how many fit on each row) and their sum `room` are kept
-    once somebody has asked for them.
+    allow (None where none concerns the class). `allowed` and `base` are `mask` and `score` without what other pods
+    mean for the class, which `peering` says (None where they mean nothing). `copies` (how many fit on each row) and
+    their sum `room` are kept once somebody has asked for them.
     """
 
     __slots__ = (
+        "allowed",
+        "base",
         "cls",
         "copies",
         "cursor",
+        "grained",
         "label_cursor",
         "limit",
         "mask",
+        "peer_stamp",
+        "peering",
         "preference",
         "room",
         "room_cursor",
@@ -59,11 +69,15 @@ class ClassView:
 
     def __init__(self, cls: ClassRecord, capacity: int) -> None:
         self.cls = cls
-        self.mask: BoolArray = np.zeros(capacity, dtype=np.bool_)
-        self.static = self.mask
+        self.static: BoolArray = np.zeros(capacity, dtype=np.bool_)
+        self.allowed = self.mask = self.static
         self.limit: IntArray | None = None
         self.preference: FloatArray | None = None
-        self.score: FloatArray = np.full(capacity, NOWHERE)
+        self.base: FloatArray = np.full(capacity, NOWHERE)
+        self.score = self.base
+        self.peering: Peering | None = None
+        self.peer_stamp: tuple[int, ...] = ()
+        self.grained = False
         self.copies: IntArray | None = None
         self.room = 0
         self.cursor = -1
@@ -76,7 +90,8 @@ class Placer:
     """Caches a view per class and brings it up to date from the table's change logs.
 
     Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
-    that implement the respective extension point, `stocks` the names of those that the policy looks at.
+    that implement the respective extension point, `stocks` the names of those that the policy looks at, `rules`
+    what it makes of other pods.
     """
 
     def __init__(
@@ -86,7 +101,9 @@ class Placer:
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
         stocks: Collection[str] = (),
+        rules: PeerRules = NO_RULES,
     ) -> None:
+        self._rules = rules
         self._nodes = nodes
         self._filters = filters
         self._stocks = frozenset(stocks)
@@ -101,6 +118,21 @@ class Placer:
 
     def view(self, cls: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
+        view = self._current(cls)
+        peering = view.peering
+        if peering is None:
+            view.mask, view.score = view.allowed, view.base
+            return view
+        stamp = (peering.ticks, self._nodes.changes.end)
+        if view.peer_stamp != stamp:
+            view.mask = view.allowed & peering.open()
+            points = peering.points() if peering.wishful else 0.0
+            view.score = np.where(view.mask, view.base + points, NOWHERE)
+            view.peer_stamp = stamp
+        return view
+
+    def _current(self, cls: ClassRecord) -> ClassView:
+        """The view, current but for what other pods mean for the class."""
         view = self._views.pop(cls.number, None)
         if view is None:
             view = self._new_view(cls)
@@ -110,6 +142,7 @@ class Placer:
             self._refresh_mask(view)
         if view.cursor != nodes.changes.end:
             self._refresh_score(view)
+        self._meet_peers(view)
         return view
 
     def place(self, cls: ClassRecord, count: int) -> list[int]:
@@ -119,12 +152,49 @@ class Placer:
         one block is answered at a time, so a short answer of a full block does not mean that no more fit: call
         again until it is empty.
         """
-        view = self.view(cls)
-        score = self._in_scope(view.score[: max(1, self._nodes.extent)])
+        view = self._current(cls)
         if count == 1 or any(stock.shared(cls) for stock in self.stocks(cls)):
-            row = int(score.argmax())
-            return [row] if score[row] > NOWHERE else []
-        return self._place_block(view, score, min(count, _BLOCK))
+            return self._place_one(cls)
+        if view.peering is not None:
+            return self._place_among_peers(view, view.peering, count)
+        return self._place_block(view, self._in_scope(view.base[: self._nodes.extent]), min(count, _BLOCK))
+
+    def accepts(self, cls: ClassRecord, row: int) -> bool:
+        """Whether one copy fits on a row now, under every filter and with all that was placed."""
+        return bool(self.view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
+
+    def _place_one(self, cls: ClassRecord) -> list[int]:
+        score = self._in_scope(self.view(cls).score[: max(1, self._nodes.extent)])
+        row = int(score.argmax())
+        return [row] if score[row] > NOWHERE else []
+
+    def _place_among_peers(self, view: ClassView, peering: Peering, count: int) -> list[int]:
+        """The same where it matters which pods are where; a block may end early, before what its copies open."""
+        if peering.begins:
+            return self._place_one(view.cls)
+        extent = self._nodes.extent
+        varying, rising = parted(peering.even, lambda each: fine(each.domains))
+        closing, lonely = parted(peering.exclusive, fine)
+        score = np.where(peering.open_but_for(varying, closing), view.base, NOWHERE)
+        extra: FloatArray | None = None
+        if peering.wishful and not peering.restless:
+            extra = peering.points()
+            score = score + extra
+        score = self._in_scope(score[:extent])
+
+        def limits(rows: RowArray) -> IntArray:
+            return peering.limited(self._copies(view, rows), rows, rising, lonely)
+
+        def ladder(rows: RowArray, deepest: int) -> FloatArray:
+            found = self._ladder(view, rows, deepest)
+            return found if extra is None else found + extra[rows, None]
+
+        if not varying and not closing and not peering.restless:
+            rows = self._place_block(view, score, min(count, _BLOCK), limits, ladder)
+            return until_risen(rising, rows)
+        grouping = peering.grouping(varying, closing)
+        seating = Seating(peering, grouping, score, limits, ladder, varying, closing, rising)
+        return seating.run(min(count, _SEATS))
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -135,6 +205,11 @@ class Placer:
         finally:
             self._scope = last
 
+    @property
+    def scope(self) -> BoolArray | None:
+        """The rows to which placements are limited now; None for all."""
+        return self._scope
+
     def stocks(self, cls: ClassRecord) -> list[Stock]:
         """The stocks that concern the class and that the policy looks at."""
         return [stock for stock in cls.stocks if stock.name in self._stocks]
@@ -144,12 +219,16 @@ class Placer:
         return bool(self._in_scope(self.view(cls).score).max() > NOWHERE)
 
     def room(self, cls: ClassRecord) -> int:
-        """How many copies of the class fit on all nodes together, if nothing else is placed."""
-        view, end = self.view(cls), self._nodes.changes.end
+        """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
+        it matters for the class which pods are where."""
+        view, end = self._current(cls), self._nodes.changes.end
+        if view.peering is not None:
+            potential = self._potential(view, view.peering)
+            return view.peering.most(potential if self._scope is None else np.where(self._scope, potential, 0))
         if self._scope is not None:
-            return int(np.where(view.mask & self._scope, self._copies(view, slice(None)), 0).sum())
+            return int(np.where(view.allowed & self._scope, self._copies(view, slice(None)), 0).sum())
         if view.copies is None:
-            view.copies = np.where(view.mask, self._copies(view, slice(None)), 0)
+            view.copies = np.where(view.allowed, self._copies(view, slice(None)), 0)
             view.room = int(view.copies.sum())
         elif view.room_cursor != end:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
@@ -162,11 +241,30 @@ class Placer:
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many copies each row has room for, filters aside."""
-        return self._copies(self.view(cls), rows)
+        view = self._current(cls)
+        found = self._copies(view, rows)
+        return found if view.peering is None else view.peering.alone(found, rows)
+
+    def potential(self, cls: ClassRecord) -> IntArray:
+        """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
+        view = self._current(cls)
+        if view.peering is not None:
+            return self._potential(view, view.peering)
+        return np.where(view.allowed, self._copies(view, slice(None)), 0)
+
+    def _potential(self, view: ClassView, peering: Peering) -> IntArray:
+        """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
+        open_rows = view.allowed & peering.open_whatever_comes()
+        return np.where(open_rows, peering.alone(self._copies(view, slice(None)), slice(None)), 0)
 
     def exclusive(self, cls: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
-        return any(stock.name == PORTS for stock in self.stocks(cls))
+        if any(stock.name == PORTS for stock in self.stocks(cls)):
+            return True
+        peering = self._current(cls).peering
+        return peering is not None and bool(
+            (peering.alone(np.full(self._nodes.capacity, 2), slice(None)) < 2).all()
+        )
 
     def _new_view(self, cls: ClassRecord) -> ClassView:
         capacity = self._nodes.capacity
@@ -186,20 +284,27 @@ class Placer:
     def _stock_ends(self, cls: ClassRecord) -> tuple[int, ...]:
         return tuple(stock.changes.end for stock in self.stocks(cls)) if cls.stocks else ()
 
-    def _place_block(self, view: ClassView, score: FloatArray, count: int) -> list[int]:
+    def _place_block(
+        self,
+        view: ClassView,
+        score: FloatArray,
+        count: int,
+        limits: Callable[[RowArray], IntArray] | None = None,
+        ladder: Ladder | None = None,
+    ) -> list[int]:
         candidates = _best(score, count)
         if not len(candidates):
             return []
-        copies = np.minimum(self._copies(view, candidates), count)
+        copies = np.minimum(self._copies(view, candidates) if limits is None else limits(candidates), count)
         deepest = int(copies.max())
         if deepest == 1:
             order = np.lexsort((candidates, -score[candidates]))
             return [int(row) for row in candidates[order[:count]]]
-        ladder = self._ladder(view, candidates, deepest)
-        return _climb(candidates.tolist(), copies.tolist(), ladder, count)
+        steps = self._ladder(view, candidates, deepest) if ladder is None else ladder(candidates, deepest)
+        return _climb(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 
-    def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> list[list[float]]:
-        """[rows][copies]: the score of the j-th copy on each row."""
+    def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
+        """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
         copies = np.arange(1, deepest + 1, dtype=np.int64)
         total = np.zeros((len(rows), deepest))
         load = Load(view.cls, self._nodes, rows, copies)
@@ -207,8 +312,21 @@ class Placer:
             total += scorer.score(view.cls, load)
         if view.preference is not None:
             total += view.preference[rows, None]
-        ladder: list[list[float]] = total.tolist()
-        return ladder
+        return grained(total) if view.grained else total
+
+    def _meet_peers(self, view: ClassView) -> None:
+        """Brings what other pods mean for the class up to date."""
+        nodes, cls = self._nodes, view.cls
+        if not cls.company.restricts or self._rules == NO_RULES:
+            view.peering = None
+            return
+        bearing = bearing_of(nodes.peers, cls)
+        if view.peering is None or not view.peering.holds(bearing, view.static):
+            view.peering = Peering(nodes, cls, bearing, self._rules, view.static)
+            view.peer_stamp = ()
+            if view.peering.wishful and not view.grained:
+                view.grained, view.cursor = True, -1
+                self._refresh_score(view)
 
     def _refresh_mask(self, view: ClassView) -> None:
         nodes = self._nodes
@@ -216,7 +334,7 @@ class Placer:
         if stale is None:
             view.static = self._filter(view.cls, slice(None))
             self._ask_stocks(view, slice(None))
-            view.score = np.full(nodes.capacity, NOWHERE)
+            view.base = np.full(nodes.capacity, NOWHERE)
             view.copies, view.cursor = None, -1
             view.preference = self._preference(view)
         else:
@@ -231,24 +349,24 @@ class Placer:
         view.label_cursor, view.stock_cursors = nodes.relabelled.end, self._stock_ends(view.cls)
 
     def _ask_stocks(self, view: ClassView, rows: Rows) -> None:
-        """Puts together `mask` on some rows from `static` and what the stocks allow there."""
+        """Puts together `allowed` on some rows from `static` and what the stocks allow there."""
         stocks = self.stocks(view.cls)
         if not stocks:
-            view.mask, view.limit = view.static, None
+            view.allowed, view.limit = view.static, None
             return
         if view.limit is None:
-            rows, view.mask = slice(None), view.static.copy()
+            rows, view.allowed = slice(None), view.static.copy()
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
         for stock in stocks:
             limit = np.minimum(limit, stock.copies(view.cls, rows))
         view.limit[rows] = limit
-        view.mask[rows] = view.static[rows] & (limit > 0)
+        view.allowed[rows] = view.static[rows] & (limit > 0)
 
     def _stale_eligibility(self, view: ClassView) -> list[int] | None:
         """The rows on which the class's eligibility may have changed; None for all."""
         nodes = self._nodes
-        if view.label_cursor < 0 or len(view.score) != nodes.capacity:
+        if view.label_cursor < 0 or len(view.base) != nodes.capacity:
             return None
         limit = nodes.capacity // _RESCORE_PART
         stale = nodes.relabelled.since(view.label_cursor, limit)
@@ -281,7 +399,7 @@ class Placer:
     def _preference(self, view: ClassView) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin in self._preferences:
-            part = plugin.preference(view.cls, self._nodes, view.mask)
+            part = plugin.preference(view.cls, self._nodes, view.allowed)
             if part is not None:
                 total = part if total is None else total + part
         return total
@@ -289,7 +407,7 @@ class Placer:
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
         changed = nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART) if view.cursor >= 0 else None
-        rows = np.flatnonzero(view.mask) if changed is None else np.array(changed, dtype=np.intp)
+        rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)
         view.cursor = nodes.changes.end
 
@@ -297,18 +415,20 @@ class Placer:
         """Scores some rows (repeats are harmless)."""
         cls, nodes = view.cls, self._nodes
         fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
-        fits &= view.mask.take(rows)
+        fits &= view.allowed.take(rows)
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
             total = total + scorer.score(cls, load)
         if view.preference is not None:
             total = total + view.preference.take(rows)
-        view.score[rows] = np.where(fits, total, NOWHERE)
+        if view.grained:
+            total = grained(np.asarray(total))
+        view.base[rows] = np.where(fits, total, NOWHERE)
 
     def _recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
         """Counts the copies on some (distinct) rows again."""
-        found = np.where(view.mask[rows], self._copies(view, rows), 0)
+        found = np.where(view.allowed[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
 

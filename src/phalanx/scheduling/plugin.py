@@ -19,6 +19,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.load import Load
+from phalanx.scheduling.peerrules import NO_RULES, PeerRules
 from phalanx.scheduling.view import View
 
 
@@ -70,6 +71,8 @@ class Plugin:
     """Extension points at which it has no opinion with the arguments that it got."""
     stocks: frozenset[str] = frozenset()
     """The stocks that keep pods from nodes where this plugin is in the policy."""
+    peers: PeerRules = NO_RULES
+    """What it makes of spread constraints, affinity and anti-affinity between pods."""
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -15,9 +15,6 @@ from phalanx.scheduling.eviction.departures import Departures
 from phalanx.scheduling.eviction.headcount import whole
 from phalanx.scheduling.eviction.victims import lost_work
 from phalanx.scheduling.session import Session
-
-ClassOf = Callable[[PodRecord], ClassRecord]
-"""The class that a pod on a node would have if it waited: the pods that are there may repel it."""
 
 
 class StuckError(Exception):
@@ -34,9 +31,7 @@ class Attempt:
     order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are.
     """
 
-    def __init__(
-        self, session: Session, limits: Limits, class_of: ClassOf, spared: frozenset[str] = frozenset()
-    ) -> None:
+    def __init__(self, session: Session, limits: Limits, spared: frozenset[str] = frozenset()) -> None:
         self.board = Board(session)
         self.gone: dict[PodRecord, int] = {}
         self.steps: list[list[PodRecord]] = []
@@ -45,7 +40,6 @@ class Attempt:
         self.whole: dict[GangRecord, None] = {}
         self._session = session
         self._limits = limits
-        self._class_of = class_of
         self.spared = spared
         self._departures = Departures(session, session.evictions)
         self._arrived: set[int] = set()
@@ -129,7 +123,7 @@ class Attempt:
             if member is not None:
                 self.board.come(member.cls, row)
             for record in sorted(leaving, key=lambda record: (-self.size(record), record.pod.key)):
-                cls = self._class_of(record)
+                cls = record.cls
                 target = self.board.home(cls)
                 if target is None:
                     raise StuckError(record, "fits nowhere else")

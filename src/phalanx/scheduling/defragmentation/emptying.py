@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.defragmentation.attempt import Attempt, ClassOf, StuckError, tenants
+from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Cost, EmptyNodes, Limits, Obstacle
 from phalanx.scheduling.session import Session
 
@@ -17,12 +17,9 @@ _EXCHANGES = 24
 class Emptying:
     """Tries the nodes in several orders, keeps the best plan, and exchanges nodes while that makes it cheaper."""
 
-    def __init__(
-        self, session: Session, goal: EmptyNodes, limits: Limits, class_of: ClassOf, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, session: Session, goal: EmptyNodes, limits: Limits, tell: Callable[[str], None]) -> None:
         self._session = session
         self._limits = limits
-        self._class_of = class_of
         self._tell = tell
         nodes = session.state.nodes
         rows = [
@@ -60,7 +57,7 @@ class Emptying:
         return best
 
     def _greedy(self, order: Sequence[int]) -> Attempt:
-        attempt = Attempt(self._session, self._limits, self._class_of)
+        attempt = Attempt(self._session, self._limits)
         # What is empty already counts, so nobody moves there.
         attempt.board.closed[self.free] = True
         for place, row in enumerate(order):
@@ -88,7 +85,7 @@ class Emptying:
 
     def _emptiable(self, rows: Iterable[int]) -> dict[int, tuple[int, float, int]]:
         """row -> (pods that would move, the part of the cluster that they hold, the highest priority of one)."""
-        probe = Attempt(self._session, self._limits, self._class_of)
+        probe = Attempt(self._session, self._limits)
         found: dict[int, tuple[int, float, int]] = {}
         for row in rows:
             contents = self._contents(row)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent
-from phalanx.model.pod import Pod, PodClass
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.history import AccountUsage
 from phalanx.scheduling.policy import Policy
@@ -19,13 +18,9 @@ _HARMLESS = frozenset({"enqueue", "allocate", "backfill"})
 _MOST_CYCLES = 100
 
 
-def as_it_is(pod: Pod) -> PodClass:
-    return pod.pod_class
-
-
 class Facts(msgspec.Struct, frozen=True):
     """What is known of a cluster as the events that tell it, and who plans there how. `now` is in seconds since the
-    epoch. `waiting_class` tells the class that a pod on a node would have if it waited.
+    epoch.
     """
 
     events: Sequence[ClusterEvent]
@@ -33,7 +28,6 @@ class Facts(msgspec.Struct, frozen=True):
     now: float
     schedulers: Collection[str] = ("phalanx",)
     usages: Sequence[AccountUsage] = ()
-    waiting_class: Callable[[Pod], PodClass] = as_it_is
 
     def build(self) -> Scheduler:
         """The cluster and a scheduler that evicts nobody, after everything has been placed that can be now."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.defragmentation.attempt import Attempt
 from phalanx.scheduling.defragmentation.emptying import Emptying
@@ -54,7 +53,7 @@ class _Planning:
         self._names = session.state.nodes.names
 
     def empty_nodes(self, goal: EmptyNodes) -> Relocation:
-        emptying = Emptying(self._session, goal, self._limits, self._class_of, self._tell)
+        emptying = Emptying(self._session, goal, self._limits, self._tell)
         answer = Relocation(goal, False, "", free=[self._names[row] for row in emptying.free])
         if len(emptying.free) >= goal.count:
             return _reached(answer, f"enough nodes are empty already ({len(emptying.free)}): nobody has to move")
@@ -76,7 +75,7 @@ class _Planning:
         unit = unit_of(scheduler.work.everything(), goal.target)
         if unit is None:
             return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
-        making = RoomMaking(self._session, unit, self._limits, self._class_of, self._tell)
+        making = RoomMaking(self._session, unit, self._limits, self._tell)
         if not making.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})
         attempt = making.best()
@@ -120,10 +119,6 @@ class _Planning:
             str(gang.key) if gang is not None else "",
             gang in attempt.whole,
         )
-
-    def _class_of(self, record: PodRecord) -> ClassRecord:
-        wanted = self._facts.waiting_class(record.pod)
-        return record.cls if wanted == record.pod.pod_class else self._session.state.classes.record(wanted)
 
 
 def _reached(answer: Relocation, message: str) -> Relocation:

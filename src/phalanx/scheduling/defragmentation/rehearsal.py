@@ -73,7 +73,6 @@ class Rehearsal:
             pod,
             uid=f"{pod.uid}+",
             name=f"{pod.name}+",
-            pod_class=self._facts.waiting_class(pod),
             node="",
             phase=PodPhase.PENDING,
             mark=None,

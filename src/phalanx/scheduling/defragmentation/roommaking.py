@@ -10,7 +10,7 @@ from phalanx.cluster.members import PodRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.assembly import Call
-from phalanx.scheduling.defragmentation.attempt import Attempt, ClassOf, StuckError, tenants
+from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
@@ -24,12 +24,9 @@ _REPRIEVES = 24
 class RoomMaking:
     """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
 
-    def __init__(
-        self, session: Session, unit: Unit, limits: Limits, class_of: ClassOf, tell: Callable[[str], None]
-    ) -> None:
+    def __init__(self, session: Session, unit: Unit, limits: Limits, tell: Callable[[str], None]) -> None:
         self._session = session
         self._limits = limits
-        self._class_of = class_of
         self._tell = tell
         self.members = needed(session, unit)
         self.obstacles: dict[int, Obstacle] = {}
@@ -48,7 +45,7 @@ class RoomMaking:
         return best
 
     def _plan(self, spared: frozenset[str]) -> Attempt | None:
-        attempt = Attempt(self._session, self._limits, self._class_of, spared)
+        attempt = Attempt(self._session, self._limits, spared)
         hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
         waiting = [member for member in hardest if not attempt.place(member)]
         for number, member in enumerate(waiting):

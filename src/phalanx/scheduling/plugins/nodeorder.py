@@ -11,6 +11,7 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.load import Load
+from phalanx.scheduling.peerrules import PeerRules
 from phalanx.scheduling.plugin import Plugin
 
 
@@ -18,17 +19,15 @@ class NodeOrder(Plugin):
     """Each score runs from 0 to 100 and counts by its weight."""
 
     name = "nodeorder"
-    without_effect = (
-        "podaffinity.weight",
-        "podtopologyspread.weight",
-        "selectorspread.weight",
-    )
+    without_effect = ("selectorspread.weight",)
     arguments = (
         "balancedresource.weight",
         "imagelocality.weight",
         "leastrequested.weight",
         "mostrequested.weight",
         "nodeaffinity.weight",
+        "podaffinity.weight",
+        "podtopologyspread.weight",
         "tainttoleration.weight",
         *without_effect,
     )
@@ -40,6 +39,10 @@ class NodeOrder(Plugin):
         self._balanced = arguments.integer("balancedresource.weight", 1)
         self._taint = arguments.integer("tainttoleration.weight", 3)
         self._images = arguments.integer("imagelocality.weight", 1)
+        self.peers = PeerRules(
+            affinity_weight=arguments.integer("podaffinity.weight", 2),
+            spread_weight=arguments.integer("podtopologyspread.weight", 2),
+        )
         for key in self.without_effect:
             arguments.integer(key, 0)
 

@@ -2,37 +2,33 @@
 
 from __future__ import annotations
 
-from itertools import groupby
-
 import numpy as np
 
 from phalanx.cluster.attachments import ATTACHMENTS
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.device_claims import CLAIMS
 from phalanx.cluster.disks import DISKS
-from phalanx.cluster.labels import Rows, term_matches
+from phalanx.cluster.eligibility import objections, selected, tolerated
+from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.volume_selection import OTHER_ZONE, OUT_OF_REACH, in_zone, reachable
 from phalanx.cluster.volume_supply import VOLUMES
 from phalanx.model.node import Node
-from phalanx.model.selectors import Requirement, Taint, tolerates
+from phalanx.model.selectors import Taint, tolerates
 from phalanx.scheduling.arguments import Arguments
+from phalanx.scheduling.peerrules import PeerRules
 from phalanx.scheduling.plugin import Plugin
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 _CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
-_HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
 
 class Predicates(Plugin):
-    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), NodePorts, and of InterPodAffinity what
-    the pods that are there already demand.
-
-    What a pod asks of volumes, topology spread, other pods or devices has no filter yet: `refuse` names the
-    field, and the pod goes nowhere. NodeResourcesFit is not a filter here: amounts change with every placement,
-    so the placement itself compares them.
+    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and those about what changes with every
+    placement, which the placement itself compares: NodePorts, volumes and claims as stocks, PodTopologySpread and
+    InterPodAffinity as rules about peers. NodeResourcesFit always holds.
     """
 
     name = "predicates"
@@ -40,8 +36,6 @@ class Predicates(Plugin):
         "predicate.CacheEnable",
         "predicate.GPUNumberEnable",
         "predicate.GPUSharingEnable",
-        "predicate.PodAffinityEnable",
-        "predicate.PodTopologySpreadEnable",
         "predicate.ProportionalEnable",
         "predicate.resources",
         "predicate.resources.*",
@@ -51,6 +45,8 @@ class Predicates(Plugin):
         "predicate.NodeAffinityEnable",
         "predicate.NodePortsEnable",
         "predicate.NodeVolumeLimitsEnable",
+        "predicate.PodAffinityEnable",
+        "predicate.PodTopologySpreadEnable",
         "predicate.TaintTolerationEnable",
         "predicate.VolumeBindingEnable",
         "predicate.VolumeZoneEnable",
@@ -71,6 +67,10 @@ class Predicates(Plugin):
         self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
         self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
+        self.peers = PeerRules(
+            spread=arguments.boolean("predicate.PodTopologySpreadEnable", True),
+            affinity=arguments.boolean("predicate.PodAffinityEnable", True),
+        )
         for key in self.without_effect:
             if key.endswith("Enable"):
                 arguments.boolean(key, True)
@@ -97,8 +97,6 @@ class Predicates(Plugin):
             mask &= reachable(cls.pod_class, nodes, rows)
         if self._zones and cls.pod_class.volumes:
             mask &= in_zone(cls.pod_class, nodes, rows)
-        if cls.pod_class.repelled:
-            mask &= self._tolerated_by_others(cls, nodes, rows)
         return mask
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
@@ -115,9 +113,6 @@ class Predicates(Plugin):
             reasons.append((OUT_OF_REACH, ~reachable(cls.pod_class, nodes, rows)))
         if self._zones and cls.pod_class.volumes:
             reasons.append((OTHER_ZONE, ~in_zone(cls.pod_class, nodes, rows)))
-        if cls.pod_class.repelled:
-            closed = ~self._tolerated_by_others(cls, nodes, rows)
-            reasons.append(("node(s) didn't satisfy existing pods anti-affinity rules", closed))
         return reasons
 
     def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
@@ -135,8 +130,7 @@ class Predicates(Plugin):
         further: dict[str, BoolArray] = {}
         for number in np.unique(ids).tolist():
             taints = nodes.taints.sets[number]
-            objections = [t for t in taints if t.effect in _HARD_EFFECTS and not _tolerated(cls, t)]
-            for place, taint in enumerate(objections):
+            for place, taint in enumerate(objections(cls.pod_class.tolerations, taints)):
                 reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
                 parts = further if place else first
                 parts[reason] = parts.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
@@ -148,33 +142,10 @@ class Predicates(Plugin):
         return ~nodes.unschedulable[rows]
 
     def _tolerated(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        by_set = np.array(
-            [
-                all(_tolerated(cls, taint) for taint in taints if taint.effect in _HARD_EFFECTS)
-                for taints in nodes.taints.sets
-            ],
-            dtype=np.bool_,
-        )
-        result: BoolArray = by_set[nodes.taints.ids[rows]]
-        return result
+        return tolerated(cls.pod_class.tolerations, nodes, rows)
 
     def _selected(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        pod_class = cls.pod_class
-        mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
-        for key, value in pod_class.node_selector:
-            mask &= nodes.labels.satisfies(Requirement(key, "In", (value,)), rows)
-        if pod_class.affinity is not None:
-            some = np.zeros_like(mask)
-            for term in pod_class.affinity:
-                some |= term_matches(term, nodes.labels, nodes.name_column, rows)
-            mask &= some
-        return mask
-
-    def _tolerated_by_others(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
-        for key, domains in groupby(cls.pod_class.repelled, key=lambda domain: domain[0]):
-            mask &= nodes.labels.satisfies(Requirement(key, "NotIn", tuple(value for _, value in domains)), rows)
-        return mask
+        return selected(cls.pod_class.node_selector, cls.pod_class.affinity, nodes, rows)
 
 
 def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
