@@ -100,6 +100,10 @@ class Topology:
         """Equal as long as the domains are."""
         return (self._nodes.relabelled.end, self._nodes.capacity, self.hypernodes.version)
 
+    @property
+    def capacity(self) -> int:
+        return self._nodes.capacity
+
     def ladder(self, rule: TopologyRule, keys: tuple[str, ...] = (), ordered: bool = False) -> Ladder:
         """The levels for a rule. `keys` are the node labels that are levels, the widest first if `ordered`; else
         the one with fewer domains is the wider one. The rule's own labels are levels in any case."""

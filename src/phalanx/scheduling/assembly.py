@@ -2,81 +2,122 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
-import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
+from phalanx.scheduling.batches import Batch, Order, batches_of, hardest_first, leanest_first
 from phalanx.scheduling.ceilings import Excess
-from phalanx.scheduling.demand import GangDemand, Quorum, gang_demand
-from phalanx.scheduling.quorum import Requirement
-from phalanx.scheduling.search import Kind, Need, Part, Search
+from phalanx.scheduling.demand import GangDemand, PartDemand, Quorum, gang_demand, portions_of
+from phalanx.scheduling.domains import Area, Want, area_of
+from phalanx.scheduling.otherways import Choice, other_way
+from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import Gap, Shortage, shortage
+from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
+from phalanx.scheduling.spots import no_domain, spot_of
+from phalanx.scheduling.subgroups import Subgroup, part_key, subgroups_of
 
-# The search is for small gangs; beyond these sizes it would mostly run into its limit.
-_MOST_MEMBERS = 64
-_MOST_NODES = 64
-
-
-class Batch:
-    """Members of one gang that are alike: same priority, class, role and payer; `members` in their order."""
-
-    __slots__ = ("cls", "members", "payer", "priority", "role")
-
-    def __init__(self, priority: int, cls: ClassRecord, role: str, payer: Payer | None) -> None:
-        self.priority = priority
-        self.cls = cls
-        self.role = role
-        self.payer = payer
-        self.members: list[PodRecord] = []
+Facts = Shortage | Excess
+Attempt = Callable[[], Facts | None]
 
 
-Order = Callable[[Session, list[Batch]], list[Batch]]
+class Lot:
+    """Members who are placed together, and the area in which they have to be."""
 
+    __slots__ = ("_orders", "area", "batches", "part", "total")
 
-class Call:
-    """One gang's part in an assembly: what it needs now, and who may take part."""
-
-    __slots__ = ("_orders", "batches", "gang", "need", "placed")
-
-    def __init__(self, session: Session, gang: GangRecord) -> None:
-        self.gang = gang
-        self.need: Requirement = session.requirement(gang)
-        self.batches: list[Batch] = []
-        self.placed: list[tuple[PodRecord, int]] = []
+    def __init__(
+        self, batches: list[Batch], total: int = 0, area: Area | None = None, part: Subgroup | None = None
+    ) -> None:
+        self.batches = batches
+        self.total = total
+        self.area = area
+        self.part = part
         self._orders: dict[Order, list[Batch]] = {}
-        if not self.need.satisfied:
-            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
-            roles, repair = {role for role, _ in self.need.roles}, self.need.repair
-            self.batches = _batches(session.in_order(gang), roles, charged=not repair)
 
     def in_order(self, session: Session, order: Order) -> list[Batch]:
-        """The batches in an order; found once, as tries take and give back room but do not change who may go where
-        (but for host ports)."""
+        """The batches in an order; found once, as tries take and give back room but hardly change who may go
+        where."""
         found = self._orders.get(order)
         if found is None:
             found = self._orders[order] = order(session, self.batches)
         return found
 
+
+class Call:
+    """One gang's part in an assembly: what it needs now, and who may take part.
+
+    `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
+    started already.
+    """
+
+    __slots__ = ("area", "gang", "need", "parts", "placed", "rest")
+
+    def __init__(self, session: Session, gang: GangRecord) -> None:
+        self.gang = gang
+        self.need: Requirement = session.requirement(gang)
+        self.rest = Lot([])
+        self.parts: list[Lot] = []
+        self.placed: list[tuple[PodRecord, int]] = []
+        self.area: Area | None = None
+        if not self.need.satisfied:
+            noun = gang.noun
+            assert noun is not None
+            self.area = area_of(noun.topology, gang.members.values() if noun.topology is not None else ())
+            # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
+            roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
+            members = session.in_order(gang)
+            if not noun.subgroups:
+                self.rest = Lot(batches_of(members, roles, charged))
+                return
+            policy, repair = noun.match_policy, self.need.repair
+            found = subgroups_of(noun, gang.members.values(), lambda each: counted(each, policy, repair))
+            waiting: dict[object, list[PodRecord]] = {}
+            for member in members:
+                waiting.setdefault(part_key(noun.subgroups, member), []).append(member)
+            self.rest = Lot(batches_of(waiting.get(None, []), roles, charged))
+            for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
+                if part.can_start:
+                    area = area_of(part.rule.topology, part.members)
+                    batches = batches_of(waiting[key], roles, charged)
+                    self.parts.append(Lot(batches, part.missing, area, part))
+
+    @property
+    def batches(self) -> list[Batch]:
+        """All who may take part."""
+        return [batch for lot in (self.rest, *self.parts) for batch in lot.batches]
+
     def demand(self) -> GangDemand:
-        members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in self.batches)
-        return gang_demand(self.need, members, () if self.need.satisfied else _reserve(self.gang))
+        need = self.need
+        if need.satisfied:
+            return gang_demand(need, (), ())
+        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
+        if self.area is None and not self.parts:
+            return found
+        return msgspec.structs.replace(
+            found,
+            area=self.area,
+            parts=tuple(part_demand(lot) for lot in self.parts),
+            subgroups=need.subgroups,
+        )
+
+
+def part_demand(lot: Lot) -> PartDemand:
+    assert lot.part is not None
+    portions = portions_of(_kinds(lot.batches), set(), lot.total)
+    return PartDemand(lot.part.key[0], lot.total, portions, lot.area)
 
 
 def demand_of(calls: list[Call]) -> Quorum:
     return Quorum(tuple(call.demand() for call in calls))
 
 
-def assemble(
-    session: Session, calls: list[Call], demand: Quorum, transaction: Transaction
-) -> Shortage | Gap | Excess | None:
+def assemble(session: Session, calls: list[Call], demand: Quorum, transaction: Transaction) -> Facts | Gap | None:
     """Places every quorum within the transaction (`placed` of each call tells who and where); or places nothing,
     and says why.
 
@@ -87,197 +128,224 @@ def assemble(
         gaps = session.gaps(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
             return Gap(gaps, place)
-    facts = _all_in_turn(session, transaction, calls, _hardest_first)
+    facts = _all_in_turn(session, transaction, calls, demand, hardest_first)
     if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
-        facts = facts if _all_in_turn(session, transaction, calls, _leanest_first) else None
-    return None if facts is None or _other_ways(session, transaction, calls, demand) else facts
+        facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first) else None
+    if facts is None or any(call.area is not None or call.parts for call in calls):
+        return facts
+    found = other_way(session, transaction, [_choice(session, call) for call in calls])
+    if found is None:
+        return facts
+    for call, placed in zip(calls, found, strict=True):
+        call.placed = placed
+    return None
 
 
 def _all_in_turn(
-    session: Session, transaction: Transaction, calls: list[Call], order: Order
-) -> Shortage | Excess | None:
+    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order
+) -> Facts | None:
     for place, call in enumerate(calls):
-        facts = _in_turn(session, transaction, call, place, order)
+        facts = _Turn(session, transaction, call, demand.gangs[place], place, order).run()
         if facts is not None:
             transaction.unplace()
             return facts
     return None
 
 
-def _in_turn(
-    session: Session, transaction: Transaction, call: Call, place: int, order: Order
-) -> Shortage | Excess | None:
-    """Places a gang's quorum, batch by batch within a priority: first what roles ask, then the rest.
+class _Turn:
+    """One gang's turn in one way of putting an assembly together."""
 
-    A batch of which no more fits is passed over: another member may fill the quorum in its stead.
-    """
-    call.placed = []
-    batches = call.in_order(session, order)
-    used = [0] * len(batches)
-    wanted = dict(call.need.roles)
-    rest = call.need.total - sum(wanted.values())
-    for number, batch in enumerate(batches):
-        least = wanted.get(batch.role, 0)
-        if least:
-            used[number] = _put(session, transaction, call, batch, batch.members[:least])
-            wanted[batch.role] -= used[number]
-    for number, batch in enumerate(batches):
-        if wanted.get(batch.role) and used[number] < len(batch.members):
-            return _short_of(session, call, batch, wanted[batch.role], place)
-    failed: Batch | None = None
-    for number, batch in enumerate(batches):
-        asked = batch.members[used[number] : used[number] + rest]
-        done = _put(session, transaction, call, batch, asked)
-        rest -= done
-        if done < len(asked) and failed is None:
-            failed = batch
-    return _short_of(session, call, failed, rest, place) if failed is not None and rest else None
+    def __init__(
+        self,
+        session: Session,
+        transaction: Transaction,
+        call: Call,
+        demand: GangDemand,
+        place: int,
+        order: Order,
+    ) -> None:
+        self._session = session
+        self._transaction = transaction
+        self._call = call
+        self._demand = demand
+        self._place = place
+        self._order = order
+        self._spot: Spot | None = None
 
-
-def _short_of(session: Session, call: Call, batch: Batch, missing: int, place: int) -> Shortage | Excess:
-    placed, need, cls = len(call.placed), call.need.total, batch.cls
-    if not session.allowance.room(batch.payer, cls.footprint):
-        # So many may be more than the whole cluster has, of which accounts do not speak; then it is one too many.
-        excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
-        excess = excess or session.allowance.excess(batch.payer, cls.footprint, 1, placed, need, place)
-        assert excess is not None
-        if excess.computed and not session.placer.fits(cls):
-            return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)
-        # The gang's own members that were tried are part of what it wants, not of what is in use.
-        own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in call.placed)
-        return msgspec.structs.replace(excess, used=excess.used - own, wanted=excess.wanted + own)
-    return shortage(session.pipeline, session.state.nodes, cls, placed, need, missing, place)
-
-
-def _put(session: Session, transaction: Transaction, call: Call, batch: Batch, members: list[PodRecord]) -> int:
-    """Places as many of the members as fit and are allowed; how many."""
-    cls, done = batch.cls, 0
-    wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
-    while done < wanted:
-        rows = session.placer.place(cls, wanted - done)
-        if not rows:
-            break
-        chosen = members[done : done + len(rows)]
-        transaction.place(cls, chosen, rows)
-        call.placed.extend(zip(chosen, rows, strict=True))
-        done += len(rows)
-    return done
-
-
-def _batches(members: list[PodRecord], roles: set[str], charged: bool) -> list[Batch]:
-    found: dict[tuple[int, ClassRecord, str, Payer | None], Batch] = {}
-    for member in members:
-        pod = member.pod
-        if pod.problem:
-            continue
-        key = (-pod.priority, member.cls, pod.role if pod.role in roles else "", member.payer if charged else None)
-        batch = found.get(key)
-        if batch is None:
-            batch = found[key] = Batch(*key)
-        batch.members.append(member)
-    return list(found.values())
-
-
-def _hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
-    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order."""
-    if len(batches) <= 1:
-        return batches
-    totals, names = session.totals(), session.state.space.names
-
-    def hardness(entry: tuple[int, Batch]) -> tuple[int, int, float, int]:
-        position, batch = entry
-        cls = batch.cls
-        share = max(
-            amount / max(1, totals.get(names[column], (0, 0))[0])
-            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
-        )
-        return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
-
-    return [batch for _, batch in sorted(enumerate(batches), key=hardness)]
-
-
-def _leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
-    """Higher priority first, then the smallest share of the cluster, then members' order."""
-    totals = session.totals()
-
-    def size(entry: tuple[int, Batch]) -> tuple[int, float, int]:
-        position, batch = entry
-        amounts = batch.cls.footprint.amounts.items()
-        share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
-        return (batch.priority, share, position)
-
-    return [batch for _, batch in sorted(enumerate(batches), key=size)]
-
-
-def _other_ways(session: Session, transaction: Transaction, calls: list[Call], demand: Quorum) -> bool:
-    """Searches for room where the usual way found none, if the classes may have been in each other's way."""
-    classes = demand.classes
-    if len(classes) < 2 or sum(call.need.total for call in calls) > _MOST_MEMBERS:
-        return False
-    rows = _bins(session, classes) if transaction.explores or demand.bound(session) else []
-    if not rows:
-        return False
-    parts: list[Part] = []
-    origins: list[tuple[Call, Batch]] = []
-    for number, call in enumerate(calls):
-        for batch in call.in_order(session, _hardest_first):
-            parts.append(Part(classes.index(batch.cls), number, batch.role, len(batch.members)))
-            origins.append((call, batch))
-    found = Search(
-        session.state.nodes.idle[:, rows].T.tolist(),
-        _kinds(session, classes, rows),
-        parts,
-        [Need(call.need.total, dict(call.need.roles)) for call in calls],
-    ).run()
-    if found is None:
-        return False
-    taken = [0] * len(parts)
-    for call in calls:
+    def run(self) -> Facts | None:
+        """Places the gang's quorum in the smallest domain that takes it; what is in the way leaves its traces."""
+        call = self._call
         call.placed = []
-    for place, node in found:
-        call, batch = origins[place]
-        if not session.allowance.room(batch.payer, batch.cls.footprint):
-            transaction.unplace()
-            return False
-        member = batch.members[taken[place]]
-        taken[place] += 1
-        transaction.place(batch.cls, [member], [rows[node]])
-        call.placed.append((member, rows[node]))
-    return True
+        if call.need.satisfied:
+            return None
+        attempt = self._parts if call.parts else self._plain
+        if call.area is None:
+            return attempt()
+        choice = _choice(self._session, call) if not call.parts else None
+        return self._near(call.area, self._demand, choice, attempt)
+
+    def _near(self, area: Area, want: Want, choice: Choice | None, attempt: Attempt) -> Facts | None:
+        """Makes the attempt within one domain after the other, until it succeeds; `choice` is set if members may be
+        placed in other ways as well."""
+        session, transaction, call = self._session, self._transaction, self._call
+        mark, before = transaction.mark(), len(call.placed)
+        for domain in session.domains.tries(area, want):
+            with session.placer.within(domain.rows):
+                facts = attempt()
+                if facts is None:
+                    return None
+                transaction.back_to(mark)
+                del call.placed[before:]
+                if choice is not None and (found := other_way(session, transaction, [choice])) is not None:
+                    call.placed += found[0]
+                    return None
+            if isinstance(facts, Excess):
+                return facts  # accounts are in the way in every domain
+        nearest = session.domains.nearest(area, want)
+        if nearest is None:
+            return no_domain(session, area, want, self._place)
+        outer, self._spot = self._spot, spot_of(session, area, nearest) or self._spot
+        with session.placer.within(nearest.rows):
+            facts = attempt()
+        self._spot = outer
+        return facts
+
+    def _plain(self) -> Facts | None:
+        need = self._call.need
+        return self._fill(self._call.rest, dict(need.roles), need.total)
+
+    def _parts(self) -> Facts | None:
+        """Subgroups that must start, then members of none, then further subgroups until the quorum holds."""
+        call, roles, lacking = self._call, dict(self._call.need.roles), list(self._call.need.subgroups)
+        left, first = list(call.parts), None
+        for needed in (True, False):
+            if not needed and (facts := self._loose(roles)) is not None:
+                first = first or facts
+            for lot in list(left):
+                assert lot.part is not None
+                number = lot.part.key[0]
+                if not (lacking[number] if needed else self._wanting(roles)):
+                    continue
+                facts = self._part(lot)
+                if facts is None:
+                    left.remove(lot)
+                    lacking[number] = max(0, lacking[number] - 1)
+                else:
+                    first = first or facts
+            if any(lacking):
+                return first or self._too_few()
+        return (first or self._too_few()) if self._wanting(roles) else None
+
+    def _wanting(self, roles: dict[str, int]) -> bool:
+        """Whether members are missing for the quorum, in all or of a role."""
+        placed = self._call.placed
+        counts = {role: sum(1 for record, _ in placed if record.pod.role == role) for role in roles}
+        return len(placed) < self._call.need.total or any(counts[role] < least for role, least in roles.items())
+
+    def _loose(self, roles: dict[str, int]) -> Facts | None:
+        """Places those who are in no subgroup, as many as are needed."""
+        call = self._call
+        there: dict[str, int] = {}
+        for batch in call.rest.batches:
+            there[batch.role] = there.get(batch.role, 0) + len(batch.members)
+        done = {role: sum(1 for record, _ in call.placed if record.pod.role == role) for role in roles}
+        asked = {role: min(least - done[role], there.get(role, 0)) for role, least in roles.items()}
+        asked = {role: least for role, least in asked.items() if least > 0}
+        rest = min(call.need.total - len(call.placed), sum(there.values()))
+        total = max(rest, sum(asked.values()))
+        return self._fill(call.rest, asked, total) if total > 0 else None
+
+    def _part(self, lot: Lot) -> Facts | None:
+        """Places a subgroup whole, or nothing of it."""
+        assert lot.part is not None
+        mark, before = self._transaction.mark(), len(self._call.placed)
+
+        def attempt() -> Facts | None:
+            return self._fill(lot, {}, lot.total)
+
+        if lot.area is None:
+            facts = attempt()
+        else:
+            choice = Choice(lot.total, (), lot.in_order(self._session, hardest_first))
+            facts = self._near(lot.area, part_demand(lot), choice, attempt)
+        if facts is None:
+            return None
+        self._transaction.back_to(mark)
+        del self._call.placed[before:]
+        if isinstance(facts, Shortage):
+            return msgspec.structs.replace(facts, part=lot.part.title)
+        return facts
+
+    def _too_few(self) -> Facts:
+        """No subgroup failed for lack of room, yet those that there are do not make a quorum."""
+        call = self._call
+        cls = call.batches[0].cls
+        found = shortage(self._session.pipeline, self._session.state.nodes, cls, len(call.placed), call.need.total)
+        return msgspec.structs.replace(found, culprit=self._place)
+
+    def _fill(self, lot: Lot, roles: dict[str, int], total: int) -> Facts | None:
+        """Places members of a lot, batch by batch within a priority: first what roles ask, then the rest.
+
+        A batch of which no more fits is passed over: another member may fill the quorum in its stead.
+        """
+        batches = lot.in_order(self._session, self._order)
+        used = [0] * len(batches)
+        rest, wanted = total - sum(roles.values()), dict(roles)
+        start = len(self._call.placed)
+        for number, batch in enumerate(batches):
+            least = wanted.get(batch.role, 0)
+            if least:
+                used[number] = self._put(batch, batch.members[:least])
+                wanted[batch.role] -= used[number]
+        for number, batch in enumerate(batches):
+            if wanted.get(batch.role) and used[number] < len(batch.members):
+                return self._short_of(batch, wanted[batch.role], start, total)
+        failed: Batch | None = None
+        for number, batch in enumerate(batches):
+            asked = batch.members[used[number] : used[number] + rest]
+            done = self._put(batch, asked)
+            rest -= done
+            if done < len(asked) and failed is None:
+                failed = batch
+        return self._short_of(failed, rest, start, total) if failed is not None and rest else None
+
+    def _put(self, batch: Batch, members: list[PodRecord]) -> int:
+        """Places as many of the members as fit and are allowed; how many."""
+        session, cls, done = self._session, batch.cls, 0
+        wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
+        while done < wanted:
+            rows = session.placer.place(cls, wanted - done)
+            if not rows:
+                break
+            chosen = members[done : done + len(rows)]
+            self._transaction.place(cls, chosen, rows)
+            self._call.placed.extend(zip(chosen, rows, strict=True))
+            done += len(rows)
+        return done
+
+    def _short_of(self, batch: Batch, missing: int, start: int, need: int) -> Facts:
+        session, cls, place = self._session, batch.cls, self._place
+        mine = self._call.placed[start:]
+        placed = len(mine)
+        if not session.allowance.room(batch.payer, cls.footprint):
+            # So many may be more than the cluster has, of which accounts do not speak; then it is one too many.
+            excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
+            excess = excess or session.allowance.excess(batch.payer, cls.footprint, 1, placed, need, place)
+            assert excess is not None
+            if not (excess.computed and not session.placer.fits(cls)):
+                # The gang's own members that were tried are part of what it wants, not of what is in use.
+                own = sum(record.footprint.amounts.get(excess.resource, 0) for record, _ in self._call.placed)
+                return msgspec.structs.replace(excess, used=excess.used - own, wanted=excess.wanted + own)
+        nodes = session.state.nodes
+        return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot)
 
 
-def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
-    """The rows that take at least one copy of some class, tightest first; of too many, the roomiest per class."""
-    placer = session.placer
-    per_class: dict[ClassRecord, list[int]] = {}
-    for cls in classes:
-        view = placer.view(cls)
-        rows = np.flatnonzero(view.score > -np.inf)
-        copies = placer.copies(cls, rows)
-        per_class[cls] = rows[np.lexsort((rows, -copies))].tolist()
-    fits = Counter(row for rows in per_class.values() for row in rows)
-    share = len(fits) if len(fits) <= _MOST_NODES else max(1, _MOST_NODES // len(classes))
-    chosen = {row for rows in per_class.values() for row in rows[:share]}
-    return sorted(chosen, key=lambda row: (fits[row], row))
+def _choice(session: Session, call: Call) -> Choice:
+    return Choice(call.need.total, call.need.roles, call.rest.in_order(session, hardest_first))
 
 
-def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[Kind]:
-    kinds: list[Kind] = []
-    for cls in classes:
-        conflicts = sum(
-            1 << number
-            for number, other in enumerate(classes)
-            if session.placer.exclusive(cls) and _same_ports(cls, other)
-        )
-        amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
-        kinds.append(Kind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
-    return kinds
-
-
-def _same_ports(one: ClassRecord, other: ClassRecord) -> bool:
-    return one is other or any(
-        port.conflicts_with(taken) for port in one.pod_class.host_ports for taken in other.pod_class.host_ports
-    )
+def _kinds(batches: list[Batch]) -> Iterator[tuple[tuple[ClassRecord, str, Payer | None], int]]:
+    return (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in batches)
 
 
 def _reserve(gang: GangRecord) -> Requests:

@@ -7,7 +7,7 @@ units with it could get something now; whoever waits beyond that bound need not 
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Mapping
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 
@@ -16,6 +16,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
 from phalanx.scheduling.allowance import Allowance
+from phalanx.scheduling.domains import Area, Domains
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement
 
@@ -27,20 +28,46 @@ class Rooms(Protocol):
 
     placer: Placer
     allowance: Allowance
+    domains: Domains
 
     def gaps(self, wanted: Requests) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
 class Alone(msgspec.Struct, frozen=True):
-    """A pod of this class that belongs to no gang, and who pays for it."""
+    """A pod of this class that needs no other, and who pays for it; or `count` of them that start together.
+
+    `area` is set for members of a gang that have to be, or should be, close to each other.
+    """
 
     cls: ClassRecord
     payer: Payer | None = None
+    area: Area | None = None
+    count: int = 1
+
+    role: ClassVar[str] = ""
+    roles: ClassVar[tuple[tuple[str, int], ...]] = ()
+
+    @property
+    def total(self) -> int:
+        return self.count
+
+    @property
+    def portions(self) -> tuple[Alone, ...]:
+        return (self,)
 
     def bound(self, rooms: Rooms) -> int:
-        allowed = rooms.allowance.room(self.payer, self.cls.footprint)
-        return min(allowed, rooms.placer.room(self.cls)) if allowed else 0
+        allowed = rooms.allowance.room(self.payer, self.cls.footprint) // self.count
+        if not allowed or self.area is None:
+            return min(allowed, rooms.placer.room(self.cls) // self.count) if allowed else 0
+        return min(allowed, rooms.domains.bound(self.area, self))
+
+    def fits(self, rooms: Rooms) -> bool:
+        if rooms.allowance.room(self.payer, self.cls.footprint) < self.count:
+            return False
+        if self.area is not None:
+            return rooms.domains.fits(self.area, self)
+        return rooms.placer.fits(self.cls) if self.count == 1 else rooms.placer.room(self.cls) >= self.count
 
 
 class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
@@ -86,13 +113,30 @@ class Portion(msgspec.Struct, frozen=True, cache_hash=True):
     payer: Payer | None = None
 
 
+class PartDemand(msgspec.Struct, frozen=True, cache_hash=True):
+    """A subgroup that could start: `total` members of the portions at once. `rule` is the place of its rule."""
+
+    rule: int
+    total: int
+    portions: tuple[Portion, ...]
+    area: Area | None = None
+    roles: tuple[tuple[str, int], ...] = ()
+
+
 class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
-    """`total` members of the portions, of which `roles[role]` of each named role; `reserve` must be idle in sum."""
+    """`total` members of the portions, of which `roles[role]` of each named role; `reserve` must be idle in sum.
+
+    All go into one domain of the `area`. `parts` are the subgroups among them, of which `subgroups[rule]` more must
+    start.
+    """
 
     total: int
     roles: tuple[tuple[str, int], ...]
     portions: tuple[Portion, ...]
     reserve: Requests = ()
+    area: Area | None = None
+    parts: tuple[PartDemand, ...] = ()
+    subgroups: tuple[int, ...] = ()
 
     def least(self) -> Mapping[str, int]:
         """resource -> what every choice of members takes at least."""
@@ -146,7 +190,8 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
             forced = sum(gang.forced(cls) for gang in self.gangs)
             if forced:
                 bound = min(bound, room // forced)
-        return bound
+        near = [gang for gang in self.gangs if gang.area is not None and gang.area.rule.hard and gang.total]
+        return min([bound, *(rooms.domains.bound(gang.area, gang) for gang in near if gang.area is not None)])
 
 
 class Awaiting(msgspec.Struct, frozen=True):
@@ -177,17 +222,17 @@ def gang_demand(need: Requirement, members: Iterable[tuple[Kind, int]], reserve:
     kind beyond the gang's need.
     """
     named = {role for role, _ in need.roles}
+    return GangDemand(need.total, need.roles, portions_of(members, named, need.total), reserve)
+
+
+def portions_of(members: Iterable[tuple[Kind, int]], named: set[str], total: int) -> tuple[Portion, ...]:
+    """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
     counts: dict[Kind, int] = {}
     for (cls, role, payer), count in members:
         kind = (cls, role if role in named else "", payer)
         counts[kind] = counts.get(kind, 0) + count
     portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
-    return GangDemand(
-        need.total,
-        need.roles,
-        tuple(Portion(cls, role, min(count, need.total), payer) for (cls, role, payer), count in portions),
-        reserve,
-    )
+    return tuple(Portion(cls, role, min(count, total), payer) for (cls, role, payer), count in portions)
 
 
 def _place(entry: tuple[Kind, int]) -> tuple[int, str, object]:

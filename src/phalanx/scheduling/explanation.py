@@ -154,18 +154,23 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
     if facts.refusal:
         code, message = UNSUPPORTED, f"the pod asks for {facts.refusal}"
     else:
-        code, message = _code(facts), f"0/{facts.total} nodes are available: {_reasons(facts)}."
+        where = f" in {facts.where}" if facts.where else ""
+        code, message = _code(facts), f"0/{facts.total} nodes{where} are available: {_reasons(facts)}."
     return Verdict(code, message, needed=1, members=1, nodes=facts.nodes, change=facts.change)
 
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     members = (m for m in gang.pending.values() if m.cls is facts.cls and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
-    head = f"{facts.placed} of the {facts.need} members that gang {gang.key} needs fit; "
+    inside = f" in {facts.where}" if facts.where else ""
+    part = f"subgroup {facts.part} of " if facts.part else ""
+    head = f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs fit{inside}; "
     if facts.refusal:
         code, message = UNSUPPORTED, f"pod {example} asks for {facts.refusal}"
     else:
-        code, message = _code(facts), f"0/{facts.total} nodes are available for {example}: {_reasons(facts)}."
+        there = " there" if facts.where else ""
+        message = f"0/{facts.total} nodes{there} are available for {example}: {_reasons(facts)}."
+        code = _code(facts)
     return Verdict(
         code,
         head + message,

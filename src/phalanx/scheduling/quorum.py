@@ -7,6 +7,7 @@ import msgspec
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import Dialect, Gang, GangCounts, MatchPolicy
 from phalanx.model.pod import MemberState, PlanMark
+from phalanx.scheduling.subgroups import lacking
 
 _ONCE = (MatchPolicy.ONCE_SATISFIED, MatchPolicy.UNTIL_SCHEDULED)
 
@@ -16,11 +17,13 @@ class Requirement(msgspec.Struct, frozen=True):
 
     `total` members in all, of which `roles[role]` of each named role. (0, {}) means that the quorum holds without
     any: whatever is pending is surplus. `repair` tells that the gang is already half bound by an earlier plan.
+    `subgroups` tells per rule of the gang how many more of its subgroups must start (() where it has no rules).
     """
 
     total: int
     roles: tuple[tuple[str, int], ...] = ()
     repair: bool = False
+    subgroups: tuple[int, ...] = ()
 
     @property
     def satisfied(self) -> bool:
@@ -54,7 +57,11 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
         if (missing := least - counted(record.counts(role), policy, repair)) > 0
     )
     total = max(total, sum(missing for _, missing in roles))
-    return Requirement(total, roles, repair and total > 0)
+    subgroups: tuple[int, ...] = ()
+    if gang.subgroups:
+        subgroups, least = lacking(record, gang, lambda each: counted(each, policy, repair))
+        total = max(total, least)
+    return Requirement(total, roles, repair and total > 0, subgroups)
 
 
 def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:

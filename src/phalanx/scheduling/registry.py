@@ -16,6 +16,7 @@ from phalanx.scheduling.plugins.drf import Drf
 from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.plugins.gang import GangPlugin
 from phalanx.scheduling.plugins.guarantees import Guarantees
+from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.plugins.nodegroup import NodeGroup
 from phalanx.scheduling.plugins.nodeorder import NodeOrder
 from phalanx.scheduling.plugins.overcommit import Overcommit
@@ -44,6 +45,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Drf,
         Fairshare,
         GangPlugin,
+        NetworkTopologyAware,
         NodeGroup,
         NodeOrder,
         Overcommit,

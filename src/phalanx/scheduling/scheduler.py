@@ -257,9 +257,9 @@ class Scheduler:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
             case Alone():
-                return None if _fits(session, demand) else Refusal(*session.lack(demand, afresh=True))
+                return None if demand.fits(session) else Refusal(*session.lack(demand, afresh=True))
             case Surplus(kinds):
-                fits = any(_fits(session, kind) for kind in kinds)
+                fits = any(kind.fits(session) for kind in kinds)
                 return None if fits else surplus_refusal(session, demand, afresh=True)
             case Quorum():
                 return assess(session, unit, demand)
@@ -279,10 +279,6 @@ class Scheduler:
                 return Refusal(fault, self.state.version) if fault is not None else None
         known = session.known(demand)
         return Refusal(known.facts if known is not None else None, self.state.version)
-
-
-def _fits(session: Session, kind: Alone) -> bool:
-    return session.allowance.room(kind.payer, kind.cls.footprint) > 0 and session.placer.fits(kind.cls)
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

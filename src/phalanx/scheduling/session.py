@@ -21,9 +21,11 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand
+from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
+from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
@@ -117,6 +119,8 @@ class Session:
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
+        aware = pipeline.policy.configured(NetworkTopologyAware)
+        self.domains = Domains(state.topology, placer, *((aware.levels, aware.layers) if aware else ()))
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})

@@ -22,7 +22,8 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
 
     `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
     change that would help. `refusal` is set where the pod itself is at fault. `culprit` is the place, in its
-    bundle, of the gang whose member it is.
+    bundle, of the gang whose member it is. `where` names the domain that came nearest, for members that have to be
+    in one: then the nodes are those of the domain. `part` names the subgroup that the member is in.
     """
 
     cls: ClassRecord
@@ -34,6 +35,16 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
     placed: int = 0
     need: int = 1
     culprit: int = 0
+    where: str = ""
+    part: str = ""
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """The nodes (bool[N]) that come into question, what people call them, and what would let others in."""
+
+    rows: BoolArray
+    where: str
+    change: str = ""
 
 
 class Gap(msgspec.Struct, frozen=True):
@@ -58,27 +69,35 @@ def shortage(
     need: int = 1,
     missing: int = 1,
     culprit: int = 0,
+    spot: Spot | None = None,
 ) -> Shortage:
-    """Why `missing` more copies of the class have no room.
+    """Why `missing` more copies of the class have no room, anywhere or on the spot.
 
     To be asked while what has been placed is still on the arrays: then no node takes a further copy, and the
     counts say why for each.
     """
+    where = spot.where if spot is not None else ""
     refusal = pipeline.refusal(cls)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
         return Shortage(cls, len(nodes), (), False, change, refusal, placed, need, culprit)
-    counts, eligible = _node_counts(pipeline, nodes, cls)
-    change = _smallest_change(pipeline, nodes, cls, missing, eligible)
-    return Shortage(cls, len(nodes), counts, bool(eligible.any()), change, "", placed, need, culprit)
+    rows = nodes.alive if spot is None else nodes.alive & spot.rows
+    counts, eligible = _node_counts(pipeline, nodes, cls, rows)
+    change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows)
+    if spot is not None:
+        change = ", or ".join(filter(None, [f"{change} there", spot.change]))
+    total = int(rows.sum())
+    return Shortage(cls, total, counts, bool(eligible.any()), change, "", placed, need, culprit, where)
 
 
-def _node_counts(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord) -> tuple[tuple[NodeCount, ...], BoolArray]:
+def _node_counts(
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, rows: BoolArray
+) -> tuple[tuple[NodeCount, ...], BoolArray]:
     """Reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass the filters.
 
     A node that several resources rule out counts for each of them, as in kube-scheduler's messages.
     """
-    open_rows = nodes.alive.copy()
+    open_rows = rows.copy()
     counts: dict[str, int] = {}
     for reason, out in pipeline.explain(cls, nodes, slice(None)):
         found = int((open_rows & out).sum())
@@ -96,12 +115,12 @@ def _node_counts(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord) -> tupl
 
 
 def _smallest_change(
-    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, missing: int, eligible: BoolArray
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, missing: int, eligible: BoolArray, among: BoolArray
 ) -> str:
-    if not len(nodes):
+    if not among.any():
         return "add a node"
     if not eligible.any():
-        return _open_nodes(pipeline, nodes, cls)
+        return _open_nodes(pipeline, nodes, cls, among)
     rows = np.flatnonzero(eligible)
     short: list[tuple[int, str]] = []
     for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
@@ -114,7 +133,7 @@ def _smallest_change(
             short.append((-out, _amount_short(name, amount, missing)))
     most = min(short)[0] if short else 0
     needs = " and ".join(text for out, text in short if out == most) or "room"
-    where = "" if len(rows) == len(nodes) else f" on the {len(rows)} node(s) that the pod may use"
+    where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
     return f"free or add {needs}{where}"
 
 
@@ -133,9 +152,9 @@ def _amount_short(name: str, amount: int, missing: int) -> str:
     return f"{whole} {name}" if missing == 1 else f"{whole} {name} ({missing} x {format_quantity(amount, name)})"
 
 
-def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord) -> str:
+def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray) -> str:
     """The one reason whose removal opens most nodes that would have room."""
-    room = nodes.alive & (nodes.idle >= cls.least).all(axis=0)
+    room = among & (nodes.idle >= cls.least).all(axis=0)
     parts = pipeline.explain(cls, nodes, slice(None))
     objections = np.sum([out for _, out in parts], axis=0)
     best: tuple[int, str] | None = None

@@ -1,0 +1,206 @@
+"""Where members go that have to be close to each other: which domains to try, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.cluster.topology import USUAL_LEVELS, Ladder, Level, Topology
+from phalanx.model.pod import ACTIVE
+from phalanx.model.topology import TopologyRule
+from phalanx.scheduling.placement import Placer
+
+# Where the counts say that all fit the placement mostly agrees; beyond so many domains of a level that disagree the
+# next level is tried. It is counted, not timed: equal questions get equal answers.
+_MOST_TRIES = 64
+
+
+class Area(msgspec.Struct, frozen=True, cache_hash=True):
+    """Where members may go: by which rule, and on which rows others of them are already (ascending)."""
+
+    rule: TopologyRule
+    pins: tuple[int, ...] = ()
+
+
+def area_of(rule: TopologyRule | None, members: Iterable[PodRecord]) -> Area | None:
+    """The area of a gang or a part of it; members that have a node pin it."""
+    if rule is None:
+        return None
+    rows = {member.row for member in members if member.state in ACTIVE and member.row != NO_NODE}
+    return Area(rule, tuple(sorted(rows)))
+
+
+class Kind(Protocol):
+    """`count` equal members of a role."""
+
+    @property
+    def cls(self) -> ClassRecord: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+
+
+class Want(Protocol):
+    """`total` members of these kinds, of which `roles[role]` of each named role."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]: ...
+    @property
+    def portions(self) -> Sequence[Kind]: ...
+
+
+class Domain(NamedTuple):
+    """One domain of a level. `placeable` tells how many of the members fit by the counts."""
+
+    level: Level
+    number: int
+    placeable: int = 0
+
+    @property
+    def rows(self) -> BoolArray:
+        return self.level.rows(self.number)
+
+    @property
+    def name(self) -> str:
+        return self.level.names[self.number]
+
+
+class Domains:
+    """The domains of a cluster against what a placer has room for.
+
+    `levels` are the node labels that part the network, the widest first (none: those that are usual, the wider the
+    fewer domains they have); `names` are the policy's own names for labels. Everything is counted within the
+    placer's scope, as of now.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        placer: Placer,
+        levels: tuple[str, ...] = (),
+        names: Mapping[str, str] | None = None,
+    ) -> None:
+        self._topology = topology
+        self._placer = placer
+        self._levels = levels
+        self._names = names or {}
+
+    def ladder(self, rule: TopologyRule) -> Ladder:
+        if self._names and not rule.hypernodes:
+            rule = msgspec.structs.replace(
+                rule,
+                required=tuple(self._names.get(key, key) for key in rule.required),
+                preferred=self._names.get(rule.preferred, rule.preferred),
+            )
+        return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
+
+    def tries(self, area: Area, want: Want) -> Iterator[Domain]:
+        """The domains in which all fit by the counts: the narrowest level first, in it the tightest domain (the one
+        that has room for the fewest), then the one whose first node was seen first.
+
+        Members that are there already leave one domain of each level, the one that holds them all.
+        """
+        copies = self._copies(want)
+        for level in self.ladder(area.rule).levels:
+            placeable, room, fits = self._count(level, area, want, copies)
+            numbers = np.flatnonzero(fits)
+            numbers = numbers[np.lexsort((level.first[numbers], room[numbers]))]
+            for number in numbers[:_MOST_TRIES].tolist():
+                yield Domain(level, number, int(placeable[number]))
+
+    def fits(self, area: Area, want: Want) -> bool:
+        """Whether all of them fit into some domain by the counts."""
+        return next(self.tries(area, want), None) is not None
+
+    def nearest(self, area: Area, want: Want) -> Domain | None:
+        """Of the widest domains that may be used the one that takes the most members; None if there is none."""
+        levels = self.ladder(area.rule).levels
+        if not levels:
+            return None
+        level = levels[-1]
+        placeable, room, _ = self._count(level, area, want, self._copies(want))
+        numbers = np.flatnonzero(self._allowed(level, area))
+        if not len(numbers):
+            return None
+        best = numbers[np.lexsort((level.first[numbers], -room[numbers], -placeable[numbers]))[0]]
+        return Domain(level, int(best), int(placeable[best]))
+
+    def bound(self, area: Area, want: Want) -> int:
+        """At most how many times all of them fit, if nothing else is placed."""
+        levels, total = self.ladder(area.rule).levels, want.total
+        if not levels or not total:
+            return 0
+        copies = self._copies(want)
+        level = levels[-1]
+        room = np.where(self._allowed(level, area), sum(_sums(level, each) for each in copies.values()), 0)
+        return int((room // total).sum())
+
+    def holds(self, area: Area, rows: Iterable[int]) -> bool:
+        """Whether members on these rows and those that are there already keep the rule."""
+        ladder = self.ladder(area.rule)
+        if not ladder.cap:
+            return True
+        return bool(ladder.levels) and ladder.levels[-1].shared([*area.pins, *rows]) > 0
+
+    def rows(self, area: Area) -> BoolArray | None:
+        """bool[N]: where a rule lets further members go beside those that are there; None for everywhere."""
+        ladder = self.ladder(area.rule)
+        if not ladder.cap or not area.pins:
+            return None
+        level = ladder.levels[-1] if ladder.levels else None
+        number = level.shared(area.pins) if level is not None else 0
+        return (
+            level.rows(number)
+            if level is not None and number
+            else np.zeros(self._topology.capacity, dtype=np.bool_)
+        )
+
+    def _allowed(self, level: Level, area: Area) -> BoolArray:
+        allowed: BoolArray = level.first < len(level.ids)
+        allowed[0] = False
+        if area.pins:
+            shared, allowed = level.shared(area.pins), np.zeros_like(allowed)
+            allowed[shared] = shared > 0
+        return allowed
+
+    def _copies(self, want: Want) -> dict[ClassRecord, IntArray]:
+        """class -> int64[N]: how many members of it each row takes."""
+        placer, scope = self._placer, self._placer.scope
+        found: dict[ClassRecord, IntArray] = {}
+        for portion in want.portions:
+            if portion.cls not in found:
+                copies = placer.potential(portion.cls)
+                found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
+        return found
+
+    def _count(
+        self, level: Level, area: Area, want: Want, copies: Mapping[ClassRecord, IntArray]
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
+        sums = {cls: _sums(level, each) for cls, each in copies.items()}
+        counts: dict[ClassRecord, int] = {}
+        for portion in want.portions:
+            counts[portion.cls] = counts.get(portion.cls, 0) + portion.count
+        nothing: FloatArray = np.zeros(len(level.names))
+        placeable = sum((np.minimum(sums[cls], count) for cls, count in counts.items()), nothing)
+        room = sum(sums.values(), nothing)
+        fits = self._allowed(level, area) & (placeable >= want.total)
+        for role, least in want.roles:
+            of_role = [portion for portion in want.portions if portion.role == role]
+            fits &= sum((np.minimum(sums[each.cls], each.count) for each in of_role), nothing) >= least
+        return np.minimum(placeable, want.total), room, fits
+
+
+def _sums(level: Level, copies: IntArray) -> FloatArray:
+    """Per domain of a level; exact, as sums stay far below 2**53."""
+    found: FloatArray = np.bincount(level.ids, copies, len(level.names)).astype(np.float64)
+    return found
