@@ -16,6 +16,7 @@ from phalanx.scheduling.plugin import Plugin
 
 _MOST = "MostAllocated"
 _LEAST = "LeastAllocated"
+_BY_DEFAULT: Mapping[str, object] = {"cpu": {"type": _LEAST, "weight": 1}, "memory": {"type": _LEAST, "weight": 1}}
 
 
 class Strategy(msgspec.Struct, frozen=True):
@@ -23,27 +24,55 @@ class Strategy(msgspec.Struct, frozen=True):
     weight: int
 
 
+class Scarce(msgspec.Struct, frozen=True):
+    """What pods that need none of it should leave alone (Volcano's sra, "scarce resource avoidance")."""
+
+    weight: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+
+
 class ResourceStrategyFit(Plugin):
     """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or
     100 x free (LeastAllocated), times `resourceStrategyFitWeight`.
 
-    A resource name that ends in `*` stands for a prefix. A pod's own annotations may override type and weights
+    `sra` adds 100 x (the part of the scarce resources that a node does not have) x its weight. A resource name that
+    ends in `*` stands for a prefix. A pod's own annotations may override type and weights
     (`PodClass.strategy`).
     """
 
     name = "resource-strategy-fit"
-    without_effect = ("proportional", "sra")
-    arguments = ("resourceStrategyFitWeight", "resources", *without_effect)
+    without_effect = ("proportional",)
+    arguments = ("resourceStrategyFitWeight", "resources", "sra", *without_effect)
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
         self._strategies: dict[str, Strategy] = {}
-        for name, entry in arguments.mapping("resources").items():
+        for name, entry in (arguments.mapping("resources") or _BY_DEFAULT).items():
             self._strategies[name] = _strategy(arguments.owner, name, entry)
+        self._scarce = _scarce(arguments)
         for key in self.without_effect:
             arguments.mapping(key)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        return self._fit(cls, load) + self._away(cls, load)
+
+    def _away(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        """The fewer scarce resources a node has, the better; 0 where it lacks what the pod asks for."""
+        scarce, nodes = self._scarce, load.nodes
+        if not scarce.weight:
+            return 0.0
+        there = np.zeros(nodes.capacity)[load.rows]
+        for name, weight in scarce.weights:
+            column = nodes.space.find(name)
+            if column is not None:
+                there += np.where(nodes.allocatable[column][load.rows] > 0, float(weight), 0.0)
+        total = sum(weight for _, weight in scarce.weights)
+        points = (1.0 - there / total if total else there) * (100.0 * scarce.weight)
+        has_all = (nodes.allocatable[cls.columns][:, load.rows] > 0).all(axis=0)
+        result: FloatArray = np.where(has_all, points, 0.0)
+        return result if load.copies is None else result[:, None]
+
+    def _fit(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         chosen = [
             (column, strategy)
             for name, amount in cls.pod_class.requests
@@ -66,6 +95,17 @@ class ResourceStrategyFit(Plugin):
             found = self._strategies[max(prefixes, key=len)] if prefixes else None
         override = cls.pod_class.strategy
         return _overridden(override, resource, found) if override else found
+
+
+def _scarce(arguments: Arguments) -> Scarce:
+    stated = arguments.mapping("sra")
+    own = Arguments(f"{arguments.owner}: sra", stated)
+    own.only(("enable", "resources", "weight", "resourceWeight"))
+    weights = Arguments(f"{arguments.owner}: sra.resourceWeight", own.mapping("resourceWeight"))
+    names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
+    found = tuple((name, weights.integer(name, 1, least=0)) for name in names)
+    weight = own.integer("weight", 0, least=0)
+    return Scarce(weight, found) if own.boolean("enable", False) else Scarce()
 
 
 def _strategy(owner: str, resource: str, entry: object) -> Strategy:

@@ -1,0 +1,78 @@
+"""`resource-strategy-fit`: which resources are packed, which are spread, and which are left to those who need
+them."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.policy import load_policy
+
+from .scenario import Scenario
+
+
+def policy(arguments: str) -> str:
+    return f"""
+actions: "enqueue, allocate, backfill"
+tiers: [{{plugins: [{{name: gang}}, {{name: predicates}},
+  {{name: resource-strategy-fit, arguments: {{{arguments}}}}}]}}]
+"""
+
+
+SRA = (
+    "resourceStrategyFitWeight: 0, sra: {enable: true, weight: 1, resources: 'nvidia.com/gpu, ephemeral-storage'%s}"
+)
+
+
+def test_without_resources_cpu_and_memory_are_spread() -> None:
+    s = Scenario(policy("")).node("n1").node("n2")
+    s.pod("there", node="n1", cpu=8)
+    s.pod("p", cpu=8).run()
+    assert s.where("p") == "n2"
+
+
+def test_pods_stay_away_from_scarce_resources_that_they_do_not_need() -> None:
+    s = Scenario(policy(SRA % "")).node("gpus", gpu=8).node("plain")
+    s.pod("p", cpu=1).pod("q", cpu=1, gpu=1).run()
+    assert (s.where("p"), s.where("q")) == ("plain", "gpus")
+
+
+def test_scarcer_resources_count_more() -> None:
+    weights = ", resourceWeight: {nvidia.com/gpu: 3, ephemeral-storage: 1}"
+    s = Scenario(policy(SRA % weights)).node("gpu", gpu=8).node("disk", storage=1)
+    s.pod("p", cpu=1).run()
+    assert s.where("p") == "disk"
+
+
+def test_it_counts_beside_the_fit_by_its_weight() -> None:
+    fit = "resourceStrategyFitWeight: 10, resources: {cpu: {type: MostAllocated, weight: 1}}"
+    scarce = "sra: {enable: %s, weight: 1, resources: nvidia.com/gpu}"
+    for enabled, expected in (("true", "gpus"), ("false", "gpus")):
+        s = Scenario(policy(f"{fit}, {scarce % enabled}")).node("plain").node("gpus", gpu=8)
+        s.pod("there", node="gpus", cpu=32)
+        s.pod("p", cpu=1).run()
+        assert s.where("p") == expected  # half a node of CPU is worth more than one scarce resource
+    heavy = "sra: {enable: true, weight: 20, resources: nvidia.com/gpu}"
+    s = Scenario(policy(f"{fit}, {heavy}")).node("plain").node("gpus", gpu=8)
+    s.pod("there", node="gpus", cpu=32)
+    s.pod("p", cpu=1).run()
+    assert s.where("p") == "plain"
+
+
+def test_identical_pods_are_placed_as_one_by_one() -> None:
+    s = Scenario(policy(SRA % "")).node("gpus", gpu=8, cpu=4).node("plain", cpu=4)
+    s.job("j", 6, cpu=1).run()
+    assert s.spread() == {"gpus": 2, "plain": 4}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        "sra: {enabled: true}",
+        "sra: {enable: maybe}",
+        "sra: {resourceWeight: {nvidia.com/gpu: -1}, resources: nvidia.com/gpu}",
+    ],
+)
+def test_what_cannot_be_read_is_an_error(wrong: str) -> None:
+    with pytest.raises(PolicyError, match="sra"):
+        load_policy(policy(wrong))
