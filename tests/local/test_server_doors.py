@@ -155,9 +155,9 @@ async def test_everyone_may_do_everything(client: Client) -> None:
 
 
 async def test_scale_is_a_view_of_replicas(client: Client) -> None:
-    path = "/apis/apps/v1/namespaces/default/statefulsets"
+    path = "/api/v1/namespaces/default/replicationcontrollers"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
-    spec = {"replicas": 2, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    spec = {"replicas": 2, "selector": {"a": "b"}, "template": template}
     await client.create(path, {"metadata": {"name": "d"}, "spec": spec})
     scale = await client.get(f"{path}/d/scale")
     assert (scale["kind"], scale["spec"], scale["status"]) == (

@@ -87,6 +87,9 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["pods/status"], ["patch"])
     yield _rule([""], ["pods/eviction"], ["create"])
     yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
+    yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*_READ, "patch"])
+    storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
+    yield _rule(["storage.k8s.io"], storage, _READ)
     yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)

@@ -29,6 +29,7 @@ from phalanx.local.strategies.plain import (
     SecretStrategy,
     ServiceStrategy,
     TemplateStrategy,
+    VolumeClaimStrategy,
     VolumeClassStrategy,
     VolumeStrategy,
 )
@@ -64,7 +65,7 @@ _REPLICAS = ScalePaths()
 _NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
-def _core(*, native_groups: bool, taint_nodes: bool) -> list[Row]:
+def _core(*, native_groups: bool, taint_nodes: bool, protect_volumes: bool) -> list[Row]:
     plain = Strategy()
     return [
         Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
@@ -85,13 +86,21 @@ def _core(*, native_groups: bool, taint_nodes: bool) -> list[Row]:
         Row("", "v1", "endpoints", "Endpoints", plain, "", "ep"),
         Row("", "v1", "events", "Event", EventStrategy(), "", "ev"),
         Row("", "v1", "serviceaccounts", "ServiceAccount", ServiceAccountStrategy(), "token", "sa"),
-        Row("", "v1", "-persistentvolumes", "PersistentVolume", VolumeStrategy(reclaims=True), "status", "pv"),
+        Row(
+            "",
+            "v1",
+            "-persistentvolumes",
+            "PersistentVolume",
+            VolumeStrategy(protect=protect_volumes),
+            "status",
+            "pv",
+        ),
         Row(
             "",
             "v1",
             "persistentvolumeclaims",
             "PersistentVolumeClaim",
-            VolumeStrategy(reclaims=False),
+            VolumeClaimStrategy(protect=protect_volumes),
             "status",
             "pvc",
         ),
@@ -220,9 +229,12 @@ _REVIEWS = (
 )
 
 
-def build_registry(native_groups: str, *, protect_groups: bool, taint_nodes: bool = False) -> Registry:
+def build_registry(
+    native_groups: str, *, protect_groups: bool, taint_nodes: bool = False, protect_volumes: bool = False
+) -> Registry:
     """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
-    rows = _core(native_groups=native_groups != "none", taint_nodes=taint_nodes) + _named_groups()
+    core = _core(native_groups=native_groups != "none", taint_nodes=taint_nodes, protect_volumes=protect_volumes)
+    rows = core + _named_groups()
     if native_groups != "none":
         group = "scheduling.k8s.io"
         groups = PodGroupStrategy(native_groups, protect=protect_groups)

@@ -22,6 +22,10 @@ CONTROLLERS = frozenset(
         "jobs",
         "eventttl",
         "nodelifecycle",
+        "volumes",
+        "volumeprotection",
+        "ephemeralvolumes",
+        "statefulsets",
     )
 )
 

@@ -59,6 +59,7 @@ class ApiServer:
             self.options.native_groups,
             protect_groups="podgroups" in self.options.controllers,
             taint_nodes="nodelifecycle" in self.options.controllers,
+            protect_volumes="volumeprotection" in self.options.controllers,
         )
         self.api = Api(self.store, self.registry, self.options.clock)
         self._definitions = Definitions(self.store, self.registry, self._end_watches_of)

@@ -10,6 +10,7 @@ from phalanx.local.controllers.base import Controller
 from phalanx.local.controllers.definitions import DefinitionController
 from phalanx.local.controllers.deployments import DeploymentController
 from phalanx.local.controllers.disruption import DisruptionController
+from phalanx.local.controllers.ephemeralvolumes import EphemeralVolumes
 from phalanx.local.controllers.eventttl import EventExpiry
 from phalanx.local.controllers.garbage import GarbageCollector
 from phalanx.local.controllers.jobs import JobController
@@ -19,6 +20,9 @@ from phalanx.local.controllers.podgc import PodGarbageCollector
 from phalanx.local.controllers.podgroups import PodGroupController
 from phalanx.local.controllers.replicas import ReplicaSetController
 from phalanx.local.controllers.resourceclaims import ResourceClaimController
+from phalanx.local.controllers.statefulsets import StatefulSetController
+from phalanx.local.controllers.volumeprotection import VolumeProtection
+from phalanx.local.controllers.volumes import VolumeController
 from phalanx.local.options import ServerOptions
 
 __all__ = ["Controllers"]
@@ -40,6 +44,10 @@ class Controllers:
             "replicasets": lambda: ReplicaSetController(api),
             "deployments": lambda: DeploymentController(api),
             "jobs": lambda: JobController(api),
+            "volumes": lambda: VolumeController(api),
+            "volumeprotection": lambda: VolumeProtection(api),
+            "ephemeralvolumes": lambda: EphemeralVolumes(api),
+            "statefulsets": lambda: StatefulSetController(api),
             "eventttl": lambda: EventExpiry(api, options.event_ttl),
         }
         self._controllers: list[Controller] = [

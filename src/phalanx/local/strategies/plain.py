@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from phalanx.local.objects import Json, mapping, sequence, text
+from typing import Final
+
+from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Strategy, Write
 from phalanx.local.strategies.pods import default_pod_spec
+
+CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
+VOLUME_PROTECTION: Final = "kubernetes.io/pv-protection"
+_BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
 class LeaseStrategy(Strategy):
@@ -93,22 +100,67 @@ class ServiceStrategy(Strategy):
 
 
 class VolumeStrategy(Strategy):
-    """v1 PersistentVolume and PersistentVolumeClaim; `reclaims` for the former."""
+    """v1 PersistentVolume. `protect` adds the finalizer that keeps it while a claim has it."""
 
     returns_deleted = True
 
-    def __init__(self, *, reclaims: bool) -> None:
-        self._reclaims = reclaims
+    def __init__(self, *, protect: bool) -> None:
+        self._protect = protect
 
     def prepare_create(self, obj: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})
         if isinstance(spec, dict):
             spec.setdefault("volumeMode", "Filesystem")
-            if self._reclaims:
-                spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+            spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+        if self._protect:
+            add_finalizer(obj, VOLUME_PROTECTION)
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {"phase": "Pending"}
+
+
+class VolumeClaimStrategy(Strategy):
+    """v1 PersistentVolumeClaim. `protect` adds the finalizer that keeps it while a pod uses it. One that names no
+    class gets the default one, if there is any."""
+
+    returns_deleted = True
+
+    def __init__(self, *, protect: bool) -> None:
+        self._protect = protect
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if isinstance(spec, dict):
+            spec.setdefault("volumeMode", "Filesystem")
+            if spec.get("storageClassName") is None and _BETA_CLASS not in mapping(
+                metadata(obj).get("annotations")
+            ):
+                default = _default_class(write)
+                if default:
+                    spec["storageClassName"] = default
+        if self._protect:
+            add_finalizer(obj, CLAIM_PROTECTION)
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {"phase": "Pending"}
+
+
+def add_finalizer(obj: Json, finalizer: str) -> None:
+    finalizers = metadata(obj).setdefault("finalizers", [])
+    if finalizer not in finalizers:
+        finalizers.append(finalizer)
+
+
+def _default_class(write: Write) -> str:
+    """The newest of the classes that are marked as default, then the first by name; "" for none."""
+    marked = [
+        item
+        for item in write.cluster.all("storage.k8s.io", "storageclasses")
+        if mapping(metadata(item).get("annotations")).get(_DEFAULT_CLASS) == "true"
+    ]
+    marked.sort(key=lambda item: text(metadata(item).get("name")))
+    marked.sort(key=lambda item: text(metadata(item).get("creationTimestamp")), reverse=True)
+    return text(metadata(marked[0]).get("name")) if marked else ""
 
 
 class VolumeClassStrategy(Strategy):

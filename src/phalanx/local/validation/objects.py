@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from phalanx.local.validation import claims, cluster_objects, groups, pods, workloads
+from phalanx.local.validation import claims, cluster_objects, groups, pods, storage, workloads
 from phalanx.local.validation.decoding import malformed, malformed_metadata
 from phalanx.local.validation.errors import FieldError, type_invalid
 from phalanx.local.validation.kinds import kind_type
@@ -18,6 +18,8 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("", "ConfigMap"): cluster_objects.check_config_map,
     ("", "Namespace"): cluster_objects.check_namespace,
     ("", "Node"): cluster_objects.check_node,
+    ("", "PersistentVolume"): storage.check_volume,
+    ("", "PersistentVolumeClaim"): storage.check_claim,
     ("", "Pod"): pods.check_pod,
     ("", "ResourceQuota"): cluster_objects.check_quota,
     ("", "Secret"): cluster_objects.check_secret,
@@ -38,6 +40,10 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("scheduling.k8s.io", "PodGroup"): groups.check_pod_group,
     ("scheduling.k8s.io", "PriorityClass"): cluster_objects.check_priority_class,
     ("scheduling.k8s.io", "Workload"): groups.check_workload,
+    ("storage.k8s.io", "CSINode"): storage.check_csi_node,
+    ("storage.k8s.io", "CSIStorageCapacity"): storage.check_capacity,
+    ("storage.k8s.io", "StorageClass"): storage.check_storage_class,
+    ("storage.k8s.io", "VolumeAttachment"): storage.check_attachment,
 }
 
 #: Request bodies: they are not stored, so their metadata only says what they are about.
