@@ -134,12 +134,12 @@ async def test_body_and_url_must_name_the_same_object(client: Client) -> None:
 
 
 async def test_generation_counts_changes_of_the_spec_only(client: Client) -> None:
-    path = "/apis/apps/v1/namespaces/default/statefulsets"
+    path = "/api/v1/namespaces/default/replicationcontrollers"
     template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
+    spec = {"selector": {"a": "b"}, "template": template}
     made = await client.create(path, {"metadata": {"name": "d"}, "spec": spec, "status": {"replicas": 9}})
     assert made["metadata"]["generation"] == 1
-    assert made["status"] == {"replicas": 0, "availableReplicas": 0}
+    assert made["status"] == {"replicas": 0}
 
     labelled = await client.merge(f"{path}/d", {"metadata": {"labels": {"x": "y"}}})
     assert labelled["metadata"]["generation"] == 1
@@ -311,7 +311,8 @@ async def test_secrets_take_plain_text(client: Client) -> None:
 
 
 async def test_objects_around_the_scheduler_get_the_defaults_that_it_reads(client: Client) -> None:
-    volume = {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "1024Mi"}, "accessModes": []}}
+    spec = {"capacity": {"storage": "1024Mi"}, "accessModes": ["ReadWriteOnce"], "hostPath": {"path": "/v"}}
+    volume = {"metadata": {"name": "v"}, "spec": spec}
     made = await client.create("/api/v1/persistentvolumes", volume)
     assert made["spec"]["persistentVolumeReclaimPolicy"] == "Retain"
     assert made["spec"]["capacity"] == {"storage": "1Gi"}
