@@ -210,11 +210,6 @@ class Placer:
         """The rows to which placements are limited now; None for all."""
         return self._scope
 
-    @property
-    def scope(self) -> BoolArray | None:
-        """The rows to which placements are limited now; None for all."""
-        return self._scope
-
     def stocks(self, cls: ClassRecord) -> list[Stock]:
         """The stocks that concern the class and that the policy looks at."""
         return [stock for stock in cls.stocks if stock.name in self._stocks]
@@ -261,14 +256,6 @@ class Placer:
         """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
         open_rows = view.allowed & peering.open_whatever_comes()
         return np.where(open_rows, peering.alone(self._copies(view, slice(None)), slice(None)), 0)
-
-    def potential(self, cls: ClassRecord) -> IntArray:
-        """int64[N]: how many copies of the class each row takes at most, whoever else is placed before."""
-        view = self.view(cls)
-        if cls.pod_class.peers.affinity:  # whoever is placed first may open nodes for others
-            idle = self._nodes.idle[cls.columns]
-            return np.where(view.static, (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY), 0)
-        return np.where(view.mask, self._copies(view, slice(None)), 0)
 
     def exclusive(self, cls: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
