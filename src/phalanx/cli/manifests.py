@@ -90,6 +90,11 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*_READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield _rule(["storage.k8s.io"], storage, _READ)
+    yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], _READ)
+    # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
+    # status, which since 1.36 needs the right to bind as well.
+    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "patch"])
+    yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)
@@ -100,6 +105,9 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
     yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
+    yield _rule(["scheduling.koordinator.sh"], ["devices"], _READ)
+    yield _rule(["nodeinfo.volcano.sh"], ["numatopologies"], _READ)
+    yield _rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
     yield _rule(["topology.volcano.sh"], ["hypernodes"], _READ)
     # Volcano's own queues, where its kind is served and they are missing.
     yield _rule(["scheduling.volcano.sh"], ["queues"], ["create"])
