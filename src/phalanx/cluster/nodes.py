@@ -10,6 +10,7 @@ import numpy.typing as npt
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.images import ImageTable
 from phalanx.cluster.labels import LabelColumn, LabelTable, TaintTable
+from phalanx.cluster.node_load import LoadTable
 from phalanx.cluster.peers import PeerBook
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
 from phalanx.cluster.stock import Stock
@@ -53,6 +54,7 @@ class NodeTable:
         self.name_column = LabelColumn(capacity)
         self.taints = TaintTable(capacity)
         self.images = ImageTable()
+        self.load = LoadTable(self)
         self.changes = ChangeLog()
         self.relabelled = ChangeLog()
         self.extent = 0
@@ -129,6 +131,7 @@ class NodeTable:
         self.name_column.set(row, None)
         self.taints.set(row, ())
         self.unschedulable[row] = False
+        self.load.forget(row)
         for stock in self.stocks.values():
             stock.node_removed(row)
         heapq.heappush(self._free, row)

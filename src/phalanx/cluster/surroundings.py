@@ -13,6 +13,7 @@ from phalanx.model.events import (
     DisruptionBudgetUpdated,
     HyperNodeRemoved,
     HyperNodeUpdated,
+    NodesMeasured,
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
 )
@@ -25,6 +26,7 @@ class Surroundings:
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.topology = Topology(nodes)
+        self._load = nodes.load
 
     def learn(self, event: ClusterEvent) -> bool:
         """Takes in one fact; whether it is news, after which what was refused may be possible."""
@@ -41,4 +43,6 @@ class Surroundings:
                 return self.topology.put(hypernode)
             case HyperNodeRemoved(name):
                 return self.topology.drop(name)
+            case NodesMeasured(loads, gone):
+                return self._load.learn(loads, gone)
         return False

@@ -226,6 +226,10 @@ class Observer:
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
 
+    def tell(self, event: ClusterEvent) -> None:
+        """A fact that no watch brings."""
+        self._apply([event])
+
     def _apply(self, events: list[ClusterEvent]) -> None:
         for event in events:
             touched = gangs_of(self._state, event)

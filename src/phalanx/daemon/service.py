@@ -21,6 +21,7 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
+from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
@@ -41,6 +42,7 @@ from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.plugins.usage import Usage as UsagePlugin
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 
@@ -152,6 +154,7 @@ class SchedulerService:
             pod_gone=self.executor.pod_gone,
             gang_touched=self._gang_touched,
         )
+        self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
@@ -160,6 +163,10 @@ class SchedulerService:
     @property
     def policy(self) -> Policy:
         return self._policy.policy
+
+    def _minds_load(self) -> bool:
+        """Whether it matters to the policy what nodes really use."""
+        return self.policy.configured(UsagePlugin) is not None
 
     def condition(self) -> str:
         """What a readiness probe may know: "" while it is not ready, else one word."""
@@ -203,6 +210,7 @@ class SchedulerService:
             if not await self._unless_stopped(self._usage.load()):
                 return
             background.append(tasks.create_task(self._usage.run()))
+            background.append(tasks.create_task(self._node_loads.run()))
             background.append(tasks.create_task(self._watch_timeouts()))
             background.append(tasks.create_task(self._accounts.run()))
             if self.options.self_check:

@@ -9,6 +9,7 @@ from phalanx.model.composite import Composite
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
+from phalanx.model.node_load import NodeLoad
 from phalanx.model.pod import Pod
 from phalanx.model.topology import HyperNode
 
@@ -93,6 +94,13 @@ class CompositeRemoved(msgspec.Struct, frozen=True):
     key: GangKey
 
 
+class NodesMeasured(msgspec.Struct, frozen=True):
+    """What nodes really use as of now, and which of them nobody knows about any more."""
+
+    loads: tuple[NodeLoad, ...]
+    gone: tuple[str, ...] = ()
+
+
 class StockFact(msgspec.Struct, frozen=True):
     """News for what keeps the books of one kind of thing on nodes (`ClusterState.nodes.stocks`)."""
 
@@ -120,4 +128,5 @@ ClusterEvent = (
     | CompositeUpdated
     | CompositeRemoved
     | StockFact
+    | NodesMeasured
 )

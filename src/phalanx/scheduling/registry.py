@@ -31,6 +31,7 @@ from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.plugins.sla import Sla
 from phalanx.scheduling.plugins.tdm import Tdm
+from phalanx.scheduling.plugins.usage import Usage
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
 
@@ -58,6 +59,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         ResourceStrategyFit,
         Sla,
         Tdm,
+        Usage,
     )
     return {plugin.name: plugin for plugin in ours}
 

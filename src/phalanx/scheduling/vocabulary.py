@@ -63,7 +63,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         ),
         "numa-aware": ("weight",),
         "task-topology": ("task-topology.weight",),
-        "usage": ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight"),
     }
 )
 
