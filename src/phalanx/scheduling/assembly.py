@@ -40,6 +40,10 @@ class Lot:
         self.part = part
         self._orders: dict[Order, list[Batch]] = {}
 
+    @property
+    def uids(self) -> set[str]:
+        return {member.pod.uid for batch in self.batches for member in batch.members}
+
     def in_order(self, session: Session, order: Order) -> list[Batch]:
         """The batches in an order; found once, as tries take and give back room but hardly change who may go
         where."""
@@ -91,6 +95,22 @@ class Call:
     def batches(self) -> list[Batch]:
         """All who may take part."""
         return [batch for lot in (self.rest, *self.parts) for batch in lot.batches]
+
+    def near_enough(self, session: Session) -> bool:
+        """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
+        if self.area is not None and not session.domains.holds(self.area, [row for _, row in self.placed]):
+            return False
+        started: dict[int, int] = {}
+        for lot in self.parts:
+            assert lot.part is not None
+            rows = [row for record, row in self.placed if record.pod.uid in lot.uids]
+            if lot.area is not None and rows and not session.domains.holds(lot.area, rows):
+                return False
+            if 0 < len(rows) < lot.total:
+                return False
+            number = lot.part.key[0]
+            started[number] = started.get(number, 0) + (len(rows) >= lot.total)
+        return all(started.get(number, 0) >= least for number, least in enumerate(self.need.subgroups))
 
     def demand(self) -> GangDemand:
         need = self.need

@@ -22,10 +22,12 @@ _MOST_TRIES = 64
 
 
 class Area(msgspec.Struct, frozen=True, cache_hash=True):
-    """Where members may go: by which rule, and on which rows others of them are already (ascending)."""
+    """Where members may go: by which rule, and on which rows others of them are already (ascending). Those of a
+    subgroup stay in the area of the whole gang, `outer`, as well."""
 
     rule: TopologyRule
     pins: tuple[int, ...] = ()
+    outer: Area | None = None
 
 
 def area_of(rule: TopologyRule | None, members: Iterable[PodRecord]) -> Area | None:
@@ -59,15 +61,18 @@ class Want(Protocol):
 
 
 class Domain(NamedTuple):
-    """One domain of a level. `placeable` tells how many of the members fit by the counts."""
+    """One domain of a level, or what of it is within a limit (bool[N]). `placeable` tells how many of the members
+    fit by the counts."""
 
     level: Level
     number: int
     placeable: int = 0
+    limit: BoolArray | None = None
 
     @property
     def rows(self) -> BoolArray:
-        return self.level.rows(self.number)
+        rows = self.level.rows(self.number)
+        return rows if self.limit is None else rows & self.limit
 
     @property
     def name(self) -> str:
@@ -109,13 +114,14 @@ class Domains:
 
         Members that are there already leave one domain of each level, the one that holds them all.
         """
-        copies = self._copies(want)
+        limit = self.rows(area.outer) if area.outer is not None else None
+        copies = self._copies(want, limit)
         for level in self.ladder(area.rule).levels:
             placeable, room, fits = self._count(level, area, want, copies)
             numbers = np.flatnonzero(fits)
             numbers = numbers[np.lexsort((level.first[numbers], room[numbers]))]
             for number in numbers[:_MOST_TRIES].tolist():
-                yield Domain(level, number, int(placeable[number]))
+                yield Domain(level, number, int(placeable[number]), limit)
 
     def fits(self, area: Area, want: Want) -> bool:
         """Whether all of them fit into some domain by the counts."""
@@ -127,19 +133,20 @@ class Domains:
         if not levels:
             return None
         level = levels[-1]
-        placeable, room, _ = self._count(level, area, want, self._copies(want))
+        limit = self.rows(area.outer) if area.outer is not None else None
+        placeable, room, _ = self._count(level, area, want, self._copies(want, limit))
         numbers = np.flatnonzero(self._allowed(level, area))
         if not len(numbers):
             return None
         best = numbers[np.lexsort((level.first[numbers], -room[numbers], -placeable[numbers]))[0]]
-        return Domain(level, int(best), int(placeable[best]))
+        return Domain(level, int(best), int(placeable[best]), limit)
 
     def bound(self, area: Area, want: Want) -> int:
         """At most how many times all of them fit, if nothing else is placed."""
         levels, total = self.ladder(area.rule).levels, want.total
         if not levels or not total:
             return 0
-        copies = self._copies(want)
+        copies = self._copies(want, self.rows(area.outer) if area.outer is not None else None)
         level = levels[-1]
         room = np.where(self._allowed(level, area), sum(_sums(level, each) for each in copies.values()), 0)
         return int((room // total).sum())
@@ -172,9 +179,11 @@ class Domains:
             allowed[shared] = shared > 0
         return allowed
 
-    def _copies(self, want: Want) -> dict[ClassRecord, IntArray]:
+    def _copies(self, want: Want, limit: BoolArray | None = None) -> dict[ClassRecord, IntArray]:
         """class -> int64[N]: how many members of it each row takes."""
         placer, scope = self._placer, self._placer.scope
+        if limit is not None:
+            scope = limit if scope is None else scope & limit
         found: dict[ClassRecord, IntArray] = {}
         for portion in want.portions:
             if portion.cls not in found:

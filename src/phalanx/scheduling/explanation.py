@@ -10,6 +10,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.subgroups import Subgroup
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -17,6 +18,7 @@ NO_ELIGIBLE_NODE = "NoEligibleNode"
 NOT_CONSIDERED = "NotConsidered"
 UNSUPPORTED = "UnsupportedField"
 UNREADABLE = "UnreadablePod"
+PREREQUISITE_MISSING = "PrerequisiteMissing"
 WAITING_FOR_BUNDLE = "WaitingForBundle"
 AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
@@ -56,6 +58,18 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
         needed=goal,
         members=gang.counts().present,
         change=f"create {short} more pod(s) of the gang{lower}",
+    )
+
+
+def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
+    """For members of a subgroup that cannot start as it has too few."""
+    have, size = part.there + part.waiting, part.rule.size
+    return Verdict(
+        NOT_ENOUGH_MEMBERS,
+        f"subgroup {part.title} of gang {gang.key} has {have} of the {size} members that it needs to start",
+        needed=size,
+        members=have,
+        change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
     )
 
 
@@ -153,6 +167,8 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
     """The verdict on a pod that needs no other: one on its own, or a member above its gang's minimum."""
     if facts.refusal:
         code, message = UNSUPPORTED, f"the pod asks for {facts.refusal}"
+    elif facts.unready:
+        code, message = PREREQUISITE_MISSING, f"0/{facts.total} nodes are available: {facts.unready}."
     else:
         where = f" in {facts.where}" if facts.where else ""
         code, message = _code(facts), f"0/{facts.total} nodes{where} are available: {_reasons(facts)}."
@@ -167,6 +183,9 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     head = f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs fit{inside}; "
     if facts.refusal:
         code, message = UNSUPPORTED, f"pod {example} asks for {facts.refusal}"
+    elif facts.unready:
+        code = PREREQUISITE_MISSING
+        message = f"0/{facts.total} nodes are available for {example}: {facts.unready}."
     else:
         there = " there" if facts.where else ""
         message = f"0/{facts.total} nodes{there} are available for {example}: {_reasons(facts)}."

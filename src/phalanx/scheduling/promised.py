@@ -8,8 +8,9 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.ceilings import Leaving
 from phalanx.scheduling.demand import Alone, Awaiting, Quorum
-from phalanx.scheduling.placement import NOWHERE
+from phalanx.scheduling.nearness import Group, place_near
 from phalanx.scheduling.refusals import tell
+from phalanx.scheduling.seating import NOWHERE
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Refusal, Unit
 
@@ -38,7 +39,8 @@ def place_where_promised(session: Session, transaction: Transaction, calls: list
         for member in members:
             if member.pod.role in roles:
                 roles[member.pod.role] -= 1
-        if len(members) < call.need.total or any(missing > 0 for missing in roles.values()):
+        short = len(members) < call.need.total or any(missing > 0 for missing in roles.values())
+        if short or not call.near_enough(session):
             transaction.unplace()
             return False
     return True
@@ -59,10 +61,9 @@ def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangK
     """Places one pod for which room is held, there or elsewhere."""
     transaction = session.state.transaction()
     transaction.lift([record])
-    if not (record.row >= 0 and put(session, transaction, record, record.row)):
-        rows = session.placer.place(kind.cls, 1) if session.allowance.room(kind.payer, kind.cls.footprint) else []
-        if rows:
-            transaction.place(kind.cls, [record], rows)
+    near = record.row >= 0 and (kind.area is None or session.domains.holds(kind.area, [record.row]))
+    if not (near and put(session, transaction, record, record.row)):
+        place_near(session, transaction, Group(kind, [record], ()))
     if not transaction.placed:
         transaction.rollback()
         return False

@@ -19,6 +19,7 @@ from phalanx.scheduling.explanation import (
     waiting_for_bundle,
     waiting_for_leavers,
 )
+from phalanx.scheduling.nearness import near
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
 from phalanx.scheduling.work import Unit, awaits_admission
@@ -72,9 +73,9 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
 
 def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Shortage | Excess]) -> None:
     """Judges the members above the minimum, by kind."""
-    verdicts = {kind: session.sentence(reason) for kind, reason in facts.items()}
+    verdicts, rules = {kind: session.sentence(reason) for kind, reason in facts.items()}, near(gang)
     for member in gang.pending.values():
-        verdict = verdicts.get(Alone(member.cls, member.payer))
+        verdict = verdicts.get(rules.kind(member) if rules is not None else Alone(member.cls, member.payer))
         if verdict is not None and not member.pod.problem:
             session.judge_pod(member, verdict)
 

@@ -28,6 +28,7 @@ from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
+from phalanx.scheduling.spots import no_room_near
 from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
 
 if TYPE_CHECKING:
@@ -296,6 +297,8 @@ class Session:
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
             return excess
+        if kind.area is not None:
+            return no_room_near(self, kind.area, kind)
         return shortage(self.pipeline, self.state.nodes, kind.cls)
 
     def lack(self, kind: Alone, afresh: bool = False) -> tuple[Shortage | Excess, int]:
@@ -303,6 +306,8 @@ class Session:
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
             return excess, self.state.version
+        if kind.area is not None:
+            return no_room_near(self, kind.area, kind), self.state.version
         found = self.shortage(kind.cls, afresh)
         assert isinstance(found.facts, Shortage)
         return found.facts, found.version

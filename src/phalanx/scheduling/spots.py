@@ -2,14 +2,38 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Protocol
+
+from phalanx.cluster.state import ClusterState
 from phalanx.model.topology import TopologyRule
 from phalanx.model.verdict import NodeCount
-from phalanx.scheduling.domains import Area, Domain, Want
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import Shortage, Spot
+from phalanx.scheduling.domains import Area, Domain, Domains, Want
+from phalanx.scheduling.shortage import Shortage, Spot, shortage
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.pipeline import Pipeline
 
 
-def spot_of(session: Session, area: Area, domain: Domain) -> Spot | None:
+class Surveyed(Protocol):
+    """A session, as far as it is needed here."""
+
+    state: ClusterState
+    pipeline: Pipeline
+    domains: Domains
+
+
+def no_room_near(session: Surveyed, area: Area, want: Want) -> Shortage:
+    """Why all who are wanted have no room in any domain, nothing of them being placed."""
+    nearest = session.domains.nearest(area, want)
+    if nearest is None:
+        return no_domain(session, area, want)
+    spot, placed = spot_of(session, area, nearest), nearest.placeable
+    missing = max(1, want.total - placed)
+    cls = want.portions[0].cls
+    return shortage(session.pipeline, session.state.nodes, cls, placed, want.total, missing, 0, spot)
+
+
+def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
     """The domain that came nearest, in words; None where the rule lets members go everywhere."""
     if not session.domains.ladder(area.rule).cap:
         return None
@@ -30,7 +54,7 @@ def wider(rule: TopologyRule) -> str:
     return "ask for a wider level" if rule.required else ""
 
 
-def no_domain(session: Session, area: Area, want: Want, culprit: int = 0) -> Shortage:
+def no_domain(session: Surveyed, area: Area, want: Want, culprit: int = 0) -> Shortage:
     """No domain comes into question at all: there is none, or members are in several already."""
     nodes, ladder = session.state.nodes, session.domains.ladder(area.rule)
     cls = want.portions[0].cls

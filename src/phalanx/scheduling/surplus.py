@@ -6,7 +6,8 @@ from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.demand import Alone, Awaiting, Surplus
-from phalanx.scheduling.explanation import unreadable
+from phalanx.scheduling.explanation import subgroup_too_small, unreadable
+from phalanx.scheduling.nearness import Near, kind_of, near, place_near
 from phalanx.scheduling.promised import place_promised, waits_on
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
@@ -16,12 +17,13 @@ from phalanx.scheduling.work import Rank, Refusal, Unit
 class Turn:
     """One gang's surplus members in order; `refused` are the kinds that have no room."""
 
-    __slots__ = ("gang", "members", "refused", "unit")
+    __slots__ = ("gang", "members", "near", "refused", "unit")
 
     def __init__(self, session: Session, unit: Unit, gang: GangRecord) -> None:
         self.unit = unit
         self.gang = gang
         self.members: list[PodRecord] = []
+        self.near: Near | None = near(gang)
         self.refused: dict[Alone, None] = {}
         # Somebody for whom room is held goes first.
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
@@ -33,6 +35,8 @@ class Turn:
 
     def run_length(self) -> int:
         """How many members at the head are of one kind."""
+        if self.near is not None:
+            return 1
         head = self.members[0]
         same = takewhile(lambda each: each.cls is head.cls and each.payer is head.payer, self.members)
         return sum(1 for _ in same)
@@ -68,6 +72,9 @@ class Surpluses:
         if head.claim is not None:
             self._take_promised(turn, head)
             return
+        if turn.near is not None:
+            self._take_near(turn, turn.near)
+            return
         kind = Alone(head.cls, head.payer)
         rows: list[int] = []
         if session.known(kind) is None:
@@ -86,9 +93,36 @@ class Surpluses:
         if not turn.members:
             self._settle(turn.unit)
 
+    def _take_near(self, turn: Turn, rules: Near) -> None:
+        """Places the next member near the others, and with it all who start with it."""
+        session, head = self._session, turn.members[0]
+        group = rules.next(turn.members)
+        kind, part = group.kind, rules.part(head)
+        if part is not None and len(group.members) < part.missing:
+            for member in group.alike:
+                session.judge_pod(member, subgroup_too_small(turn.gang, part))
+            turn.members = [each for each in turn.members if each not in group.alike]
+        elif session.known(kind) is None:
+            transaction = session.state.transaction()
+            placed = place_near(session, transaction, group)
+            if placed:
+                transaction.commit()
+                for record, row in placed:
+                    session.bind(record, row, turn.gang.key, None)
+                    turn.members.remove(record)
+                turn.near = near(turn.gang)
+            else:
+                transaction.rollback()
+                session.refuse(kind, *session.lack(kind))
+        if session.known(kind) is not None:
+            turn.refused[kind] = None
+            turn.members = [each for each in turn.members if each not in group.alike]
+        if not turn.members:
+            self._settle(turn.unit)
+
     def _take_promised(self, turn: Turn, member: PodRecord) -> None:
         """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
-        session, kind = self._session, Alone(member.cls, member.payer)
+        session, kind = self._session, kind_of(member)
         if place_promised(session, member, kind, turn.gang.key):
             turn.members.remove(member)
         elif waits_on(session, turn.unit, kind):
@@ -123,8 +157,8 @@ def surplus_refusal(session: Session, demand: Surplus, afresh: bool = False) -> 
     return session.refuse(demand, facts, min(version for _, version in found.values()))
 
 
-def _place(kind: Alone) -> tuple[int, object]:
-    return kind.cls.number, kind.payer.key if kind.payer is not None else ""
+def _place(kind: Alone) -> tuple[int, object, str]:
+    return kind.cls.number, kind.payer.key if kind.payer is not None else "", repr(kind.area)
 
 
 def _extra(gang: GangRecord) -> int:

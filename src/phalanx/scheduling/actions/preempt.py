@@ -21,6 +21,7 @@ from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.outranked import outranks_nobody
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
+from phalanx.scheduling.nearness import starts_singly
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
@@ -117,7 +118,7 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
                 member
                 for gang in unit.own
                 for member in session.in_order(gang)
-                if member.claim is None and not member.pod.problem
+                if member.claim is None and not member.pod.problem and starts_singly(member)
             ]
             return PodBeneficiary(session, unit, members[0]) if members else None
     return None

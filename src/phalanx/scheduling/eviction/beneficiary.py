@@ -10,6 +10,7 @@ from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Quorum
 from phalanx.scheduling.eviction.answers import Placement
+from phalanx.scheduling.nearness import Group, kind_of, place_near
 from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage
@@ -80,7 +81,7 @@ class PodBeneficiary:
         first = records[0]
         self.unit = unit
         self.records = records
-        self.kind = Alone(first.cls, first.payer)
+        self.kind = kind_of(first)
         self.demand: Alone | Quorum = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
@@ -103,6 +104,8 @@ class PodBeneficiary:
         cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
         allowed = session.allowance.room(self.kind.payer, cls.footprint)
+        if self.kind.area is not None:
+            placed, allowed = place_near(session, transaction, Group(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
             rows = session.placer.place(cls, self.total - len(placed))
             if not rows:

@@ -1,0 +1,309 @@
+"""Gangs whose members have to be close to each other: the smallest domain that takes them all."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from phalanx.model.events import HyperNodeUpdated
+from phalanx.model.selectors import Requirement
+from phalanx.model.topology import HyperNode, HyperNodeMember, SubgroupRule, TopologyRule
+
+from .scenario import Scenario
+
+RACK, ZONE, HOST = "topology.kubernetes.io/rack", "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+IN_A_RACK = TopologyRule.by_label(RACK)
+AWARE = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}]
+- plugins:
+  - {name: predicates}
+  - {name: nodeorder}
+  - name: network-topology-aware
+    arguments: {levels: [topology.kubernetes.io/zone, topology.kubernetes.io/rack], layers: {leaf: "net/leaf"}}
+"""
+
+
+class Network(Scenario):
+    """Racks of nodes; nodes are named `<rack><number>`."""
+
+    def rack(self, name: str, nodes: int, zone: str = "", cpu: int = 4, **labels: str) -> Self:
+        for number in range(1, nodes + 1):
+            stated = {RACK: name, HOST: f"{name}{number}", **labels}
+            self.node(f"{name}{number}", cpu=cpu, labels={**stated, **({ZONE: zone} if zone else {})})
+        return self
+
+    def hypernode(self, name: str, tier: int, *members: str, tier_name: str = "") -> Self:
+        """Members that start with `+` are HyperNodes, all others patterns for nodes."""
+        read = tuple(
+            HyperNodeMember(True, each[1:]) if each.startswith("+") else HyperNodeMember(pattern=each)
+            for each in members
+        )
+        return self.observe(f"hypernode {name}", HyperNodeUpdated(HyperNode(name, tier, tier_name, read)))
+
+    def close(self, name: str, members: int, rule: TopologyRule = IN_A_RACK, cpu: int = 4, **fields: Any) -> Self:
+        """A gang of members that each fill a node of the usual size."""
+        self.gang(name, fields.pop("minimum", members), created=self.now, topology=rule, **fields)
+        return self.pods(name, members, gang=name, cpu=cpu)
+
+    def racks(self, prefix: str = "") -> set[str]:
+        return {self.where(name).rstrip("0123456789") for name in self.placed(prefix)}
+
+
+class TestRequiredLevels:
+    def test_a_gang_goes_whole_into_one_rack_although_another_node_is_emptier(self) -> None:
+        world = Network().rack("a", 2, cpu=64).rack("b", 3).close("job", 3).run()
+        assert world.racks("job") == {"b"} or world.racks("job") == {"a"}
+        assert len(world.racks("job")) == 1
+
+    def test_of_racks_that_fit_it_takes_the_tightest(self) -> None:
+        world = Network().rack("wide", 5).rack("tight", 3).rack("small", 2).close("job", 3).run()
+        assert world.racks("job") == {"tight"}
+
+    def test_of_equally_tight_racks_it_takes_the_one_that_was_seen_first(self) -> None:
+        assert Network().rack("b", 2).rack("a", 2).close("job", 2).run().racks("job") == {"b"}
+
+    def test_a_level_below_the_required_one_is_tried_first(self) -> None:
+        world = Network().rack("a", 2, zone="z1").rack("b", 2, zone="z1").rack("c", 3, zone="z2")
+        world.close("two", 2, TopologyRule.by_label(ZONE)).run()
+        assert len(world.racks("two")) == 1
+        world.close("three", 3, TopologyRule.by_label(ZONE)).run()
+        assert world.racks("three") == {"c"}
+
+    def test_half_a_gang_is_never_placed_and_told_which_rack_came_nearest(self) -> None:
+        world = Network().rack("a", 2).rack("b", 3).rack("c", 1).close("job", 4).run()
+        verdict = world.why("job")
+        assert world.placed() == []
+        assert verdict.message == (
+            "3 of the 4 members that gang ns/job needs fit in b, the roomiest of 3 domains of "
+            f"{RACK}; 0/3 nodes there are available for job-0: 3 Insufficient cpu."
+        )
+        assert verdict.change == "free or add 4 cpu there, or ask for a wider level"
+        assert (verdict.needed, verdict.placeable) == (4, 3)
+
+    def test_nodes_without_the_label_are_out(self) -> None:
+        world = Network().rack("a", 1).nodes(5).close("job", 2).run()
+        assert world.placed() == []
+        assert "fit in a, the only domain of topology.kubernetes.io/rack" in world.why("job").message
+
+    def test_a_label_that_no_node_has(self) -> None:
+        world = Network().nodes(2).close("job", 2).run()
+        verdict = world.why("job")
+        assert f"2 node(s) are in no domain: no node has the label {RACK}" in verdict.message
+        assert (verdict.code, verdict.change) == ("NoEligibleNode", f"label nodes with {RACK}")
+
+    def test_a_rack_that_grows_wakes_the_gang(self) -> None:
+        world = Network().rack("a", 2).close("job", 3).run()
+        assert world.placed() == []
+        world.rack("a", 3).run()
+        assert world.racks("job") == {"a"}
+
+    def test_a_label_that_comes_wakes_the_gang(self) -> None:
+        world = Network().nodes(2, cpu=4).close("job", 2).run()
+        for name in ("n1", "n2"):
+            world.node(name, cpu=4, labels={RACK: "r"})
+        assert world.run().placed("job") == ["job-0", "job-1"]
+
+    def test_what_takes_the_room_of_one_rack_does_not_keep_gangs_from_another(self) -> None:
+        world = Network().rack("a", 2).rack("b", 2)
+        for number in range(3):
+            world.close(f"job{number}", 2)
+        world.run()
+        assert sorted(len(world.placed(f"job{number}")) for number in range(3)) == [0, 2, 2]
+
+
+class TestWhoIsThereAlready:
+    def test_members_that_run_pin_the_domain(self) -> None:
+        world = Network().rack("a", 3).rack("b", 8)
+        world.gang("job", 3, topology=IN_A_RACK).pod("job-0", gang="job", node="a1", cpu=4)
+        world.pods("job-more", 2, gang="job", cpu=4).run()
+        assert world.racks("job") == {"a"}
+
+    def test_a_replacement_waits_for_its_rack(self) -> None:
+        world = Network().rack("a", 2).rack("b", 4).close("job", 2).run()
+        assert world.racks() == {"a"}
+        world.finishes("job-1").gone("job-1").pod("other", cpu=4, node="a2").pod("job-2", gang="job", cpu=4).run()
+        assert world.waiting() == ["job-2"]
+        assert "fit in a (topology.kubernetes.io/rack), where other members are" in world.why("job").message
+        world.gone("other").run()
+        assert world.where("job-2") == "a2"
+
+    def test_who_comes_above_the_minimum_stays_in_the_rack(self) -> None:
+        world = Network().rack("a", 2).rack("b", 4)
+        world.gang("job", 1, topology=IN_A_RACK).pods("job", 3, gang="job", cpu=4).run()
+        assert world.racks("job") == {"a"}
+        assert world.waiting() == ["job-2"]
+        assert "0/2 nodes in a (topology.kubernetes.io/rack), where other members are" in (
+            world.why_pod("job-2").message
+        )
+        world.gone("job-0").run()
+        assert world.where("job-2") in ("a1", "a2")
+
+    def test_members_in_two_racks_leave_no_domain_for_more(self) -> None:
+        world = Network().rack("a", 2).rack("b", 2)
+        world.gang("job", 3, topology=IN_A_RACK).pod("x", gang="job", node="a1").pod("y", gang="job", node="b1")
+        world.pod("z", gang="job", cpu=1).run()
+        assert "4 node(s) share no domain of topology.kubernetes.io/rack with all members that are there" in (
+            world.why("job").message
+        )
+
+    def test_after_a_restart_in_the_midst_of_binding_the_rest_goes_to_the_same_rack(self) -> None:
+        world = Network().rack("a", 3).rack("b", 3).close("job", 3)
+        world.work()
+        first = world.order[0]
+        world.confirm(first).restart().run()
+        assert len(world.racks("job")) == 1
+        assert len(world.placed("job")) == 3
+
+
+class TestPreferredLevels:
+    RULE = TopologyRule(preferred=RACK)
+
+    def test_one_rack_if_possible(self) -> None:
+        assert Network().rack("a", 2).rack("b", 3).close("job", 3, self.RULE).run().racks("job") == {"b"}
+
+    def test_else_the_next_level_above_else_everywhere(self) -> None:
+        world = Network(AWARE).rack("a", 2, "z1").rack("b", 2, "z2").rack("c", 2, "z2").rack("d", 2, "z3")
+        world.close("four", 4, self.RULE).run()
+        assert world.racks("four") == {"b", "c"}
+        world.close("rest", 4, self.RULE).run()
+        assert world.racks("rest") == {"a", "d"}
+
+    def test_one_host_if_possible(self) -> None:
+        world = Network().rack("a", 2).rack("b", 2).close("job", 4, self.RULE, cpu=1).run()
+        assert len(world.spread("job")) == 1
+
+    def test_what_does_not_fit_at_all_is_told_as_ever(self) -> None:
+        world = Network().rack("a", 2).close("job", 3, self.RULE).run()
+        assert world.why("job").message == (
+            "2 of the 3 members that gang ns/job needs fit; 0/2 nodes are available for job-0: 2 Insufficient cpu."
+        )
+
+    def test_preferred_within_required(self) -> None:
+        rule = TopologyRule(required=(ZONE,), preferred=RACK)
+        world = Network().rack("a", 2, "z1").rack("b", 1, "z1").rack("c", 1, "z2").rack("d", 1, "z2")
+        world.close("job", 3, rule).run()
+        assert world.racks("job") == {"a", "b"}
+
+    def test_a_name_of_the_policy_stands_for_its_label(self) -> None:
+        world = Network(AWARE)
+        for number in range(4):
+            world.node(f"n{number}", cpu=4, labels={"net/leaf": f"l{number // 2}"})
+        world.close("job", 2, TopologyRule(required=("leaf",))).close("big", 3, TopologyRule(required=("leaf",)))
+        world.run()
+        assert len(world.placed("job")) == 2
+        assert "2 domains of net/leaf" in world.why("big").message
+
+
+class TestHyperNodes:
+    def network(self) -> Network:
+        world = Network().rack("a", 2).rack("b", 2).rack("c", 3).rack("d", 1)
+        world.hypernode("ra", 1, "^a").hypernode("rb", 1, "^b").hypernode("rc", 1, "^c").hypernode("rd", 1, "^d")
+        return world.hypernode("s1", 2, "+ra", "+rb").hypernode("s2", 2, "+rc", "+rd", tier_name="spine")
+
+    def tiers(self, highest: int | None = None, name: str = "") -> TopologyRule:
+        return TopologyRule(hypernodes=True, highest_tier=highest, highest_tier_name=name)
+
+    def test_the_lowest_tier_that_fits(self) -> None:
+        world = self.network().close("two", 2, self.tiers(2)).run()
+        assert world.racks("two") == {"a"}
+        assert self.network().close("four", 4, self.tiers(2)).run().racks("four") == {"a", "b"}
+
+    def test_no_tier_above_the_highest_allowed(self) -> None:
+        world = self.network().close("job", 4, self.tiers(1)).run()
+        assert world.placed() == []
+        assert "3 of the 4 members that gang ns/job needs fit in rc, the roomiest of 4 domains of tier 1" in (
+            world.why("job").message
+        )
+        assert world.why("job").change.endswith("or allow a higher tier (networkTopology.highestTierAllowed)")
+        world.gang("job", 4, topology=self.tiers(2)).run()
+        assert world.racks("job") == {"a", "b"}
+
+    def test_a_tier_by_its_name(self) -> None:
+        assert self.network().close("job", 4, self.tiers(name="spine")).run().racks("job") == {"a", "b"}
+
+    def test_without_a_highest_tier_it_may_end_everywhere(self) -> None:
+        assert len(self.network().close("job", 7, self.tiers()).run().placed("job")) == 7
+
+    def test_until_hypernodes_are_known_the_gang_waits(self) -> None:
+        world = Network().rack("a", 2).close("job", 2, self.tiers(1)).run()
+        assert "2 node(s) are in no HyperNode that may be used: no HyperNode has a tier of at most 1" in (
+            world.why("job").message
+        )
+        world.hypernode("ra", 1, "^a").run()
+        assert world.racks("job") == {"a"}
+
+
+class TestSubgroups:
+    def rule(self, size: int, least: int = 0, topology: TopologyRule | None = IN_A_RACK) -> SubgroupRule:
+        selector = (Requirement("task", "In", ("worker",)),)
+        return SubgroupRule("workers", selector, ("part",), size, least, topology)
+
+    def workers(self, world: Network, parts: str, each: int) -> Network:
+        for part in parts:
+            labels = (("part", part), ("task", "worker"))
+            world.pods(f"w{part}", each, gang="job", cpu=4, more={"labels": labels})
+        return world
+
+    def test_each_in_its_own_rack(self) -> None:
+        world = Network().rack("a", 2).rack("b", 2).rack("c", 1)
+        world.gang("job", 4, subgroups=(self.rule(2, 2),))
+        self.workers(world, "xy", 2).run()
+        assert (world.racks("wx"), world.racks("wy")) == ({"a"}, {"b"})
+
+    def test_inside_the_domain_of_the_whole_gang(self) -> None:
+        world = Network().rack("a", 2, "z1").rack("b", 2, "z2").rack("c", 2, "z2")
+        world.gang("job", 4, topology=TopologyRule.by_label(ZONE), subgroups=(self.rule(2, 2),))
+        self.workers(world, "xy", 2).run()
+        assert {*world.racks("wx"), *world.racks("wy")} == {"b", "c"}
+
+    def test_a_subgroup_starts_whole_or_not_at_all(self) -> None:
+        world = Network().rack("a", 3).rack("b", 1)
+        world.gang("job", 2, subgroups=(self.rule(2),))
+        self.workers(world, "xy", 2).run()
+        assert (len(world.placed("wx")), world.placed("wy")) == (2, [])
+        assert "fit in" not in world.why_pod("wy-0").message
+        assert "0/1 nodes in" in world.why_pod("wy-0").message or "0/3 nodes in" in world.why_pod("wy-0").message
+
+    def test_fewer_subgroups_than_needed_hold_the_gang(self) -> None:
+        world = Network().rack("a", 2).rack("b", 1)
+        world.gang("job", 2, subgroups=(self.rule(2, 2),))
+        self.workers(world, "xy", 2).run()
+        assert world.placed() == []
+        assert world.why("job").message.startswith(
+            "1 of the 2 members that subgroup workers/y of gang ns/job needs fit in b, the roomiest of 2 domains"
+        )
+        world.rack("b", 2).run()
+        assert len(world.placed()) == 4
+
+    def test_who_is_in_no_subgroup_goes_anywhere(self) -> None:
+        world = Network().rack("a", 2).rack("b", 1)
+        world.gang("job", 3, subgroups=(self.rule(2, 1),)).pod("master", gang="job", cpu=4)
+        self.workers(world, "x", 2).run()
+        assert (world.racks("wx"), world.where("master")) == ({"a"}, "b1")
+
+    def test_members_beyond_the_size_of_a_subgroup_come_singly_and_stay_with_it(self) -> None:
+        world = Network().rack("a", 3).rack("b", 3)
+        world.gang("job", 2, subgroups=(self.rule(2, 1),))
+        self.workers(world, "x", 4).run()
+        assert (len(world.placed("wx")), len(world.racks("wx"))) == (3, 1)
+
+    def test_a_subgroup_that_is_too_small_says_so(self) -> None:
+        world = Network().rack("a", 8)
+        world.gang("job", 2, subgroups=(self.rule(2, 1),))
+        self.workers(world, "x", 2)
+        self.workers(world, "y", 1).run()
+        assert world.waiting() == ["wy-0"]
+        assert world.why_pod("wy-0").message == (
+            "subgroup workers/y of gang ns/job has 1 of the 2 members that it needs to start"
+        )
+
+    def test_a_lost_member_is_replaced_in_the_rack_of_its_subgroup(self) -> None:
+        world = Network().rack("a", 2).rack("b", 2)
+        world.gang("job", 4, subgroups=(self.rule(2, 2),))
+        self.workers(world, "xy", 2).run()
+        racks = world.racks("wy")
+        labels = (("part", "y"), ("task", "worker"))
+        world.gone("wy-0").pod("wy-9", gang="job", cpu=4, more={"labels": labels}).run()
+        assert world.racks("wy") == racks
+        assert len(world.placed()) == 4
