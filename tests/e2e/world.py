@@ -44,6 +44,7 @@ _CLUSTER_SCOPED = frozenset(
         "VolumeAttachment",
         "DeviceClass",
         "ResourceSlice",
+        "Device",
     }
 )
 PODS = Resource("", "v1", "pods", "Pod")
