@@ -36,6 +36,7 @@ _SPEAKERS = (
     ("node(s) had volume node affinity conflict", "VolumeBinding"),
     ("node(s) didn't find available persistent volumes to bind", "VolumeBinding"),
     ("node(s) did not have enough free storage", "VolumeBinding"),
+    ("cannot allocate all claims", "DynamicResources"),
 )
 _VOLUMES = frozenset({"VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone"})
 

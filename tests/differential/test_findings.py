@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.differential.comparison import difference
 from tests.differential.oracle.world import World
+from tests.differential.ours import Ours
 
 
 def test_a_pod_that_was_resized_to_nothing_takes_nothing() -> None:
@@ -27,3 +28,19 @@ def test_a_pod_that_was_resized_to_nothing_takes_nothing() -> None:
         ],
     )
     assert difference(world) == ""
+
+
+def test_a_pod_that_names_a_claim_twice_leaves_it_once() -> None:
+    ours = Ours()
+    pod = {
+        "metadata": {"name": "p", "namespace": "default", "uid": "p"},
+        "spec": {
+            "schedulerName": "phalanx",
+            "containers": [],
+            "resourceClaims": [{"name": at, "resourceClaimName": "shared"} for at in ("a", "b")],
+        },
+        "status": {},
+    }
+    ours.take("pods", pod)
+    ours.drop("pods", pod)
+    assert ours.verdicts() == {}

@@ -11,8 +11,8 @@ from tests.differential.ours import Ours
 from tests.differential.stories import News, Story
 from tests.differential.test_verdicts import LANDED
 
-STEPS = 25
-SEEDS = 12
+STEPS = 22
+SEEDS = 7
 
 
 def play(seed: int, topics: frozenset[str], steps: int = STEPS) -> None:

@@ -137,7 +137,7 @@ class ClaimFacet(Facet):
 
     def _leave(self, uid: str) -> None:
         last = self._pods.pop(uid, None)
-        for key in last.keys if last else ():
+        for key in set(last.keys) if last else ():
             referrers = self._referrers[key]
             referrers.discard(uid)
             if not referrers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -17,6 +18,7 @@ from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, R
 
 SCORING_TYPE = "volcano.sh/resource-strategy-scoring-type"
 SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"
+_LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _SCORING_TYPES = ("LeastAllocated", "MostAllocated")
 
 
@@ -106,6 +108,9 @@ def _requirement(entry: SelectorRequirement) -> Requirement:
 def _expression_fault(entry: SelectorRequirement) -> str:
     match entry.operator:
         case "In" | "NotIn":
+            odd = [value for value in entry.values if len(value) > 63 or not _LABEL_VALUE.fullmatch(value)]
+            if odd:
+                return f"{entry.key}: {odd[0]!r} is no value of a label"
             return "" if entry.values else f"{entry.key}: {entry.operator} needs values"
         case "Exists" | "DoesNotExist":
             return f"{entry.key}: {entry.operator} takes no values" if entry.values else ""

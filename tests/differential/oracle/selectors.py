@@ -15,6 +15,8 @@ Wire = Mapping[str, Any]
 Labels = Mapping[str, str]
 
 _INTEGER = re.compile(r"^[+-]?[0-9]+$")
+# What a label's value may look like.
+_VALUE = re.compile(r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$")
 
 
 class UnreadableSelectorError(Exception):
@@ -31,13 +33,10 @@ def label_selector_matches(selector: Wire | None, labels: Labels) -> bool:
     return all(_expression_holds(entry, labels) for entry in selector.get("matchExpressions") or ())
 
 
-def is_empty(selector: Wire | None) -> bool:
-    """Whether it is there and asks for nothing."""
-    return selector is not None and not selector.get("matchLabels") and not selector.get("matchExpressions")
-
-
 def _expression_holds(entry: Wire, labels: Labels) -> bool:
     key, operator, values = entry.get("key", ""), entry.get("operator", ""), entry.get("values") or []
+    if any(len(value) > 63 or not _VALUE.match(value) for value in values):
+        raise UnreadableSelectorError(f"{values}: no values of labels")
     if operator in ("In", "NotIn") and not values:
         raise UnreadableSelectorError(f"{operator} without values")
     if operator in ("Exists", "DoesNotExist") and values:
