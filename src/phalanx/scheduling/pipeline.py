@@ -81,6 +81,10 @@ class Pipeline:
             reason = plugin.refuse(cls)
             if reason is not None:
                 return reason
+        return None
+
+    def unready(self, cls: ClassRecord) -> str | None:
+        """What the class refers to and is not there, or not ready: its volumes, its claims."""
         reasons = (stock.refuse(cls) for stock in cls.stocks if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 

@@ -21,9 +21,10 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
     """No further copy of `cls` fits on any of `total` nodes, after `placed` of `need` members were placed.
 
     `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
-    change that would help. `refusal` is set where the pod itself is at fault. `culprit` is the place, in its
-    bundle, of the gang whose member it is. `where` names the domain that came nearest, for members that have to be
-    in one: then the nodes are those of the domain. `part` names the subgroup that the member is in.
+    change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
+    not there or not ready. `culprit` is the place, in its bundle, of the gang whose member it is. `where` names the
+    domain that came nearest, for members that have to be in one: then the nodes are those of the domain. `part`
+    names the subgroup that the member is in.
     """
 
     cls: ClassRecord
@@ -37,6 +38,7 @@ class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
     culprit: int = 0
     where: str = ""
     part: str = ""
+    unready: str = ""
 
 
 class Spot(msgspec.Struct, frozen=True):
@@ -80,7 +82,11 @@ def shortage(
     refusal = pipeline.refusal(cls)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
-        return Shortage(cls, len(nodes), (), False, change, refusal, placed, need, culprit)
+        return Shortage(cls, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit)
+    unready = pipeline.unready(cls)
+    if unready is not None:
+        change = "create or correct what is named; the pod goes on by itself"
+        return Shortage(cls, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit)
     rows = nodes.alive if spot is None else nodes.alive & spot.rows
     counts, eligible = _node_counts(pipeline, nodes, cls, rows)
     change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows)
