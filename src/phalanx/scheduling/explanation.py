@@ -10,6 +10,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.subgroups import Subgroup
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -57,6 +58,18 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
         needed=goal,
         members=gang.counts().present,
         change=f"create {short} more pod(s) of the gang{lower}",
+    )
+
+
+def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
+    """For members of a subgroup that cannot start as it has too few."""
+    have, size = part.there + part.waiting, part.rule.size
+    return Verdict(
+        NOT_ENOUGH_MEMBERS,
+        f"subgroup {part.title} of gang {gang.key} has {have} of the {size} members that it needs to start",
+        needed=size,
+        members=have,
+        change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
     )
 
 
