@@ -12,6 +12,8 @@ from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
 from phalanx.model.gang import Dialect
+from phalanx.model.selectors import Requirement
+from phalanx.model.topology import SubgroupRule, TopologyRule
 from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH,
@@ -183,18 +185,60 @@ def test_volcano_a_group_takes_part_once_it_is_admitted(phase: str | None, admit
 
 
 @pytest.mark.parametrize(
-    ("extra", "refused"),
+    ("topology", "rule"),
     [
-        ({"networkTopology": {"highestTierAllowed": 2}}, True),
-        ({"networkTopology": {"mode": "hard"}}, True),
-        ({"networkTopology": {"mode": "soft", "highestTierAllowed": 2}}, False),
-        ({"subGroupPolicy": [{"name": "a", "subGroupSize": 2}]}, True),
-        ({"subGroupPolicy": []}, False),
+        (None, None),
+        ({"highestTierAllowed": 2}, TopologyRule(hypernodes=True, highest_tier=2)),
+        ({"mode": "hard", "highestTierAllowed": 0}, TopologyRule(hypernodes=True, highest_tier=0)),
+        ({"highestTierName": "rack"}, TopologyRule(hypernodes=True, highest_tier_name="rack")),
+        ({"mode": "hard"}, TopologyRule(hypernodes=True)),
+        ({"mode": "soft", "highestTierAllowed": 2}, TopologyRule(hypernodes=True)),
     ],
 )
-def test_volcano_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, Any], refused: bool) -> None:
+def test_volcano_how_close_members_have_to_be(topology: dict[str, Any] | None, rule: TopologyRule | None) -> None:
+    spec = read(VOLCANO, minMember=2, networkTopology=topology)
+    assert (spec.topology, spec.problem) == (rule, None)
+
+
+def test_volcano_subgroups_are_read_with_their_defaults() -> None:
+    policies = [
+        {"name": "a"},
+        {
+            "name": "b",
+            "labelSelector": {"matchLabels": {"volcano.sh/task-spec": "worker"}},
+            "matchLabelKeys": ["volcano.sh/partition-id"],
+            "subGroupSize": 4,
+            "minSubGroups": 2,
+            "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+        },
+    ]
+    worker = (Requirement("volcano.sh/task-spec", "In", ("worker",)),)
+    tier = TopologyRule(hypernodes=True, highest_tier=1)
+    assert read(VOLCANO, minMember=2, subGroupPolicy=policies).subgroups == (
+        SubgroupRule("a"),
+        SubgroupRule("b", worker, ("volcano.sh/partition-id",), 4, 2, tier),
+    )
+
+
+@pytest.mark.parametrize(
+    ("extra", "field"),
+    [
+        ({"networkTopology": "hard"}, 'spec.networkTopology is "hard"'),
+        ({"networkTopology": {"mode": "strict"}}, 'spec.networkTopology.mode is "strict"; write hard or soft'),
+        ({"networkTopology": {"highestTierAllowed": -1}}, "spec.networkTopology.highestTierAllowed is -1"),
+        ({"networkTopology": {"highestTierAllowed": 1, "highestTierName": "rack"}}, "not both"),
+        ({"subGroupPolicy": {"name": "a"}}, "spec.subGroupPolicy is"),
+        ({"subGroupPolicy": [{"subGroupSize": 2}]}, "spec.subGroupPolicy[0].name is null"),
+        ({"subGroupPolicy": [{"name": "a", "subGroupSize": 0}]}, "spec.subGroupPolicy[0].subGroupSize is 0"),
+        ({"subGroupPolicy": [{"name": "a", "minSubGroups": "2"}]}, "spec.subGroupPolicy[0].minSubGroups is"),
+        ({"subGroupPolicy": [{"name": "a", "matchLabelKeys": [1]}]}, "spec.subGroupPolicy[0].matchLabelKeys is"),
+        ({"subGroupPolicy": [{"name": "a", "labelSelector": "x"}]}, "spec.subGroupPolicy[0].labelSelector is"),
+    ],
+)
+def test_volcano_a_topology_that_cannot_be_read_holds_the_group(extra: dict[str, Any], field: str) -> None:
     problem = read(VOLCANO, minMember=2, **extra).problem
-    assert (problem is not None and problem.code == "UnsupportedField") is refused
+    assert problem is not None
+    assert (problem.code, field in problem.message) == ("InvalidPodGroup", True)
 
 
 # The native API

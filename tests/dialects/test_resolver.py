@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.resolver import Surroundings, resolve
 from phalanx.dialects.times import parse_time
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.topology import TopologyRule
 from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH,
@@ -382,11 +384,52 @@ def test_extra_values(extra: str, value: str, field: str, expected: object, warn
     assert codes(found) == ([warning] if warning else [])
 
 
-def test_extra_a_topology_that_must_be_met_is_refused_loudly() -> None:
-    spec = '{"gatherStrategy":[{"layer":"rack","strategy":"MustGather"}]}'
-    found = gang(labelled(annotations={KO + "network-topology-spec": spec}))
+RACK = "topology.kubernetes.io/rack"
+TAS = "kueue.x-k8s.io/podset-"
+TIER = "volcano.sh/network-topology-"
+
+
+def layer(name: str, strategy: str, **more: object) -> str:
+    return json.dumps({"gatherStrategy": [{"layer": name, "strategy": strategy, **more}]})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "rule"),
+    [
+        ({KO + "network-topology-spec": layer("rack", "MustGather")}, TopologyRule(required=("rack",))),
+        ({KO + "network-topology-spec": layer("rack", "PreferGather")}, TopologyRule(preferred="rack")),
+        (
+            {KO + "network-topology-spec": layer("NodeTopologyLayer", "MustGather")},
+            TopologyRule(required=("kubernetes.io/hostname",)),
+        ),
+        ({TAS + "required-topology": RACK}, TopologyRule.by_label(RACK)),
+        ({TAS + "preferred-topology": RACK}, TopologyRule(preferred=RACK)),
+        ({TAS + "unconstrained-topology": "true"}, TopologyRule()),
+        ({TAS + "unconstrained-topology": "false"}, None),
+        ({TIER + "mode": "hard", TIER + "highest-tier": "2"}, TopologyRule(hypernodes=True, highest_tier=2)),
+        ({TIER + "highest-tier": "1"}, TopologyRule(hypernodes=True, highest_tier=1)),
+        ({TIER + "mode": "soft", TIER + "highest-tier": "1"}, TopologyRule(hypernodes=True)),
+    ],
+)
+def test_extra_how_close_members_have_to_be(annotations: dict[str, str], rule: TopologyRule | None) -> None:
+    found = gang(labelled(annotations=annotations))
+    assert (found.topology, found.problem, found.warnings) == (rule, None, ())
+
+
+@pytest.mark.parametrize(
+    ("annotations", "code"),
+    [
+        ({TIER + "mode": "strict"}, "InvalidTopology"),
+        ({TIER + "highest-tier": "-1"}, "InvalidTopology"),
+        ({TAS + "unconstrained-topology": "yes"}, "InvalidTopology"),
+        ({TAS + "slice-required-topology": RACK}, "UnsupportedField"),
+        ({KO + "network-topology-spec": layer("rack", "MustGather", podCountMultiple=4)}, "UnsupportedField"),
+    ],
+)
+def test_extra_a_topology_that_cannot_be_honoured_holds_the_gang(annotations: dict[str, str], code: str) -> None:
+    found = gang(labelled(annotations=annotations))
     assert found.problem is not None
-    assert found.problem.code == "UnsupportedField"
+    assert found.problem.code == code
 
 
 def test_extra_the_bundle_is_sorted_and_holds_the_gang_itself() -> None:

@@ -15,7 +15,7 @@ from phalanx.dialects.salvage import Fault
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
-from phalanx.model.topology import TopologyRule
+from phalanx.model.topology import SubgroupRule, TopologyRule
 
 ONCE_SATISFIED_ANNOTATION = "phalanx.dev/once-satisfied"
 MAX_MEMBERS = MAX_WHOLE
@@ -50,6 +50,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     min_available: Portion | None = None
     max_unavailable: Portion | None = None
     topology: TopologyRule | None = None
+    subgroups: tuple[SubgroupRule, ...] = ()
     claims: tuple[GroupClaim, ...] = ()
     composite: str = ""
     workload: str = ""

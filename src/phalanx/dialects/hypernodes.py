@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
+from phalanx.dialects.facets import Facet, News
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
-from phalanx.model.events import ClusterEvent, HyperNodeRemoved, HyperNodeUpdated
-from phalanx.model.pod import Pod
+from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 HYPER_NODES = WantedKind("topology.volcano.sh", "hypernodes", "HyperNode", ("v1alpha1",))
@@ -94,7 +94,7 @@ def _member(field: str, entry: object) -> HyperNodeMember:
     return HyperNodeMember(nested=nested, pattern=text)
 
 
-class HyperNodes:
+class HyperNodes(Facet):
     """The HyperNodes of a cluster as facts, whatever order they come in."""
 
     kinds = (HYPER_NODES,)
@@ -103,39 +103,26 @@ class HyperNodes:
         self._notices = notices
         self._told: dict[str, tuple[str, ...]] = {}
 
-    def pod(self, pod: object, noun: Pod) -> set[str]:
-        return set()
-
-    def gone(self, noun: Pod) -> set[str]:
-        return set()
-
-    def shown(self, noun: Pod) -> Pod:
-        return noun
-
-    def take(self, kind: ServedKind, document: Document) -> tuple[list[ClusterEvent], set[str]]:
+    def take(self, kind: ServedKind, document: Document) -> News:
         hypernode, faults = read_hypernode(kind, document)
         metadata = document.get("metadata")
         uid = str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
         return self._tell(kind, hypernode, uid, faults)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> tuple[list[ClusterEvent], set[str]]:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
         if self._told.pop(name, None) is None:
             return [], set()
         return [HyperNodeRemoved(name)], set()
 
-    def malformed(
-        self, kind: ServedKind, namespace: str, name: str, uid: str, error: str
-    ) -> tuple[list[ClusterEvent], set[str]]:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
         problem = f"HyperNode {name}: cannot be read: {error}"
         return self._tell(kind, HyperNode(name, problem=problem), uid, (problem,))
 
-    def unserved(self, kind: ServedKind) -> tuple[list[ClusterEvent], set[str]]:
+    def unserved(self, kind: ServedKind) -> News:
         names, self._told = sorted(self._told), {}
         return [HyperNodeRemoved(name) for name in names], set()
 
-    def _tell(
-        self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]
-    ) -> tuple[list[ClusterEvent], set[str]]:
+    def _tell(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> News:
         name, last = hypernode.name, self._told.get(hypernode.name, ())
         self._told[name] = faults
         about = ObjectRef(kind.api_version, kind.kind, "", name, uid)

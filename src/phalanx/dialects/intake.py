@@ -31,6 +31,7 @@ from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.facets import Facets, News
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.group_objects import GroupObjects, GroupRecord
+from phalanx.dialects.hypernodes import HyperNodes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
@@ -88,7 +89,7 @@ class Intake:
         self._namespaces = NamespaceBook(self._notices)
         self._disruption = DisruptionBook(self._notices)
         self._pools = PoolFacet()
-        self.facets = Facets((*known_facets(), self._pools))
+        self.facets = Facets((*known_facets(), HyperNodes(self._notices), self._pools))
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""

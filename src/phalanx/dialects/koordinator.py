@@ -1,4 +1,5 @@
-"""The extras of Koordinator, ACK and Volcano: what pods and PodGroups of any family may state beside their minimum.
+"""The extras of Koordinator, ACK, Volcano and Kueue: what pods and PodGroups of any family may state besides.
+
 
 The same key counts as label and as annotation, on pods and on PodGroups (coscheduling.md, 1.2): a JSON list is no
 legal label value, yet ACK documents it as a label.
@@ -27,7 +28,16 @@ TOPOLOGY_INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
 # Volcano's; it reads both spellings.
 SLA_WAITING_TIME = ("volcano.sh/sla-waiting-time", "sla-waiting-time")
 
-_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, TOPOLOGY_SPEC, *SLA_WAITING_TIME))
+TIER_MODE = "volcano.sh/network-topology-mode"
+HIGHEST_TIER = "volcano.sh/network-topology-highest-tier"
+# Kueue's; the values are node labels.
+REQUIRED_LEVEL = "kueue.x-k8s.io/podset-required-topology"
+PREFERRED_LEVEL = "kueue.x-k8s.io/podset-preferred-topology"
+UNCONSTRAINED = "kueue.x-k8s.io/podset-unconstrained-topology"
+SLICE_LEVEL = "kueue.x-k8s.io/podset-slice-required-topology"
+
+_NEARNESS = (TOPOLOGY_SPEC, TIER_MODE, HIGHEST_TIER, REQUIRED_LEVEL, PREFERRED_LEVEL, UNCONSTRAINED, SLICE_LEVEL)
+_ANY = frozenset((TOTAL_NUMBER, MODE, WAITING_TIME, *GROUPS, *MATCH_POLICY, *_NEARNESS, *SLA_WAITING_TIME))
 
 
 class Stated(msgspec.Struct, frozen=True):
@@ -47,6 +57,12 @@ class Extras(msgspec.Struct, frozen=True, cache_hash=True):
     total_number: Stated | None = None
     topology: Stated | None = None
     sla_waiting_time: Stated | None = None
+    tier_mode: Stated | None = None
+    highest_tier: Stated | None = None
+    required_level: Stated | None = None
+    preferred_level: Stated | None = None
+    unconstrained: Stated | None = None
+    slice_level: Stated | None = None
 
 
 NO_EXTRAS = Extras()
@@ -73,6 +89,12 @@ def read_extras(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ex
         total_number=stated(TOTAL_NUMBER),
         topology=stated(TOPOLOGY_SPEC),
         sla_waiting_time=stated(*SLA_WAITING_TIME),
+        tier_mode=stated(TIER_MODE),
+        highest_tier=stated(HIGHEST_TIER),
+        required_level=stated(REQUIRED_LEVEL),
+        preferred_level=stated(PREFERRED_LEVEL),
+        unconstrained=stated(UNCONSTRAINED),
+        slice_level=stated(SLICE_LEVEL),
     )
 
 
@@ -98,22 +120,3 @@ def parse_groups(text: str) -> tuple[GangKey, ...]:
             raise ValueError(advice)
         keys.append(GangKey(namespace, name))
     return tuple(keys)
-
-
-def must_gather(text: str) -> bool:
-    """Whether a network-topology-spec asks for a topology that the gang cannot do without. Raises ValueError."""
-    try:
-        spec = msgspec.json.decode(text, type=_TopologySpec)
-    except msgspec.DecodeError:
-        raise ValueError(
-            'write JSON such as {"gatherStrategy":[{"layer":"rack","strategy":"PreferGather"}]}'
-        ) from None
-    return any(layer.strategy == "MustGather" for layer in spec.gather_strategy)
-
-
-class _TopologyLayer(msgspec.Struct, rename="camel"):
-    strategy: str = ""
-
-
-class _TopologySpec(msgspec.Struct, rename="camel"):
-    gather_strategy: list[_TopologyLayer] = []

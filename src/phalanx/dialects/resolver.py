@@ -18,6 +18,16 @@ from phalanx.dialects.declaration import OWN_GROUP, OWN_MIN_COUNT, Declaration
 from phalanx.dialects.groups import preference
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
+from phalanx.dialects.nearness import (
+    MUST_GATHER,
+    Layer,
+    layer_rule,
+    level_rule,
+    parse_layers,
+    parse_mode,
+    parse_tier,
+    tier_rule,
+)
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
 from phalanx.model.account import DEFAULT_QUEUE
@@ -114,11 +124,11 @@ class _Resolution:
             max_unavailable=spec.max_unavailable if spec else None,
             total=self._total(min_member),
             topology=self._topology(),
+            subgroups=spec.subgroups if spec else (),
             composite=GangKey(self.key.namespace, spec.composite) if spec and spec.composite else None,
             workload=spec.workload if spec else "",
             claims=spec.claims if spec else (),
         )
-        self._check_topology()
         agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
         strict = self.dialect in _STRICT and (spec is None or spec.problem is None)
         for disagreement in agreement.of(spec if strict else None, strict):
@@ -271,28 +281,42 @@ class _Resolution:
         return any(mode.value != "single" for _, mode in stated)
 
     def _topology(self) -> TopologyRule | None:
-        if self.spec is not None:
+        """The object's field, then our own annotation, then those of other projects, tiers before labels."""
+        if self.spec is not None and self.spec.topology is not None:
             return self.spec.topology
-        stated = self._stated(lambda declaration: declaration.topology_key)
-        if not stated:
-            return None
-        member, key = stated[0]
-        self._refuse(
-            "UnsupportedField",
-            f"{self._quote(member, key)}, which this scheduler cannot honour yet; remove it",
-            member,
+        stated = self._stated(lambda declaration: declaration.topology_key) if self.spec is None else []
+        if stated:
+            return TopologyRule.by_label(stated[0][1].value)
+        _, slices = self._speaker(lambda extras: extras.slice_level)
+        if slices is not None:
+            self._refuse("UnsupportedField", f"gang {self.key}: {slices.key} is not supported; remove it")
+        mode = self._level(lambda extras: extras.tier_mode, parse_mode, None)
+        highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
+        required = self._level(lambda extras: extras.required_level, str, "")
+        preferred = self._level(lambda extras: extras.preferred_level, str, "")
+        freely = self._level(lambda extras: extras.unconstrained, _parse_truth, False)
+        layers: list[Layer] = self._extra(
+            "InvalidTopology", lambda extras: extras.topology, parse_layers, [], "it is ignored"
         )
-        return TopologyRule.by_label(key.value)
+        for layer in layers:
+            if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
+                self._refuse(
+                    "UnsupportedField",
+                    f"gang {self.key}: layer {layer.layer} asks for a podCountMultiple of "
+                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet; remove it",
+                )
+        return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
 
-    def _check_topology(self) -> None:
-        if self._extra(
-            "InvalidTopology", lambda extras: extras.topology, koordinator.must_gather, False, "it is ignored"
-        ):
-            self._refuse(
-                "UnsupportedField",
-                f"gang {self.key}: {koordinator.TOPOLOGY_SPEC} asks for MustGather, which this scheduler cannot "
-                "honour yet; use PreferGather",
-            )
+    def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
+        """What cannot be read holds the gang: it may be something that it cannot do without."""
+        speaker, stated = self._speaker(select)
+        if stated is None:
+            return default
+        try:
+            return parse(stated.value)
+        except ValueError as error:
+            self._refuse("InvalidTopology", f"{speaker}: {stated.key} is {stated.value!r}; {error}")
+            return default
 
     def _extra(
         self,
@@ -416,3 +440,9 @@ def _parse_total(text: str) -> int:
     if not _WHOLE.fullmatch(text) or not 0 <= int(text) <= MAX_MEMBERS:
         raise ValueError("write a whole number, such as 5")
     return int(text)
+
+
+def _parse_truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text == "true"

@@ -8,6 +8,7 @@ from typing import Any
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.lending import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
+from phalanx.dialects.nearness import network_topology, subgroup_rules
 from phalanx.dialects.reader import Document, describe, is_whole
 from phalanx.dialects.salvage import Fault
 from phalanx.dialects.standing import (
@@ -29,7 +30,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     roles = _roles(reader, min_member)
     min_resources = reader.resources("minResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
-    _refuse_topology(reader)
+    topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
+    subgroups = subgroup_rules(reader)
     min_available, max_unavailable = _disruption_budget(reader)
     return GroupSpec(
         ref=reader.ref,
@@ -49,6 +51,8 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         revocable=revocable_of(reader.labels, reader.annotations) or False,
         min_available=min_available,
         max_unavailable=max_unavailable,
+        topology=topology,
+        subgroups=subgroups,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
@@ -93,21 +97,6 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
         for fault in faults
     ]
     return stay, miss
-
-
-def _refuse_topology(reader: GroupReader) -> None:
-    """A placement that the group cannot do without, and that we cannot give yet, holds it."""
-    advice = "this scheduler cannot honour it yet; remove it, or use mode: soft"
-    topology = reader.spec.get("networkTopology")
-    if isinstance(topology, Mapping) and topology.get("mode", "hard") != "soft":
-        reader.refuse("spec.networkTopology", topology, advice, code="UnsupportedField")
-    if reader.spec.get("subGroupPolicy"):
-        reader.refuse(
-            "spec.subGroupPolicy",
-            reader.spec["subGroupPolicy"],
-            "this scheduler cannot honour it yet; remove it",
-            code="UnsupportedField",
-        )
 
 
 def status_of(standing: Standing) -> dict[str, Any] | None:
