@@ -9,6 +9,7 @@ from phalanx.cluster.device_claims import DeviceClaims
 from phalanx.cluster.devices import SharedDevices
 from phalanx.cluster.disks import Disks
 from phalanx.cluster.node_groups import NodeGroups
+from phalanx.cluster.numa import NumaNodes
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.stock import Stock
 from phalanx.cluster.volume_supply import VolumeSupply
@@ -26,6 +27,7 @@ def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
         VolumeSupply(nodes),
         SharedDevices(nodes),
         NodeGroups(nodes),
+        NumaNodes(nodes),
         DeviceClaims(nodes),
     )
     return {stock.name: stock for stock in stocks}

@@ -6,9 +6,10 @@ from phalanx.dialects.claims import ClaimFacet
 from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.facets import Facet
 from phalanx.dialects.namespace_labels import NamespaceLabels
+from phalanx.dialects.numa import NumaFacet
 from phalanx.dialects.volumes import Volumes
 
 
 def known_facets() -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return (Volumes(), DeviceObjects(), ClaimFacet(), NamespaceLabels())
+    return (Volumes(), DeviceObjects(), NumaFacet(), ClaimFacet(), NamespaceLabels())

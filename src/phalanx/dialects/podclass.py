@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.dialects.core import PodSpec, SelectorRequirement, SelectorTerm
 from phalanx.dialects.images import images_of
+from phalanx.dialects.numa import whole_cpus
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
 from phalanx.model.devices import DeviceNeed
@@ -29,6 +30,7 @@ def pod_class_of(
     revocable: bool | None = None,
     devices: DeviceNeed | None = None,
     peers: Peers = NO_PEERS,
+    numa: str = "",
 ) -> PodClass:
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
     required = node_affinity.required if node_affinity else None
@@ -54,6 +56,8 @@ def pod_class_of(
         revocable=revocable,
         peers=peers,
         devices=devices,
+        numa=numa,
+        cpus=whole_cpus(spec),
         images=images_of(spec),
         features=tuple(sorted(set(_features(spec)))),
     )

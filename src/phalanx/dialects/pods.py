@@ -23,6 +23,7 @@ from phalanx.dialects.images import images_at
 from phalanx.dialects.lending import revocable_of
 from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.node_cards import cards_at, percent_offered
+from phalanx.dialects.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.peers import context_of, peers_of
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
@@ -87,7 +88,9 @@ class PodNouns:
             devices = device_need(pod, demand)
             demand = msgspec.structs.replace(demand, requests=charged(demand.requests, devices))
             peers, illegible = peers_of(pod)
-            pod_class = pod_class_of(pod.spec, demand, strategy, revocable, devices, peers)
+            pod_class = pod_class_of(
+                pod.spec, demand, strategy, revocable, devices, peers, numa_policy(pod.metadata.annotations)
+            )
             pod_class = self._classes.setdefault(pod_class, pod_class)
             found = self._specs[key] = Spec(pod_class, demand, faults, illegible)
         return found
@@ -290,6 +293,7 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         strategy,
         revocable_of(pod.metadata.labels, annotations),
         device_terms(pod),
+        numa_policy(annotations),
         context_of(pod),
     )
 

@@ -28,7 +28,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     says that they may be evicted (None where the owner says nothing).
 
     `peers`, `volumes`, `claims` and `devices` are what it asks of other pods, of its volumes and of devices. `numa`
-    is the NUMA policy that it asks for, `pool` the groups of nodes that its queue may use, `images` the normalised
+    is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for themselves, `pool` the groups of nodes that its queue may use, `images` the normalised
     names of its images, `features` what a node must declare (`status.declaredFeatures`).
     """
 
@@ -48,6 +48,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     claims: tuple[ClaimNeed, ...] = ()
     devices: DeviceNeed | None = None
     numa: str = ""
+    cpus: tuple[int, ...] = ()
     pool: PoolRule | None = None
     images: tuple[str, ...] = ()
     features: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ from phalanx.scheduling.plugins.guarantees import Guarantees
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.plugins.nodegroup import NodeGroup
 from phalanx.scheduling.plugins.nodeorder import NodeOrder
+from phalanx.scheduling.plugins.numa_aware import NumaAware
 from phalanx.scheduling.plugins.overcommit import Overcommit
 from phalanx.scheduling.plugins.pdb import Pdb
 from phalanx.scheduling.plugins.predicates import Predicates
@@ -49,6 +50,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         NetworkTopologyAware,
         NodeGroup,
         NodeOrder,
+        NumaAware,
         Overcommit,
         Pdb,
         Predicates,

@@ -1,0 +1,198 @@
+"""`numa-aware`: pods with whole CPUs go where the kubelet's topology manager would admit them."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Self
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.cluster.numa import NUMA, NumaNodes, deal
+from phalanx.model.events import StockFact
+from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
+from phalanx.model.pod import PodClass
+
+from .scenario import Scenario
+
+BEST, RESTRICTED, SINGLE = NumaPolicy.BEST_EFFORT, NumaPolicy.RESTRICTED, NumaPolicy.SINGLE
+POLICY = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}, {name: predicates},
+  {name: numa-aware, arguments: {weight: 10}}]}]
+"""
+
+
+class Numa(Scenario):
+    def __init__(self) -> None:
+        super().__init__(POLICY)
+
+    def zones(
+        self,
+        node: str,
+        *free: int,
+        policy: NumaPolicy = SINGLE,
+        cpus: tuple[int, ...] = (),
+        pinned: bool = True,
+        assigned: frozenset[str] = frozenset(),
+    ) -> Self:
+        """A node with so many free CPUs on each NUMA node (of as many, or of `cpus`)."""
+        if node not in self.state.nodes.names:
+            self.node(node)
+        topology = NumaTopology(node, policy, pinned, cpus or free, free, assigned)
+        return self.observe(f"zones of {node}", StockFact(NUMA, topology))
+
+    def want(self, name: str, *cpus: int, policy: str = SINGLE, **fields: object) -> Self:
+        pod_class = PodClass(numa=policy, cpus=cpus)
+        return self.pod(name, pod_class=pod_class, **({"cpu": sum(cpus)} | fields))  # type: ignore[arg-type]
+
+    def free(self, node: str) -> tuple[int, ...]:
+        stock = self.state.nodes.stocks[NUMA]
+        assert isinstance(stock, NumaNodes)
+        return stock.free(self.state.nodes.row(node))
+
+
+def test_a_pod_must_fit_one_numa_node() -> None:
+    s = Numa().zones("split", 4, 4, cpus=(8, 8)).zones("whole", 6, 0, cpus=(8, 8))
+    s.want("p", 6).want("q", 6).run()
+    assert s.placed() == ["p"]
+    assert s.where("p") == "whole"
+    assert "node(s) had no NUMA nodes with enough free CPUs for a container" in s.why_pod("q").message
+
+
+def test_members_of_a_gang_share_numa_nodes() -> None:
+    s = Numa().zones("n1", 8, 8).zones("n2", 8, 8)
+    s.gang("g", 5, created=1)
+    for number in range(5):
+        s.want(f"g-{number}", 6, gang="g")
+    s.run()
+    assert s.placed() == []
+    s.zones("n3", 8, 8).run()
+    assert sorted(s.spread().values()) == [1, 2, 2]
+
+
+def test_containers_may_be_on_different_numa_nodes() -> None:
+    s = Numa().zones("n", 4, 4)
+    s.want("p", 3, 3).run()
+    assert s.where("p") == "n"
+    assert s.free("n") == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("policy", "free", "expected"),
+    [
+        (BEST, (2, 2), True),  # four CPUs that would fit one NUMA node are on two
+        (RESTRICTED, (2, 2), False),
+        (SINGLE, (2, 2), False),
+        (RESTRICTED, (4, 0), True),
+        (BEST, (2, 1), False),  # not even on both
+    ],
+)
+def test_policies_differ_in_what_they_put_up_with(
+    policy: NumaPolicy, free: tuple[int, int], expected: bool
+) -> None:
+    s = Numa().zones("n", *free, policy=policy, cpus=(4, 4))
+    s.want("p", 4, policy=policy).run()
+    assert bool(s.where("p")) == expected
+
+
+def test_what_no_numa_node_could_hold_may_be_on_two_if_restricted() -> None:
+    s = Numa().zones("n", 4, 4, policy=RESTRICTED)
+    s.want("p", 6, policy=RESTRICTED).run()
+    assert s.where("p") == "n"
+
+
+def test_only_kubelets_of_the_policy_will_do() -> None:
+    s = Numa().zones("other", 8, policy=BEST).zones("loose", 8, pinned=False).node("plain")
+    s.want("p", 2).run()
+    assert "3 node(s) had no topology manager with policy single-numa-node and whole CPUs" in s.why_pod("p").message
+
+
+def test_without_a_policy_the_kubelets_own_holds() -> None:
+    s = Numa().zones("strict", 2, 2, cpus=(4, 4))
+    s.want("p", 4, policy=AS_THE_NODE).run()
+    assert s.waiting() == ["p"]
+    s.node("plain").run()
+    assert s.where("p") == "plain"
+
+
+def test_fewer_numa_nodes_are_better() -> None:
+    s = Numa().zones("two", 3, 3, policy=BEST, cpus=(6, 6)).zones("one", 6, 0, policy=BEST, cpus=(6, 6))
+    s.want("p", 4, policy=BEST).run()
+    assert s.where("p") == "one"
+
+
+def test_a_gang_is_placed_as_its_members_would_be_one_by_one() -> None:
+    together, single = Numa(), Numa()
+    for s in (together, single):
+        s.zones("a", 5, 3, 3, policy=BEST).zones("b", 4, 4, 4, policy=BEST).zones("c", 2, 2, 9, policy=BEST)
+    together.gang("g", 8, created=1)
+    for number in range(8):
+        together.want(f"g-{number}", 3, policy=BEST, gang="g")
+        single.want(f"g-{number}", 3, policy=BEST).run()
+    together.run()
+    assert together.spread() == single.spread()
+
+
+def test_pods_count_until_the_topology_does() -> None:
+    s = Numa().zones("n", 8, 8)
+    s.want("p", 6).run()
+    assert s.free("n") == (2, 8)
+    # The node says that it has given the pod its CPUs: they count once.
+    s.zones("n", 2, 8, cpus=(8, 8), assigned=frozenset({"p"}))
+    assert s.free("n") == (2, 8)
+    s.gone("p").zones("n", 8, 8)
+    assert s.free("n") == (8, 8)
+
+
+def test_after_a_restart_pods_that_are_not_in_the_topology_yet_count() -> None:
+    s = Numa().zones("n", 8, 8)
+    s.want("p", 6).run()
+    s.restart()
+    assert s.free("n") == (2, 8)
+
+
+def test_a_topology_that_goes_takes_its_rules_along() -> None:
+    s = Numa().zones("n", 2, 2, cpus=(4, 4))
+    s.want("p", 4, policy=AS_THE_NODE).run()
+    s.observe("zones of n", StockFact(NUMA, NumaTopologyGone("n"))).run()
+    assert s.where("p") == "n"
+
+
+def test_somebody_more_important_gets_a_numa_node() -> None:
+    s = Numa().zones("n", 8, 8)
+    s.want("low-0", 6).want("low-1", 6).run()
+    s.want("high", 8, priority=10)
+    s.settle()
+    assert len(s.evicted) == 1
+    assert s.where("high") == "n"
+
+
+def test_bindings_tell_the_decision() -> None:
+    s = Numa().zones("n", 2, 4, policy=BEST)
+    s.want("p", 6, policy=BEST).run()
+    (bind,) = [bind for plan in s.plans for bind in plan.binds]
+    assert bind.annotations == (("volcano.sh/topology-decision", '{"numa":{"0":{"cpu":"2"},"1":{"cpu":"4"}}}'),)
+
+
+counts = st.lists(st.integers(0, 6), min_size=1, max_size=4)
+
+
+@given(free=counts, more=counts, asked=st.lists(st.integers(1, 8), max_size=3), policy=st.sampled_from(NumaPolicy))
+def test_what_is_dealt_keeps_to_the_rules(
+    free: list[int], more: list[int], asked: list[int], policy: NumaPolicy
+) -> None:
+    cpus = tuple(left + (more[at] if at < len(more) else 0) for at, left in enumerate(free))
+    dealt = deal(tuple(free), cpus, policy, tuple(asked))
+    if dealt is None:
+        assert asked
+        return
+    assert sum(dealt) == sum(asked)
+    assert all(taken <= left for taken, left in zip(dealt, free, strict=True))
+    if len(asked) == 1 and policy is SINGLE:
+        assert sum(1 for taken in dealt if taken) == 1
+    if len(asked) == 1 and policy is RESTRICTED:
+        # No fewer NUMA nodes could hold it, were they idle.
+        span = sum(1 for taken in dealt if taken)
+        assert all(sum(zones) < asked[0] for zones in combinations(cpus, span - 1))
