@@ -94,8 +94,8 @@ class Door:
                     self.facts.append(fact)
 
 
-def container(cpu: str = "2", memory: str = "1Gi", **requests: str) -> dict[str, Any]:
-    return {"name": "c", "resources": {"limits": {"cpu": cpu, "memory": memory}, "requests": requests}}
+def container(limit: str = "2", **requests: str) -> dict[str, Any]:
+    return {"name": "c", "resources": {"limits": {"cpu": limit, "memory": "1Gi"}, "requests": requests}}
 
 
 def test_guaranteed_pods_get_whole_cpus() -> None:
