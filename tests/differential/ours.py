@@ -45,8 +45,8 @@ class Ours:
         self.scheduler = Scheduler(self.state, policy or load_policy())
 
     @classmethod
-    def of(cls, world: World) -> Ours:
-        found = cls()
+    def of(cls, world: World, policy: Policy | None = None) -> Ours:
+        found = cls(policy)
         for kind, entries in contents(world):
             for entry in entries:
                 found.take(kind, entry)
@@ -87,6 +87,12 @@ class Ours:
             if record.state is MemberState.PENDING:
                 found[uid] = self._verdicts_on(uid)
         return found
+
+    def scores(self, uid: str) -> dict[str, float]:
+        """node name -> how good it is for the pod, for the nodes that it may go to."""
+        view = self.scheduler.placer.view(self.state.pods[uid].cls)
+        rows = np.flatnonzero(self.state.nodes.alive & (view.score > NOWHERE))
+        return {self.state.nodes.names[row]: float(view.score[row]) for row in rows.tolist()}
 
     def _verdicts_on(self, uid: str) -> dict[str, tuple[str, ...]]:
         record, nodes, pipeline = self.state.pods[uid], self.state.nodes, self.scheduler.pipeline

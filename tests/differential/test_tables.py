@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.scheduling.policy import Policy, load_policy
 from tests.differential.comparison import plugins_behind
 from tests.differential.oracle.verdict import PLUGINS
 from tests.differential.ours import Ours
@@ -42,3 +43,34 @@ def test_we_agree(name: str, case: Case) -> None:
     verdicts = Ours.of(case.world).verdicts()["new"]
     says = {node: {plugin for reason in why for plugin in plugins_behind(reason)} for node, why in verdicts.items()}
     assert {node for node, plugins in says.items() if plugin in plugins} == case.out
+
+
+SCORES = {
+    "node_affinity_scores": "nodeaffinity",
+    "taints_scores": "tainttoleration",
+    "image_locality": "imagelocality",
+    "topology_spread_scores": "podtopologyspread",
+    "inter_pod_affinity_scores": "podaffinity",
+}
+WEIGHTS = (*SCORES.values(), "leastrequested", "balancedresource")
+SCORED = [pytest.param(name, case, id=f"{name}-{case.name}") for name in SCORES for case in table(name)]
+
+
+def only(weight: str) -> Policy:
+    """A policy that scores by one rule alone."""
+    arguments = "".join(f"      {each}.weight: {int(each == weight)}\n" for each in WEIGHTS)
+    return load_policy(
+        "actions: allocate\ntiers:\n- plugins:\n  - name: predicates\n  - name: nodeorder\n    arguments:\n"
+        + arguments
+    )
+
+
+@pytest.mark.parametrize(("name", "case"), SCORED)
+def test_we_prefer_the_same(name: str, case: Case) -> None:
+    """Up to a constant: what is the same for all nodes decides nothing; and to the point that they round."""
+    ours = Ours.of(case.world, only(SCORES[name])).scores("new")
+    assert case.scores is not None
+    assert ours.keys() == case.scores.keys()
+    best, highest = max(ours.values()), max(case.scores.values())
+    distances = {node: (best - ours[node], highest - score) for node, score in case.scores.items()}
+    assert all(abs(mine - theirs) <= 1 for mine, theirs in distances.values()), distances

@@ -39,11 +39,12 @@ class ImageTable:
                 concerns |= name in self._wanted
         return concerns
 
-    def points(self, names: tuple[str, ...], capacity: int, nodes: int) -> IntArray | None:
+    def points(self, names: tuple[str, ...], containers: int, capacity: int, nodes: int) -> IntArray | None:
         """int64[capacity]: 0..100 by ImageLocality; None where no node has anything of it.
 
         An image counts with its size on the node times the part of all `nodes` that have it, so that pods do not
-        crowd where an image happens to be (B8 of kube-scheduler 1.36, image_locality.go), in whole numbers.
+        crowd where an image happens to be (kube-scheduler 1.36, image_locality.go), in whole numbers. How much is
+        as good as it gets goes by the number of `containers`; images of volumes come on top.
         """
         total: IntArray | None = None
         for name in names:
@@ -58,6 +59,6 @@ class ImageTable:
             np.add.at(total, places, sizes * len(rows) // max(1, nodes))
         if total is None:
             return None
-        most = _MOST_EACH * len(names)
+        most = _MOST_EACH * max(1, containers)
         points: IntArray = _BEST * (total.clip(_LEAST, most) - _LEAST) // (most - _LEAST)
         return points

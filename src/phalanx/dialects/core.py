@@ -159,11 +159,16 @@ class TopologySpreadConstraint(Wire):
     match_label_keys: list[str] = []
 
 
+class ImageVolume(Wire):
+    reference: str = ""
+
+
 class Volume(Wire):
-    """Only the sources that restrict where a pod may run."""
+    """Only the sources that restrict where a pod may run, and images, which nodes may have already."""
 
     name: str = ""
 
+    image: ImageVolume | None = None
     persistent_volume_claim: Any = None
     ephemeral: Any = None
     gce_persistent_disk: Any = None

@@ -8,9 +8,10 @@ from phalanx.dialects.core import NodeStatus, PodSpec
 
 
 def images_of(spec: PodSpec) -> tuple[str, ...]:
-    """The images of all containers, repeats included, sorted."""
-    containers = (*spec.containers, *spec.init_containers)
-    return tuple(sorted(normalised(container.image) for container in containers if container.image))
+    """The images of all containers and volumes, repeats included, sorted."""
+    names = [container.image for container in (*spec.containers, *spec.init_containers)]
+    names += [volume.image.reference for volume in spec.volumes if volume.image is not None]
+    return tuple(sorted(normalised(name) for name in names if name))
 
 
 def images_at(status: NodeStatus) -> tuple[tuple[str, int], ...]:

@@ -59,6 +59,7 @@ def pod_class_of(
         numa=numa,
         cpus=whole_cpus(spec),
         images=images_of(spec),
+        image_volumes=sum(volume.image is not None for volume in spec.volumes),
         features=tuple(sorted(set(_features(spec)))),
     )
 

@@ -288,6 +288,7 @@ def _template(pod: PodObject) -> tuple[object, ...]:
         spec.affinity,
         spec.tolerations,
         spec.topology_spread_constraints,
+        [volume.image for volume in spec.volumes if volume.image is not None],
         spec.host_network,
         spec.host_users,
         strategy,

@@ -19,17 +19,17 @@ from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
 class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     """Everything in a pod's spec that decides where it may go and how good that is; equal for identical pods.
 
-    `requests` follow kube-scheduler 1.36's arithmetic and leave out the implicit `pods: 1`.
-    `affinity` is the OR of its terms; None where the pod states no requirement, () where it states one that
-    nothing can meet. `scored_cpu` and `scored_memory` are the requests with kube-scheduler's defaults (100m,
-    200Mi per container without one), used for scoring only.
-    `unsupported` names spec fields that we cannot honour yet: a pod with one is refused, never placed in spite
-    of it. `revocable` pods may use nodes that are lent for a time: their owner
-    says that they may be evicted (None where the owner says nothing).
+    `requests` follow kube-scheduler 1.36's arithmetic and leave out the implicit `pods: 1`. `affinity` is the OR of
+    its terms; None where the pod states no requirement, () where it states one that nothing can meet. `scored_cpu`
+    and `scored_memory` are the requests with kube-scheduler's defaults (100m, 200Mi per container without one),
+    used for scoring only. `unsupported` names spec fields that we cannot honour yet: a pod with one is refused,
+    never placed in spite of it. `revocable` pods may use nodes that are lent for a time: their owner says that they
+    may be evicted (None where the owner says nothing).
 
     `peers`, `volumes`, `claims` and `devices` are what it asks of other pods, of its volumes and of devices. `numa`
-    is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for themselves, `pool` the groups of nodes that its queue may use, `images` the normalised
-    names of its images, `features` what a node must declare (`status.declaredFeatures`).
+    is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for
+    themselves, `pool` the groups of nodes that its queue may use, `images` the normalised names of its images, of
+    which `image_volumes` belong to volumes, `features` what a node must declare (`status.declaredFeatures`).
     """
 
     requests: Requests = ()
@@ -51,6 +51,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     cpus: tuple[int, ...] = ()
     pool: PoolRule | None = None
     images: tuple[str, ...] = ()
+    image_volumes: int = 0
     features: tuple[str, ...] = ()
 
     @property

@@ -24,6 +24,7 @@ Features follow the labels, each after " ; ":
     near KEY SELECTOR [in=NS|NS] [spaces=SELECTOR] [weight=N]      pod affinity, preferred where it has a weight
     apart ...                   pod anti-affinity likewise
     port PROTOCOL/ADDRESS/PORT  a host port; sidecar-port and init-port likewise
+    image NAME                  a container of this image (of a node: image BYTES NAME ...); init-image likewise
     uses CLAIM                  a volume of a PersistentVolumeClaim
     with {...}                  more of the spec, as JSON
 
@@ -192,8 +193,8 @@ def _constrain(spec: Wire, word: str, arguments: list[str]) -> None:
             spec["overhead"] = dict(_pairs(arguments))
         case "port" | "sidecar-port" | "init-port":
             _contain(spec, word.removesuffix("port"), {"ports": [_port(entry) for entry in arguments]})
-        case "image":
-            spec["containers"].append({"image": arguments[0]})
+        case "image" | "init-image":
+            _contain(spec, word.removesuffix("image"), {"image": arguments[0]})
         case "uses":
             volume = {"name": arguments[0], "persistentVolumeClaim": {"claimName": arguments[0]}}
             spec.setdefault("volumes", []).append(volume)

@@ -75,7 +75,8 @@ class NodeOrder(Plugin):
 
     def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
         """ImageLocality: nodes that have the pod's images already."""
-        points = nodes.images.points(cls.pod_class.images, nodes.capacity, len(nodes))
+        images, containers = cls.pod_class.images, len(cls.pod_class.images) - cls.pod_class.image_volumes
+        points = nodes.images.points(images, containers, nodes.capacity, len(nodes))
         if points is None:
             return None
         result: FloatArray = points.astype(np.float64) * self._images
