@@ -39,6 +39,7 @@ from phalanx.model.claims import (
     DeviceSlice,
     DeviceSliceGone,
 )
+from phalanx.model.gang import Dialect, GroupRef
 from phalanx.model.pod import PodClass
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm
@@ -178,10 +179,7 @@ class DeviceClaims:
     def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
         """A write per claim, unless the API shows all of it already."""
         assert isinstance(taken, Taken)
-        found = (
-            self._preparation(record, key, allocation, need.reserved, taken.fault)
-            for (key, allocation), need in zip(taken.claims, record.cls.pod_class.claims, strict=True)
-        )
+        found = (self._preparation(record, key, allocation, taken.fault) for key, allocation in taken.claims)
         return tuple(preparation for preparation in found if preparation is not None)
 
     def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
@@ -287,17 +285,14 @@ class DeviceClaims:
         return self._inquiry(standing).question.fault if standing.fresh else ""
 
     def _preparation(
-        self, record: PodRecord, key: str, allocation: Allocation | None, reserved: bool, fault: str
+        self, record: PodRecord, key: str, allocation: Allocation | None, fault: str
     ) -> AllocateClaim | None:
-        entry, pod, gang = self._entries.get(key), record.pod, record.gang
+        entry, pod, name = self._entries.get(key), record.pod, key.partition("/")[2]
         fact = entry.fact if entry is not None else None
         if fact is None:
-            return AllocateClaim(
-                pod.namespace, key.partition("/")[2], "", pod.name, pod.uid, fault=fault or "it is gone"
-            )
-        group = gang.noun if gang is not None else None
-        grouped = reserved and pod.uid not in fact.consumers and group is not None and group.source is not None
-        consumer = group.uid if grouped and group is not None else pod.uid
+            return AllocateClaim(pod.namespace, name, "", pod.name, pod.uid, fault=fault or "it is gone")
+        group = _owner(record, fact)
+        consumer = group.uid if group is not None else pod.uid
         known = fact.allocation if fact.allocation is not None else allocation
         conditions = known is not None and known.conditions
         if not fault and consumer in fact.consumers and fact.allocation is not None and not conditions:
@@ -309,8 +304,8 @@ class DeviceClaims:
             pod=pod.name,
             pod_uid=pod.uid,
             allocation=allocation.document if allocation is not None and fact.allocation is None else "",
-            group=group.source.name if grouped and group is not None and group.source is not None else "",
-            group_uid=consumer if grouped else "",
+            group=group.name if group is not None else "",
+            group_uid=group.uid if group is not None else "",
             conditions=conditions,
             fault=fault,
             version=fact.version,
@@ -381,3 +376,13 @@ class DeviceClaims:
     def _is_joint(entry: Entry) -> bool:
         """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
         return len(entry.users) != 1 or entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
+
+
+def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
+    """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
+    noun = record.gang.noun if record.gang is not None else None
+    if noun is None or noun.source is None or noun.dialect is not Dialect.NATIVE:
+        return None
+    if claim.group != noun.source.name and all(entry.claim != claim.name for entry in noun.claims):
+        return None
+    return None if record.pod.uid in claim.consumers else noun.source

@@ -101,7 +101,7 @@ class ClaimFacet(Facet):
         references = [each for each in referrer.references if each.claim is not None]
         if not references:
             return noun
-        needs = tuple(self._need(noun.uid, referrer, each, gang) for each in references)
+        needs = tuple(self._need(noun.uid, noun.gang, referrer, each, gang) for each in references)
         key = (noun.pod_class, needs)
         found = self._classes.get(key)
         if found is None:
@@ -110,14 +110,16 @@ class ClaimFacet(Facet):
             found = self._classes[key] = msgspec.structs.replace(noun.pod_class, claims=needs)
         return msgspec.structs.replace(noun, pod_class=found, claims=tuple(each.claim or "" for each in references))
 
-    def _need(self, uid: str, referrer: _Referrer, reference: _Reference, gang: Gang | None) -> ClaimNeed:
+    def _need(
+        self, uid: str, group: str, referrer: _Referrer, reference: _Reference, gang: Gang | None
+    ) -> ClaimNeed:
         if not reference.claim:
             return ClaimNeed(waits=f"waiting for resource claim {reference.name} of template {reference.template}")
         key = f"{referrer.namespace}/{reference.claim}"
         claim = self._claims.get(key)
         if claim is None:
             return ClaimNeed(waits=f"waiting for resource claim {reference.claim}")
-        grouped = gang is not None and (claim.group == gang.key.name or _of_group(reference, gang))
+        grouped = bool(group) and (claim.group == group or (gang is not None and _of_group(reference, gang)))
         own = bool(reference.template) and not grouped
         if own and claim.owner != uid:
             return ClaimNeed(waits=f"resource claim {claim.name} was not created for this pod")

@@ -5,6 +5,7 @@
   allocatable: {cpu: 32, memory: 128Gi, nvidia.com/gpu: 4}
   labels: {zone: a}
   taints: [{key: gpu, value: "yes", effect: NoSchedule}]
+  devices: [{driver: gpu.example.com, count: 4}]
 """
 
 from __future__ import annotations
@@ -19,13 +20,24 @@ import yaml
 
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import parse_amount
+from phalanx.nodeagent.deviceslices import DeviceEntryError, DeviceOffer, read_devices
 
 # A quantity keeps the form that the file gave it, so that the Node object shows `128Gi` and not a number.
 Quantities = dict[str, str]
 
 _DEFAULT_PODS = "110"
 _MOST = 100_000
-_FIELDS = ("name", "count", "allocatable", "capacity", "labels", "annotations", "taints", "unschedulable")
+_FIELDS = (
+    "name",
+    "count",
+    "allocatable",
+    "capacity",
+    "labels",
+    "annotations",
+    "taints",
+    "unschedulable",
+    "devices",
+)
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _NAME = re.compile(r"(?=.{1,253}$)[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _INDEX = re.compile(r"\{i(?::0?(?P<width>[0-9]+))?\}")
@@ -45,6 +57,7 @@ class NodeSpec(msgspec.Struct, frozen=True):
     annotations: dict[str, str] = {}
     taints: list[dict[str, str]] = []
     unschedulable: bool = False
+    devices: tuple[DeviceOffer, ...] = ()
 
 
 class NodeFile(msgspec.Struct, frozen=True):
@@ -143,6 +156,10 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeSpec:
     unschedulable = entry.get("unschedulable") or False
     if not isinstance(unschedulable, bool):
         raise _EntryError(f"unschedulable: expected true or false, found {unschedulable!r}")
+    try:
+        devices = read_devices(entry.get("devices"))
+    except DeviceEntryError as error:
+        raise _EntryError(str(error)) from None
     return NodeSpec(
         name=name,
         capacity=capacity,
@@ -151,6 +168,7 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeSpec:
         annotations=_texts(entry, "annotations"),
         taints=_taints(entry),
         unschedulable=unschedulable,
+        devices=devices,
     )
 
 

@@ -20,7 +20,8 @@ from phalanx.kube.changes import Change, Delete, Malformed, Upsert
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
-from phalanx.nodeagent import nodeobjects
+from phalanx.nodeagent import deviceslices, nodeobjects
+from phalanx.nodeagent.deviceslices import DeviceOffer
 from phalanx.nodeagent.keyedqueue import KeyedQueue
 from phalanx.nodeagent.nodefile import NodeSpec
 from phalanx.nodeagent.nodeobjects import LEASE_NAMESPACE, LEASES, NODES, Machine
@@ -59,6 +60,7 @@ class _Tended:
         "lease_due",
         "leased",
         "node",
+        "published",
         "retiring",
         "spec",
         "status_due",
@@ -68,6 +70,7 @@ class _Tended:
         self.spec = spec  # what the file wants; None for a node of somebody else's making
         self.applied: NodeSpec | None = None  # what of it the API has
         self.node: Node | None = None  # as the API showed it last
+        self.published: tuple[DeviceOffer, ...] = ()
         self.leased = False
         self.lease_due = 0.0
         self.status_due = 0.0
@@ -196,7 +199,7 @@ class NodeKeeper:
         if tended is None:
             return
         self._pods.neglect(name)
-        tended.node, tended.leased, tended.applied = None, False, None
+        tended.node, tended.leased, tended.applied, tended.published = None, False, None, ()
         if tended.spec is None or tended.retiring:
             del self._tended[name]
         else:
@@ -240,6 +243,10 @@ class NodeKeeper:
             await self._register(tended, spec, now)
         if spec is not None and tended.applied is not spec:
             await self._apply(tended, spec)
+        if spec is not None and tended.published != spec.devices:
+            uid = _known(tended).metadata.uid
+            await deviceslices.publish(self._call, name, uid, tended.published, spec.devices)
+            tended.published = spec.devices
         await self._heartbeat(name, tended, now)
         await self._untaint(tended)
         return None
@@ -364,7 +371,8 @@ class NodeKeeper:
 
     async def _call(self, method: str, path: str, body: Any, patch: PatchType | None = None) -> bytes:
         content_type = patch.value if patch else "application/json"
-        return await self._client.request(method, path, body=msgspec.json.encode(body), content_type=content_type)
+        content = None if body is None else msgspec.json.encode(body)
+        return await self._client.request(method, path, body=content, content_type=content_type)
 
 
 def _known(tended: _Tended) -> Node:

@@ -147,12 +147,15 @@ class ResourceClaimController(Controller):
             _set(obj["status"], "reservedFor", alive)
         meta = metadata(obj)
         leaving = record.terminating or self._owner_is_done(record, obj)
-        if not alive and status.get("allocation") is not None and (changed or leaving):
+        allocated = status.get("allocation") is not None
+        freed = not alive and allocated and (changed or leaving)
+        if freed:
             del obj["status"]["allocation"]
             obj["status"].pop("devices", None)
             changed = True
+        # A scheduler protects a claim before it allocates it: that must stand.
         protected = FINALIZER in sequence(meta.get("finalizers"))
-        if protected and not alive and mapping(obj.get("status")).get("allocation") is None:
+        if protected and (freed or (record.terminating and not allocated)):
             _set(meta, "finalizers", [each for each in sequence(meta.get("finalizers")) if each != FINALIZER])
             changed = True
         type_ = self.types()[CLAIMS]
