@@ -164,10 +164,11 @@ def assemble(session: Session, calls: list[Call], demand: Quorum, transaction: T
 def _all_in_turn(
     session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order
 ) -> Facts | None:
+    start = transaction.mark()
     for place, call in enumerate(calls):
         facts = _Turn(session, transaction, call, demand.gangs[place], place, order).run()
         if facts is not None:
-            transaction.unplace()
+            transaction.back_to(start)
             return facts
     return None
 

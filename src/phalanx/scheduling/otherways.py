@@ -65,7 +65,7 @@ def other_way(
     for place, node in found:
         number, batch = origins[place]
         allowed = session.allowance.room(batch.payer, batch.cls.footprint)
-        if not allowed or session.placer.view(batch.cls).score[rows[node]] == NOWHERE:
+        if not allowed or not session.placer.accepts(batch.cls, rows[node]):
             transaction.back_to(mark)
             return None
         member = batch.members[taken[place]]
