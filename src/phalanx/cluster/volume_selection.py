@@ -9,7 +9,7 @@ from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
-from phalanx.model.volumes import BoundVolume
+from phalanx.model.volumes import BoundVolume, Refusal
 
 OUT_OF_REACH = "node(s) had volume node affinity conflict"
 OTHER_ZONE = "node(s) had no available volume zone"
@@ -19,6 +19,11 @@ _BETA = {
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
 }
 _ZONE_LABELS = (*_BETA, *_BETA.values())
+
+
+def is_refused(pod_class: PodClass) -> bool:
+    """Whether a claim makes all nodes impossible."""
+    return any(isinstance(need, Refusal) for need in pod_class.volumes)
 
 
 def reachable(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:

@@ -19,6 +19,7 @@ from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import (
     BindClaim,
+    ProvisioningTrouble,
     Refusal,
     StorageCapacity,
     StorageCapacityGone,
@@ -81,6 +82,7 @@ class VolumeSupply:
         self._capacities: dict[str, tuple[str, _Capacity]] = {}
         self._room: dict[str, Places[_Capacity]] = {}
         self._drivers: dict[str, StorageDriver] = {}
+        self._trouble: dict[str, set[str]] = {}
 
     # what a class may do
 
@@ -129,6 +131,8 @@ class VolumeSupply:
             known = self._classes.get(claim.storage_class)
             if claim.node or known is None or not known.provisioner or known.topologies:
                 return False
+            if claim.storage_class in self._trouble:
+                return False
             driver = self._drivers.get(known.provisioner)
             if driver is not None and driver.tracks_capacity:
                 return False
@@ -141,7 +145,7 @@ class VolumeSupply:
         sites = self._sites(claims, labels)
         if self._match(claims, row, labels, sites, set()) is None:
             return 0
-        needy = [claim for claim in claims if self._obstacle(claim, labels)]
+        needy = [claim for claim in claims if self._obstacle(claim, row, labels)]
         if not needy:
             return MANY
         if any(claim.volume for claim in needy):
@@ -165,7 +169,7 @@ class VolumeSupply:
             volume = self._smallest(claim, labels, sites, used)
             if volume:
                 used.add(volume)
-            elif obstacle := self._obstacle(claim, labels):
+            elif obstacle := self._obstacle(claim, row, labels):
                 return obstacle
         return ""
 
@@ -181,7 +185,7 @@ class VolumeSupply:
             if claim.node and claim.node != self._nodes.names[row]:
                 return None
             volume = self._smallest(claim, labels, sites, taken)
-            if not volume and self._obstacle(claim, labels):
+            if not volume and self._obstacle(claim, row, labels):
                 return None
             taken.add(volume)
             chosen.append(volume)
@@ -202,8 +206,8 @@ class VolumeSupply:
                     break
         return best[1]
 
-    def _obstacle(self, claim: UnboundClaim, labels: Labels) -> str:
-        """Why no volume can be provisioned for a claim on a node, "" if one can."""
+    def _obstacle(self, claim: UnboundClaim, row: int, labels: Labels) -> str:
+        """Why no volume can be provisioned for a claim on a row's node, "" if one can."""
         known = self._classes.get(claim.storage_class)
         if known is None or not known.provisioner:
             return NO_VOLUME
@@ -211,6 +215,8 @@ class VolumeSupply:
             all(labels.get(key) in values for key, values in term) for term in known.topologies
         ):
             return NO_VOLUME
+        if not claim.node and self._nodes.names[row] in self._trouble.get(claim.storage_class, ()):
+            return NO_SPACE
         driver = self._drivers.get(known.provisioner)
         if driver is None or not driver.tracks_capacity or not claim.size:
             return ""
@@ -296,7 +302,22 @@ class VolumeSupply:
                 last = self._drivers.get(fact.name)
                 self._drivers[fact.name] = fact
                 return last != fact and self._changed_everywhere()
+            case ProvisioningTrouble(storage_class, node, lasts):
+                return self._avoid(storage_class, node, lasts)
         return False
+
+    def _avoid(self, storage_class: str, node: str, lasts: bool) -> bool:
+        avoided = self._trouble.setdefault(storage_class, set())
+        if lasts:
+            avoided.add(node)
+        else:
+            avoided.discard(node)
+        if not avoided:
+            del self._trouble[storage_class]
+        row = self._nodes.row(node)
+        if row >= 0:
+            self.changes.note(row)
+        return not lasts
 
     def _offer(self, volume: Volume) -> bool:
         if self._volumes.get(volume.name) == volume:

@@ -25,6 +25,7 @@ from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
+from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.usage_record import UsageRecord
@@ -124,10 +125,14 @@ class SchedulerService:
         disruptions = Disruptions(
             conditions, evictor, self._evicted, departures(self.state), self.telemetry.nominated
         )
+        troubles = ProvisioningTroubles(self.state, self._wake.set)
         self._preparations = Preparations(
             lambda report: Binder(client, self._pool, report),
             self._bound,
-            preparation_handlers(PooledClient(client, self._pool, Urgency.BIND)),
+            preparation_handlers(
+                PooledClient(client, self._pool, Urgency.BIND),
+                ProvisioningTroubles(self.state, self._wake.set).note,
+            ),
         )
         self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
         self.executor = Executor(

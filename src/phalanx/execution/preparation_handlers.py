@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from phalanx.execution.claim_allocation import ClaimAllocation
 from phalanx.execution.preparation import Handler
@@ -13,5 +13,8 @@ from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import BindClaim
 
 
-def preparation_handlers(client: PooledClient) -> Mapping[type[Preparation], Handler]:
-    return {BindClaim: VolumeBinding(client), AllocateClaim: ClaimAllocation(client)}
+def preparation_handlers(
+    client: PooledClient, unprovisioned: Callable[[str, str], None]
+) -> Mapping[type[Preparation], Handler]:
+    """`unprovisioned(storage class, node)` learns where a volume could not be made."""
+    return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

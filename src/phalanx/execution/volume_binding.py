@@ -48,11 +48,19 @@ class Client(Protocol):
 class VolumeBinding:
     """Carries out `BindClaim`. Everything that it has done is found in the API again, so a restart goes on there.
 
-    Claims under way in one namespace are looked at together. `pause` waits for some seconds.
+    Claims under way in one namespace are looked at together. `rejected(storage class, node)` learns what a
+    provisioner could not do. `pause` waits for some seconds.
     """
 
-    def __init__(self, client: Client, *, pause: Callable[[float], Awaitable[object]] = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        client: Client,
+        rejected: Callable[[str, str], None] = lambda storage_class, node: None,
+        *,
+        pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self._client = client
+        self._rejected = rejected
         self._pause = pause
         self._waiting: dict[str, dict[str, asyncio.Future[Mapping[str, Any] | None]]] = {}
         self._lookers: dict[str, asyncio.Task[None]] = {}
@@ -178,6 +186,8 @@ class VolumeBinding:
                 continue
             claim = _usable(wanted, document, uid)
             if not wanted.volume and not claim.volume and claim.node != wanted.node:
+                if not claim.node:
+                    self._rejected(claim.storage_class, wanted.node)
                 raise PreparationError(f'provisioning failed for PVC "{claim.name}"')
             if claim.bound:
                 return claim

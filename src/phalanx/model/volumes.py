@@ -158,6 +158,15 @@ class StorageDriver(msgspec.Struct, frozen=True):
     needs_node_plugin: bool = False
 
 
+class ProvisioningTrouble(msgspec.Struct, frozen=True):
+    """A provisioner has just sent a claim of the class back because of the node; or, when it no longer `lasts`, it
+    may be asked again."""
+
+    storage_class: str
+    node: str
+    lasts: bool = True
+
+
 class NodeStorage(msgspec.Struct, frozen=True):
     """What a CSINode says: the drivers of a node, and how many volumes those with a limit attach."""
 

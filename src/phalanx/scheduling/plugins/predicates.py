@@ -13,7 +13,7 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
-from phalanx.cluster.volume_selection import OTHER_ZONE, OUT_OF_REACH, in_zone, reachable
+from phalanx.cluster.volume_selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
 from phalanx.cluster.volume_supply import VOLUMES
 from phalanx.model.node import Node
 from phalanx.model.selectors import Taint, tolerates
@@ -85,6 +85,8 @@ class Predicates(Plugin):
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         if cls.pod_class.unsupported or (cls.pod_class.claims and not self._claims):
+            return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+        if self._volumes and is_refused(cls.pod_class):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
         mask: BoolArray = self._schedulable(cls, nodes, rows)
         if cls.pod_class.features:
