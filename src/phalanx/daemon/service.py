@@ -129,10 +129,7 @@ class SchedulerService:
         self._preparations = Preparations(
             lambda report: Binder(client, self._pool, report),
             self._bound,
-            preparation_handlers(
-                PooledClient(client, self._pool, Urgency.BIND),
-                ProvisioningTroubles(self.state, self._wake.set).note,
-            ),
+            preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.note),
         )
         self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
         self.executor = Executor(
