@@ -307,3 +307,56 @@ class TestSubgroups:
         world.gone("wy-0").pod("wy-9", gang="job", cpu=4, more={"labels": labels}).run()
         assert world.racks("wy") == racks
         assert len(world.placed()) == 4
+
+
+class TestEvictions:
+    POLICY = """
+actions: "enqueue, allocate, preempt, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}]}]
+"""
+
+    def filled(self, *racks: tuple[str, int, int]) -> Network:
+        """Racks (name, nodes, priority of the pod that fills each node)."""
+        world = Network(self.POLICY)
+        for name, nodes, priority in racks:
+            world.rack(name, nodes)
+            for number in range(1, nodes + 1):
+                world.pod(f"{name}-low{number}", cpu=4, node=f"{name}{number}", priority=priority)
+        return world
+
+    def urgent(self, world: Network, members: int) -> Network:
+        world.gang("job", members, topology=IN_A_RACK)
+        return world.pods("job", members, gang="job", cpu=4, priority=100)
+
+    def test_those_go_whose_rack_takes_the_whole_gang(self) -> None:
+        world = self.urgent(self.filled(("a", 2, 0), ("b", 3, 0)), 3).run()
+        assert sorted(world.evicted) == ["b-low1", "b-low2", "b-low3"]
+        assert world.racks("job") == {"b"}
+
+    def test_of_two_racks_the_one_with_the_cheaper_pods(self) -> None:
+        world = self.urgent(self.filled(("a", 2, 50), ("b", 2, 10), ("c", 2, 60)), 2).run()
+        assert sorted(world.evicted) == ["b-low1", "b-low2"]
+
+    def test_where_half_the_gang_fits_already_only_the_rest_goes(self) -> None:
+        world = self.filled(("a", 2, 0), ("b", 2, 0)).gone("b-low1")
+        world = self.urgent(world, 2).run()
+        assert (world.evicted, world.racks("job")) == (["b-low2"], {"b"})
+
+    def test_nobody_goes_if_no_rack_would_take_the_gang(self) -> None:
+        world = self.urgent(self.filled(("a", 2, 0), ("b", 2, 0)), 3).run()
+        assert world.evicted == []
+        assert "2 of the 3 members that gang ns/job needs fit" not in world.why("job").message
+        assert world.why("job").change
+
+    def test_members_that_run_leave_one_rack_to_look_for_victims(self) -> None:
+        world = self.filled(("a", 3, 50), ("b", 3, 0)).gone("a-low1")
+        world.gang("job", 3, topology=IN_A_RACK).pod("job-0", gang="job", cpu=4, node="a1", priority=100)
+        world.pods("job-more", 2, gang="job", cpu=4, priority=100).run()
+        assert sorted(world.evicted) == ["a-low2", "a-low3"]
+        assert world.racks("job") == {"a"}
+
+    def test_a_member_above_the_minimum_takes_room_in_its_rack_only(self) -> None:
+        world = self.filled(("a", 2, 50), ("b", 2, 0)).gone("a-low1")
+        world.gang("job", 1, topology=IN_A_RACK).pod("job-0", gang="job", cpu=4, node="a1", priority=100)
+        world.pod("job-1", gang="job", cpu=4, priority=100).run()
+        assert (world.evicted, world.where("job-1")) in ((["a-low2"], "a2"), ([], ""))

@@ -83,8 +83,8 @@ class Domains:
     """The domains of a cluster against what a placer has room for.
 
     `levels` are the node labels that part the network, the widest first (none: those that are usual, the wider the
-    fewer domains they have); `names` are the policy's own names for labels. Everything is counted within the
-    placer's scope, as of now.
+    fewer domains they have); `names` are the policy's own names for labels; in at most `most_for_evictions`
+    domains others are asked to go. Everything is counted within the placer's scope, as of now.
     """
 
     def __init__(
@@ -93,7 +93,9 @@ class Domains:
         placer: Placer,
         levels: tuple[str, ...] = (),
         names: Mapping[str, str] | None = None,
+        most_for_evictions: int = 8,
     ) -> None:
+        self.most_for_evictions = most_for_evictions
         self._topology = topology
         self._placer = placer
         self._levels = levels
@@ -126,6 +128,22 @@ class Domains:
     def fits(self, area: Area, want: Want) -> bool:
         """Whether all of them fit into some domain by the counts."""
         return next(self.tries(area, want), None) is not None
+
+    def promising(self, area: Area, want: Want) -> list[Domain]:
+        """The widest domains in which all fit by the counts, in the order of their first nodes."""
+        levels = self.ladder(area.rule).levels
+        if not levels:
+            return []
+        limit = self.rows(area.outer) if area.outer is not None else None
+        placeable, _, fits = self._count(levels[-1], area, want, self._copies(want, limit))
+        numbers = np.flatnonzero(fits)
+        numbers = numbers[np.argsort(levels[-1].first[numbers], kind="stable")]
+        return [Domain(levels[-1], int(number), int(placeable[number]), limit) for number in numbers]
+
+    def placeable(self, domain: Domain, area: Area, want: Want) -> int:
+        """How many of the members fit into a domain."""
+        placeable, _, _ = self._count(domain.level, area, want, self._copies(want, domain.limit))
+        return int(placeable[domain.number])
 
     def nearest(self, area: Area, want: Want) -> Domain | None:
         """Of the widest domains that may be used the one that takes the most members; None if there is none."""

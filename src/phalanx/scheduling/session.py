@@ -121,7 +121,7 @@ class Session:
         self.columns: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
         aware = pipeline.policy.configured(NetworkTopologyAware)
-        self.domains = Domains(state.topology, placer, *((aware.levels, aware.layers) if aware else ()))
+        self.domains = Domains(state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ()))
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})

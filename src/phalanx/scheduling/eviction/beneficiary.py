@@ -9,6 +9,7 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Quorum
+from phalanx.scheduling.domains import Area, Want
 from phalanx.scheduling.eviction.answers import Placement
 from phalanx.scheduling.nearness import Group, kind_of, place_near
 from phalanx.scheduling.promised import claimed
@@ -56,6 +57,15 @@ class QuorumBeneficiary:
                     add_amounts(self.payers.setdefault(payer, {}), portion.cls.footprint.amounts, count)
         self.placed: list[Placement] = []
 
+    @property
+    def near(self) -> tuple[Area, Want] | None:
+        """Where the first gang has to be, and who of it; None for everywhere."""
+        assert isinstance(self.demand, Quorum)
+        for gang in self.demand.gangs:
+            if gang.area is not None and gang.area.rule.hard and gang.total:
+                return gang.area, gang
+        return None
+
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
         assert isinstance(self.demand, Quorum)
         facts = assemble(session, self.calls, self.demand, transaction)
@@ -98,6 +108,12 @@ class PodBeneficiary:
         if first.payer is not None:
             add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
         self.placed: list[Placement] = []
+
+    @property
+    def near(self) -> tuple[Area, Want] | None:
+        """Where it has to be, beside others of its gang; None for everywhere."""
+        area = self.kind.area
+        return (area, self.kind) if area is not None and area.rule.hard else None
 
     def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
         """All of them, or nobody."""

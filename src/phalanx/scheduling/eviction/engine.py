@@ -125,6 +125,9 @@ class Search:
             if without is not None:
                 unripe = arriving and (not tells or self._try_without(None, arriving=True) is None)
                 return self._futile(without, unripe)
+        near = self._nearby(choice)
+        if near is not None:
+            return near
         for candidates in self._rounds():
             best: Eviction | None = None
             for group in self._groups(candidates):
@@ -134,6 +137,27 @@ class Search:
             if best is not None:
                 return best
         return self._futile(facts, arriving)
+
+    def _nearby(self, choice: Choice) -> Eviction | None:
+        """The best choice within one of the domains that would take the beneficiary if all went who may go: of too
+        many those in which most of it fits already."""
+        if self._for.near is None:
+            return None
+        (area, want), domains, best = self._for.near, self._session.domains, None
+        sums = self._lenders.sums(None)
+        self._transaction.remove_sums(sums.freed, sums.charges)
+        promising = domains.promising(area, want)
+        self._transaction.put_back_sums()
+        ranked = sorted(promising, key=lambda domain: -domains.placeable(domain, area, want))
+        here = self._lenders.rows()
+        for domain in ranked[: domains.most_for_evictions]:
+            rows = domain.rows
+            candidates = self._candidates([row for row in here if rows[row]])
+            with self._session.placer.within(rows):
+                found = choice.of(orders(self._rules, self._for, candidates), candidates) if candidates else None
+            if found is not None and (best is None or found.cost < best.cost):
+                best = found
+        return best
 
     # asking
 
