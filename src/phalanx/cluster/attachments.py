@@ -112,6 +112,8 @@ class Attachments:
                 self._handle(need.volume) for need in needs if need.driver == driver and need.volume is not None
             }
             joint = {handle for of, handle in known if of == driver} - held
+            if not own and not joint:
+                continue  # nothing new: upstream does not even look whether there are too many already
             room = limits[driver] - len(here)
             if own + len(joint) > room:
                 return 0

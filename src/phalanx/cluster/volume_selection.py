@@ -11,7 +11,7 @@ from phalanx.model.pod import PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import BoundVolume, Refusal
 
-OUT_OF_REACH = "node(s) had volume node affinity conflict"
+OUT_OF_REACH = "node(s) didn't match PersistentVolume's node affinity"
 OTHER_ZONE = "node(s) had no available volume zone"
 
 _BETA = {

@@ -70,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 class StoredVolume(msgspec.Struct, frozen=True):
     """A PersistentVolume: what a claim could get, and whose it is (`claim` is namespace/name, `claim_uid` may be
-    unknown yet). `attached` is its CSI driver and handle, if it has any, translated if the volume is `in_tree`."""
+    unknown yet). `attached` is its CSI driver and handle, also where that is a translation; `handle` is as written."""
 
     noun: Volume
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -79,7 +79,7 @@ class StoredVolume(msgspec.Struct, frozen=True):
     available: bool = False
     deleting: bool = False
     attached: Handle | None = None
-    in_tree: bool = False
+    handle: str | None = None
 
     def is_reserved_for(self, claim: Claim) -> bool:
         """Whether it is held for this very claim and would do (component-helpers, FindMatchingVolume)."""
@@ -163,7 +163,7 @@ def read_volume(document: Document) -> StoredVolume:
         available=_text(_part(document, "status"), "phase") == "Available",
         deleting=metadata.get("deletionTimestamp") is not None,
         attached=csi_source(spec, labels),
-        in_tree="csi" not in spec,
+        handle=_text(_part(spec, "csi"), "volumeHandle") if spec.get("csi") is not None else None,
     )
 
 

@@ -18,6 +18,7 @@ from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.pod_volumes import NamedVolumes, named_volumes
 from phalanx.dialects.reader import Document
 from phalanx.dialects.storage_objects import (
+    NO_PROVISIONER,
     Claim,
     StoredAttachment,
     StoredClass,
@@ -218,7 +219,8 @@ class Volumes(Facet):
                 return f"PVC {claim.key} was not created for pod {namespace}/{pod} (pod is not owner)"
         for _, claim in found:
             if claim is not None and not claim.bound and (claim.volume or not self._is_delayed(claim)):
-                return _IMMEDIATE
+                absent = claim.storage_class and not claim.volume and claim.storage_class not in self._classes
+                return f'{_IMMEDIATE} (storageclass "{claim.storage_class}" not found)' if absent else _IMMEDIATE
         for use, claim in found:
             if claim is not None and claim.bound and claim.volume not in self._volumes:
                 return _LOST_VOLUME if use.own else f'persistentvolume "{claim.volume}" not found'
@@ -247,7 +249,7 @@ class Volumes(Facet):
         if volume is not None:
             return ClaimAttachment(claim.key, *(volume.attached or ("", "")))
         known = self._classes.get(claim.storage_class)
-        driver = driver_of(known.provisioner) if known is not None and known.noun.provisioner else ""
+        driver = driver_of(known.provisioner) if known is not None and known.provisioner != NO_PROVISIONER else ""
         return ClaimAttachment(claim.key, driver, f"claim {claim.key}" if driver else "")
 
     # objects
@@ -389,8 +391,8 @@ class Volumes(Facet):
             attachment = self._attachments[name]
             volume = self._volumes.get(attachment.volume)
             # Like upstream we pass over what is not a CSI volume by itself.
-            if attachment.driver and volume is not None and volume.attached is not None and not volume.in_tree:
-                handles.add((attachment.driver, volume.attached[1]))
+            if attachment.driver and volume is not None and volume.handle is not None:
+                handles.add((attachment.driver, volume.handle))
         return StockFact("attachments", NodeAttachments(node, tuple(sorted(handles))))
 
 
