@@ -7,6 +7,7 @@ counted number of tries.
 
 from __future__ import annotations
 
+import bisect
 from collections.abc import Hashable
 
 import msgspec
@@ -101,6 +102,7 @@ class _Solver:
         self._left = [dict(slot.left) for slot in shelf.slots]
         self._drawn = [int(slot.drawn) for slot in shelf.slots]
         self._counters = dict(shelf.counters)
+        self._by_ask: dict[int, list[int]] = {}
         self._tries = 0
         self._begin()
 
@@ -147,12 +149,10 @@ class _Solver:
         """Finds `count` more devices for an ask, from a place of the shelf on, and all that comes after it."""
         if not count:
             return self._request(claim, place + 1)
-        if not self._has_room_for(claim, count):
+        if not self._has_room_for(claim, count) or len(self._fitting(number, start)) < count:
             return False
         failed: set[Hashable] = set()
-        for slot in range(start, len(self._views)):
-            if not self._views[slot].fits >> number & 1:
-                continue
+        for slot in self._fitting(number, start):
             likeness = self._likeness(claim, slot)
             if likeness in failed:
                 continue
@@ -163,6 +163,14 @@ class _Solver:
                 self._give_back(claim, place, alternative, number, slot)
             failed.add(likeness)
         return False
+
+    def _fitting(self, number: int, start: int) -> list[int]:
+        """The devices from a place of the shelf on that the ask is about, whether or not they are free."""
+        known = self._by_ask.get(number)
+        if known is None:
+            known = [slot for slot, view in enumerate(self._views) if view.fits >> number & 1]
+            self._by_ask[number] = known
+        return known[bisect.bisect_left(known, start) :]
 
     def _all(self, claim: int, place: int, alternative: int, number: int, wanted: list[int]) -> bool:
         """All of them or none: there is nothing to choose."""
