@@ -65,7 +65,7 @@ class ClusterState:
         self.lone: dict[str, PodRecord] = {}
         self.promises = Promises(self.gangs)
         self.ledger = Ledger(self.schedulers, self.offered)
-        self.surroundings = Surroundings(self.nodes)
+        self.surroundings = Surroundings(self.nodes, self.gangs)
         self.resource_quotas = self.surroundings.resource_quotas
         self.budgets = self.surroundings.budgets
         self.topology = self.surroundings.topology
@@ -385,6 +385,7 @@ class ClusterState:
 
     def _touch_gang(self, key: GangKey) -> None:
         self._touched_gangs[key] = None
+        self.surroundings.composites.changed(key)
         self.promises.changed(key)
 
     # occupation of nodes

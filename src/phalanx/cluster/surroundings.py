@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from phalanx.cluster.composites import Composites
+from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.observation import renew
 from phalanx.cluster.topology import Topology
@@ -9,6 +13,8 @@ from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
     ClusterEvent,
+    CompositeRemoved,
+    CompositeUpdated,
     DisruptionBudgetRemoved,
     DisruptionBudgetUpdated,
     HyperNodeRemoved,
@@ -17,12 +23,15 @@ from phalanx.model.events import (
     ResourceQuotaRemoved,
     ResourceQuotaUpdated,
 )
+from phalanx.model.gang import GangKey
 
 
 class Surroundings:
-    """ResourceQuotas and PodDisruptionBudgets by namespace and name, and the domains of the network."""
+    """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, and groups
+    of groups."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeTable, gangs: Mapping[GangKey, GangRecord]) -> None:
+        self.composites = Composites(gangs)
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
         self.topology = Topology(nodes)
@@ -39,6 +48,10 @@ class Surroundings:
                 return renew(self.budgets, budget)
             case DisruptionBudgetRemoved(namespace, name):
                 return self.budgets.get(namespace, {}).pop(name, None) is not None
+            case CompositeUpdated(composite):
+                return self.composites.put(composite)
+            case CompositeRemoved(key):
+                return self.composites.drop(key)
             case HyperNodeUpdated(hypernode):
                 return self.topology.put(hypernode)
             case HyperNodeRemoved(name):

@@ -194,6 +194,16 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
         return min([bound, *(rooms.domains.bound(gang.area, gang) for gang in near if gang.area is not None)])
 
 
+class Parts(msgspec.Struct, frozen=True):
+    """A group of groups whose open gangs ask for these each: it wakes when any of them may get something."""
+
+    unit: Hashable
+    parts: tuple[Quorum | Surplus | Charge, ...]
+
+    def __hash__(self) -> int:
+        return hash(self.unit)
+
+
 class Awaiting(msgspec.Struct, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
     that elsewhere, it need not wait. `leavers` are the uids of those who must leave."""
@@ -210,7 +220,7 @@ class Awaiting(msgspec.Struct, frozen=True):
         return not any(uid in leaving for uid in self.leavers)
 
 
-Demand = Alone | Surplus | Quorum | Admission | Charge | Behind | Awaiting
+Demand = Alone | Surplus | Quorum | Parts | Admission | Charge | Behind | Awaiting
 Kind = tuple[ClassRecord, str, Payer | None]
 """(class, role, payer) of a member."""
 

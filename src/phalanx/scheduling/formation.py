@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import TopologyRule
@@ -48,3 +49,21 @@ class Formation:
         for child in self.children:
             if isinstance(child, Formation):
                 yield from child.formations()
+
+
+def formation_of(composites: Composites, root: GangKey) -> Formation:
+    """The tree of a root that is declared and without fault.
+
+    A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
+    """
+    noun = composites.nouns[root]
+    below, gangs = composites.children(root)
+    found: list[tuple[int, GangKey, Formation | GangRecord]] = [
+        (child.created, child.key, formation_of(composites, child.key)) for child in below
+    ]
+    found += [(gang.noun.created, gang.key, gang) for gang in gangs if gang.noun is not None]
+    children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
+    whole = Formation(root, noun.min_groups, children, noun.topology)
+    if noun.initiated and any(gang.counts().active for gang in whole.gangs()):
+        whole.least = 0
+    return whole

@@ -19,6 +19,7 @@ from phalanx.scheduling.explanation import (
     waiting_for_bundle,
     waiting_for_leavers,
 )
+from phalanx.scheduling.lacks import Lacks, tell_lacks
 from phalanx.scheduling.nearness import near
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
@@ -56,6 +57,8 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
                     session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
+        case Lacks():
+            tell_lacks(session, unit, facts)
         case Leaving() if unit.pod is not None:
             session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
         case Leaving():

@@ -12,7 +12,7 @@ from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.enqueue import enqueue, objection
 from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
-from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Quorum, Surplus
+from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
 from phalanx.scheduling.eviction.futility import Futility
 from phalanx.scheduling.eviction.prospects import Prospects
 from phalanx.scheduling.explanation import not_considered
@@ -274,6 +274,9 @@ class Scheduler:
                 if not held or demand.arrived(self.state.leaving) or wanted.bound(session):
                     return None
                 return Refusal(promise(held), self.state.version)
+            case Parts():
+                if self.work.known(demand) is None and session.bound(demand, unit):
+                    return None
             case Charge():
                 fault = next((fault for member in unit.members if (fault := session.held(member))), None)
                 return Refusal(fault, self.state.version) if fault is not None else None

@@ -20,7 +20,7 @@ from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
-from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand
+from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts
 from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.past import Past
@@ -136,6 +136,10 @@ class Session:
         """
         if isinstance(gang, PodRecord):
             return gang.pod.priority
+        if gang.noun is not None and gang.noun.composite is not None:
+            above = self.state.surroundings.composites.priority(gang)
+            if above is not None:
+                return above
         if gang.noun is not None and gang.noun.priority is not None:
             return gang.noun.priority
         found = self._priorities.get(gang)
@@ -254,6 +258,8 @@ class Session:
         """At most how many units with the demand of this one could get something now."""
         if isinstance(demand, Behind):
             return UNBOUNDED
+        if isinstance(demand, Parts):
+            return UNBOUNDED if any(self.bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, Awaiting):
             here = demand.arrived(self.state.leaving)
             return UNBOUNDED if here or demand.wanted.bound(self) else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.scheduling.demand import Alone, Awaiting, Surplus
+from phalanx.scheduling.demand import Alone, Awaiting, Parts, Surplus
 from phalanx.scheduling.explanation import subgroup_too_small, unreadable
 from phalanx.scheduling.nearness import Near, kind_of, near, place_near
 from phalanx.scheduling.promised import place_promised, waits_on
@@ -61,7 +61,8 @@ class Surpluses:
 
     def of(self, unit: Unit) -> list[Turn]:
         """The turns of a unit that is content; those without members left have nothing to wait for."""
-        turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in unit.own if gang.pending]
+        content = [gang for gang in unit.own if gang.pending and _is_content(self._session, unit, gang)]
+        turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in content]
         self._settle(unit)
         return [turn for turn in turns if turn.members]
 
@@ -146,8 +147,18 @@ class Surpluses:
         if refused:
             demand = Surplus(tuple(sorted(refused, key=_place)))
             refusal = surplus_refusal(session, demand)
-            session.wait(unit, demand, refusal)
+            match session.waits.get(unit.key):
+                case (Parts(key, parts), known):
+                    # Gangs of the same tree wait as well: whoever may get something first wakes all.
+                    session.wait(unit, Parts(key, (*parts, demand)), known)
+                case _:
+                    session.wait(unit, demand, refusal)
             tell(session, unit, refusal.facts)
+
+
+def _is_content(session: Session, unit: Unit, gang: GangRecord) -> bool:
+    """In a group of groups some gangs may still wait for their quorum."""
+    return unit.composite is None or session.requirement(gang).satisfied
 
 
 def surplus_refusal(session: Session, demand: Surplus, afresh: bool = False) -> Refusal:

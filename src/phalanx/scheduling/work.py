@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from itertools import count
 from math import inf
 
@@ -12,7 +12,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.ceilings import Turn
-from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
+from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
 
 BundleKey = tuple[GangKey, ...]
 UnitKey = BundleKey | str
@@ -25,11 +25,12 @@ class Unit:
 
     `gangs` are the members of the bundle that exist, `missing` are keys that it names and nobody declares. `own`
     are those gangs whose bundle this is: a gang that names others waits for them, while they, if they do not name
-    it, are units of their own as well. `rank` and `band` (a prefix of it) are set when the cycle puts its units in
+    it, are units of their own as well. Of gangs in a group of groups `composite` is the root of their tree: they
+    are one unit. `rank` and `band` (a prefix of it) are set when the cycle puts its units in
     order.
     """
 
-    __slots__ = ("band", "gangs", "key", "missing", "own", "pod", "rank")
+    __slots__ = ("band", "composite", "gangs", "key", "missing", "own", "pod", "rank")
 
     def __init__(
         self,
@@ -38,7 +39,9 @@ class Unit:
         gangs: tuple[GangRecord, ...] = (),
         own: tuple[GangRecord, ...] = (),
         missing: tuple[GangKey, ...] = (),
+        composite: GangKey | None = None,
     ) -> None:
+        self.composite = composite
         self.key = key
         self.pod = pod
         self.gangs = gangs
@@ -215,7 +218,7 @@ class WorkList:
         """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
         about."""
         for demand in self._groups:
-            unit = self.asker(demand) if isinstance(demand, Alone | Quorum | Surplus) else None
+            unit = self.asker(demand) if isinstance(demand, Alone | Quorum | Surplus | Parts) else None
             if unit is not None:
                 self._unasked[unit.key] = None
 
@@ -224,10 +227,20 @@ class WorkList:
         group = self._groups[demand]
         first = group.first()
         unit = self._unit(first) if first is not None else None
-        if unit is None or _evicts(unit):
+        if unit is None or self._evicts(unit):
             return unit
         others = ((rank, other) for key, rank in group.units.items() if (other := self._unit(key)) is not None)
-        return min((each for each in others if _evicts(each[1])), key=lambda each: each[0], default=(None, None))[1]
+        return min(
+            (each for each in others if self._evicts(each[1])), key=lambda each: each[0], default=(None, None)
+        )[1]
+
+    def _evicts(self, unit: Unit) -> bool:
+        """Whether the preemption policies of all who wait let others go for them."""
+        if unit.pod is not None:
+            return unit.pod.pod.preempts
+        composites = self._state.surroundings.composites
+        members = (member for gang in unit.gangs for member in gang.pending.values())
+        return all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
 
     def take_unasked(self) -> list[tuple[Unit, Demand, Refusal]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
@@ -386,7 +399,7 @@ class WorkList:
             self._active.pop(uid, None)
             if uid in self._state.lone:
                 self._active[uid] = None
-        for key in gangs:
+        for key in [*gangs, *self._moved(gangs)]:
             self._index(key)
             if self._declared(key) is None and self._holds(key):
                 self._stray[key] = None
@@ -409,7 +422,7 @@ class WorkList:
 
     def _index(self, key: GangKey) -> None:
         """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it."""
-        affected = {key}.union(*(self._owners[unit] for unit in self._units_with.get(key, ())))
+        affected = {key}.union(*(self._owners[unit] for unit in self._units_with.get(key, ())), self._kin(key))
         for gang in sorted(affected):
             last, unit = self._unit_of.get(gang), self._bundle(gang)
             if last == unit:
@@ -427,8 +440,11 @@ class WorkList:
 
     def _bundle(self, key: GangKey) -> BundleKey | None:
         """All gangs that must be satisfied with this one: those that it names, those that they name, and so on."""
-        if self._declared(key) is None:
+        declared = self._declared(key)
+        if declared is None:
             return None
+        if declared.noun is not None and declared.noun.composite is not None:
+            return tuple(sorted(self._kin(key)))
         found = {key}
         ask = [key]
         while ask:
@@ -438,6 +454,18 @@ class WorkList:
                 found.update(news)
                 ask.extend(news)
         return tuple(sorted(found))
+
+    def _kin(self, key: GangKey) -> set[GangKey]:
+        """All gangs of the tree that a gang is in."""
+        record, composites = self._declared(key), self._state.surroundings.composites
+        root = composites.root(record) if record is not None else None
+        return {gang.key for gang in composites.gangs(root)} if root is not None else set()
+
+    def _moved(self, known: Container[GangKey]) -> list[GangKey]:
+        """Gangs of trees of which a composite came, changed or went."""
+        composites = self._state.surroundings.composites
+        roots = {composites.root_of(key): None for key in composites.take_touched()}
+        return [gang.key for root in roots for gang in composites.gangs(root) if gang.key not in known]
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._state.gangs.get(key)
@@ -469,14 +497,7 @@ class WorkList:
         owners = self._owners.get(key, ())
         own = tuple(gang for gang in gangs if gang.key in owners)
         missing = tuple(member for member in key if self._declared(member) is None)
-        return Unit(key, None, gangs, own, missing)
-
-
-def _evicts(unit: Unit) -> bool:
-    """Whether the preemption policies of all who wait let others go for them."""
-    if unit.pod is not None:
-        return unit.pod.pod.preempts
-    return all(member.pod.preempts for gang in unit.gangs for member in gang.pending.values())
+        return Unit(key, None, gangs, own, missing, self._state.surroundings.composites.root(gangs[0]))
 
 
 def awaits_admission(gang: GangRecord) -> bool:

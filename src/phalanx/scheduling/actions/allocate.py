@@ -8,6 +8,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
+from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
@@ -136,6 +137,8 @@ def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord
 
 def place_unit(session: Session, unit: Unit) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
+    if unit.composite is not None:
+        return place_composite(session, unit, lambda calls: _bind(session, calls))
     if _held(session, unit):
         session.unclaim(claimed(unit))
         session.saw(unit)
@@ -224,15 +227,21 @@ def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
 
 def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[Call]) -> None:
     transaction.commit()
+    _bind(session, calls)
+    for call in calls:
+        if call.placed or call.gang in unit.own:
+            session.judge_gang(call.gang, None)
+    session.unclaim(claimed(unit))  # who was promised room and is not needed now
+
+
+def _bind(session: Session, calls: list[Call]) -> None:
+    """Records what one decision has placed."""
     prepares = any(record.taken for call in calls for record, _ in call.placed)
     together = session.next_cause() if prepares else ""
     for call in calls:
         mark = _mark(session, call.gang, call.need)
         for record, row in call.placed:
             session.bind(record, row, call.gang.key, mark, together)
-        if call.placed or call.gang in unit.own:
-            session.judge_gang(call.gang, None)
-    session.unclaim(claimed(unit))  # who was promised room and is not needed now
 
 
 def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | None:

@@ -13,7 +13,8 @@ import msgspec
 
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
-from phalanx.scheduling.demand import Alone, Demand, Quorum, Surplus
+from phalanx.scheduling.actions.composite import attempt_of
+from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
 from phalanx.scheduling.eviction.answers import Eviction, Futile
 from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.eviction.engine import SOON, Search
@@ -113,6 +114,10 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
             return PodBeneficiary(session, unit, unit.pod)
         case Quorum():
             return QuorumBeneficiary(session, unit)
+        case Parts():
+            attempt = attempt_of(session, unit)
+            core = attempt.core_unit(unit) if attempt is not None else None
+            return QuorumBeneficiary(session, core) if core is not None else None
         case Surplus() if session.pipeline.policy.eviction.surplus:
             members = [
                 member

@@ -161,7 +161,7 @@ class Attempt:
         return members
 
     def _let_gang_go(self, record: PodRecord) -> list[PodRecord]:
-        members = whole(record, self._session.state.gangs)
+        members = whole(record, self._session.state)
         if isinstance(members, str):
             raise StuckError(record, members)
         for member in members:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
@@ -36,10 +37,11 @@ class QuorumBeneficiary:
         names = [str(call.gang.key) for call in asking]
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
-        self.priority = min(_right(call) for call in asking)
+        composites = session.state.surroundings.composites
+        self.priority = min(_right(call, composites) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
-        self.preempts = all(member.pod.preempts for member in members)
+        self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
         self.claimed = claimed(unit)
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
@@ -73,10 +75,12 @@ class QuorumBeneficiary:
         return facts
 
 
-def _right(call: Call) -> int:
+def _right(call: Call, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    noun = call.gang.noun
+    noun, above = call.gang.noun, composites.priority(call.gang)
+    if above is not None:
+        return above
     if noun is not None and noun.priority is not None:
         return noun.priority
     priorities = sorted((member.pod.priority for batch in call.batches for member in batch.members), reverse=True)

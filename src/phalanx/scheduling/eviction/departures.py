@@ -25,7 +25,7 @@ class Departures:
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
         self._caps = Caps(session, log)
-        self._headcount = Headcount()
+        self._headcount = Headcount(session.state.surroundings.composites)
         self._taken: dict[PodRecord, None] = {}
 
     def take(self, record: PodRecord) -> str | None:
@@ -37,7 +37,7 @@ class Departures:
 
     def take_whole(self, record: PodRecord) -> list[PodRecord] | str:
         """Counts the pod's whole gang as leaving (with its bundle): who that is, or why they may not."""
-        members = whole(record, self._session.state.gangs)
+        members = whole(record, self._session.state)
         if isinstance(members, str):
             return members
         for member in members:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.model.gang import Gang, GangKey
+from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import Gang
 from phalanx.model.pod import CAN_LEAVE, MemberState
 from phalanx.scheduling.eviction.integrity import bundle_of, spare_members
 
@@ -17,7 +19,8 @@ class Headcount:
     be disrupted together loses nobody singly. Sentences go on from "it ".
     """
 
-    def __init__(self) -> None:
+    def __init__(self, composites: Composites) -> None:
+        self._composites = composites
         self._gone: dict[GangRecord, dict[str, PodRecord]] = {}
 
     def take(self, record: PodRecord) -> str | None:
@@ -29,7 +32,7 @@ class Headcount:
         if noun is None or noun.problem is not None:
             return "belongs to a gang of which nobody knows what it needs"
         gone = self._going(gang)
-        objection = _needed(gang, noun, record, gone) or _over_budget(gang, noun, len(gone) + 1)
+        objection = _needed(gang, noun, record, gone, self._composites) or _over_budget(gang, noun, len(gone) + 1)
         if objection is None:
             gone[record.pod.uid] = record
         return objection
@@ -61,23 +64,23 @@ class Headcount:
         return going
 
 
-def whole(record: PodRecord, gangs: Mapping[GangKey, GangRecord]) -> list[PodRecord] | str:
-    """Everyone who leaves if the gang of a pod leaves as a whole, those of its bundle too; or why nobody can now.
-
-    `gangs` are all that there are.
-    """
+def whole(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
+    """Everyone who leaves if a pod's gang leaves as a whole, those of its bundle too; or why nobody can now."""
     if record.gang is None:
         return [record]
-    members = [member for gang in bundle_of(record.gang, gangs) for member in gang.members.values()]
+    gangs = bundle_of(record.gang, state.gangs, state.surroundings.composites)
+    members = [member for gang in gangs for member in gang.members.values()]
     if any(member.state is MemberState.PLACED for member in members):
         return "belongs to a gang of which a member is on its way to a node"
     return [member for member in members if member.state in CAN_LEAVE]
 
 
-def _needed(gang: GangRecord, noun: Gang, record: PodRecord, gone: Mapping[str, PodRecord]) -> str | None:
-    if noun.unit and len(gang.members) > 1:
+def _needed(
+    gang: GangRecord, noun: Gang, record: PodRecord, gone: Mapping[str, PodRecord], composites: Composites
+) -> str | None:
+    if (noun.unit and len(gang.members) > 1) or composites.tied(gang):
         return "belongs to a gang that may only be disrupted as a whole"
-    free, roles = spare_members(gang)
+    free, roles = spare_members(gang, composites)
     if free - len(gone) <= 0:
         return f"is one of the {noun.min_member} members that its gang needs"
     role = record.pod.role

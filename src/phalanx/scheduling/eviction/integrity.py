@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, MatchPolicy
 
 
-def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> list[GangRecord]:
-    """The gangs that must be satisfied together with this one, itself included, by key."""
+def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites: Composites) -> list[GangRecord]:
+    """The gangs that must be satisfied, or may only be disrupted, together with this one (included), by key."""
+    tied = composites.tied(gang)
+    if tied:
+        return tied
     found, ask = {gang.key: gang}, [gang]
     while ask:
         noun = ask.pop().noun
@@ -22,10 +26,15 @@ def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> list[Gan
     return [found[key] for key in sorted(found)]
 
 
-def spare_members(gang: GangRecord) -> tuple[int, Counter[str]]:
+def is_unit(gang: GangRecord, composites: Composites) -> bool:
+    """Whether its members may only be disrupted together, by its own word or that of a composite above."""
+    return gang.noun is not None and (gang.noun.unit or any(each.unit for each in composites.above(gang)))
+
+
+def spare_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
     """(how many members the gang can do without, of which so many of each role that has a minimum)."""
     noun = gang.noun
-    if noun is None or noun.unit:
+    if noun is None or is_unit(gang, composites):
         return 0, Counter()
     free = _held(gang) - noun.min_member
     if noun.min_member <= 1 and not noun.roles and len(noun.bundle) <= 1:

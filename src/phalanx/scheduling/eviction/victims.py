@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
@@ -117,6 +118,7 @@ class Roster:
         own: tuple[GangRecord, ...] = (),
     ) -> None:
         self._state = state
+        self._composites = state.surroundings.composites
         self._grounds = grounds
         self._may_go = may_go
         self._priority = priority
@@ -134,7 +136,7 @@ class Roster:
                 found.append(self._victim([record]))
         bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
         for gang in members:
-            mates = bundle_of(gang, self._state.gangs)
+            mates = bundle_of(gang, self._state.gangs, self._composites)
             bundles.setdefault(frozenset(mate.key for mate in mates), mates)
         for mates in bundles.values():
             found.extend(self._of_bundle(mates, members))
@@ -144,7 +146,7 @@ class Roster:
         self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
     ) -> Iterator[Victim]:
         """Gangs that need each other lose members above their minima singly, or everybody together."""
-        spares = {gang: Spare(gang) for gang in gangs}
+        spares = {gang: Spare(gang, self._composites) for gang in gangs}
         for gang, spare in spares.items():
             for record in members.get(gang, ()) if spare.free > 0 else ():
                 if spare.of(record.pod.role) > 0 and self._may_go(record):
@@ -174,8 +176,8 @@ class Spare:
 
     __slots__ = ("_roles", "everybody", "free")
 
-    def __init__(self, gang: GangRecord) -> None:
-        self.free, self._roles = spare_members(gang)
+    def __init__(self, gang: GangRecord, composites: Composites) -> None:
+        self.free, self._roles = spare_members(gang, composites)
         self.everybody = not self._roles and self.free >= gang.counts().active
 
     def of(self, role: str) -> int:

@@ -1,0 +1,198 @@
+"""Which groups of groups there are, what is below them, and what is wrong with their trees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.composite import Composite
+from phalanx.model.gang import GangKey, Problem
+
+MAX_DEPTH = 4
+"""Levels of a tree, the groups of pods at its leaves included."""
+
+INVALID = "InvalidComposite"
+NOT_FOUND = "CompositePodGroupNotFound"
+
+
+class Composites:
+    """Trees by the names of parents; a parent need not exist (yet). Composites and gangs have names of their own.
+
+    `changed` is to be called whenever a gang may have come, gone or moved. A key stands for a composite; a tree is
+    named by its root: the topmost key that is reached by going up, declared or not, the first by name of a cycle.
+    """
+
+    def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
+        self._gangs = gangs
+        self.nouns: dict[GangKey, Composite] = {}
+        self._composites_below: dict[GangKey, set[GangKey]] = {}
+        self._gangs_below: dict[GangKey, set[GangKey]] = {}
+        self._parent_of: dict[GangKey, GangKey] = {}
+        self._dirty: dict[GangKey, None] = {}
+        self._touched: dict[GangKey, None] = {}
+
+    def put(self, composite: Composite) -> bool:
+        """Whether that is news."""
+        last = self.nouns.get(composite.key)
+        if last == composite:
+            return False
+        self._unhang(last)
+        self.nouns[composite.key] = composite
+        if composite.parent is not None:
+            self._composites_below.setdefault(composite.parent, set()).add(composite.key)
+        self._touched[composite.key] = None
+        return True
+
+    def drop(self, key: GangKey) -> bool:
+        last = self.nouns.pop(key, None)
+        self._unhang(last)
+        if last is not None:
+            self._touched[key] = None
+        return last is not None
+
+    def changed(self, gang: GangKey) -> None:
+        self._dirty[gang] = None
+
+    def take_touched(self) -> list[GangKey]:
+        """The composites that came, changed or went since the last call."""
+        touched, self._touched = self._touched, {}
+        return list(touched)
+
+    # up
+
+    def above(self, gang: GangRecord) -> list[Composite]:
+        """The composites that a gang is a part of, the nearest first, as far as they are declared."""
+        key = gang.noun.composite if gang.noun is not None else None
+        return self._upwards(key) if key is not None else []
+
+    def root(self, gang: GangRecord) -> GangKey | None:
+        """The root of the tree that a gang is in; None of a gang on its own."""
+        key = gang.noun.composite if gang.noun is not None else None
+        return self.root_of(key) if key is not None else None
+
+    def root_of(self, key: GangKey) -> GangKey:
+        way = [key]
+        while (noun := self.nouns.get(way[-1])) is not None and noun.parent is not None:
+            if noun.parent in way:
+                return min(way[way.index(noun.parent) :])
+            way.append(noun.parent)
+        return way[-1]
+
+    def priority(self, gang: GangRecord) -> int | None:
+        """What the topmost composite that states a priority says for everything below."""
+        stated = [each.priority for each in self.above(gang) if each.priority is not None]
+        return stated[-1] if stated else None
+
+    def preempts(self, gang: GangRecord) -> bool:
+        """Whether the composites above let others go for the gang."""
+        return all(each.preempts for each in self.above(gang))
+
+    def tied(self, gang: GangRecord) -> list[GangRecord]:
+        """The gangs that may only be disrupted together with this one, itself included, by key; empty where no
+        composite above says so."""
+        units = [each.key for each in self.above(gang) if each.unit]
+        return self.gangs(units[-1]) if units else []
+
+    def _upwards(self, key: GangKey) -> list[Composite]:
+        found: dict[GangKey, Composite] = {}
+        at: GangKey | None = key
+        while at is not None and at not in found and (noun := self.nouns.get(at)) is not None:
+            found[at] = noun
+            at = noun.parent
+        return list(found.values())
+
+    # down
+
+    def children(self, key: GangKey) -> tuple[list[Composite], list[GangRecord]]:
+        """What names the composite as its parent, the oldest first."""
+        self._settle()
+        composites = [self.nouns[each] for each in self._composites_below.get(key, ())]
+        gangs = [self._gangs[each] for each in self._gangs_below.get(key, ())]
+        composites.sort(key=lambda each: (each.created, each.key))
+        gangs.sort(key=_age)
+        return composites, gangs
+
+    def tree(self, root: GangKey) -> list[GangKey]:
+        """The keys of the composites of a tree, parents first."""
+        found = {root: None}
+        ask = [root]
+        while ask:
+            for below in sorted(self._composites_below.get(ask.pop(0), ())):
+                if below not in found:
+                    found[below] = None
+                    ask.append(below)
+        return list(found)
+
+    def gangs(self, root: GangKey) -> list[GangRecord]:
+        """All gangs below, by key."""
+        self._settle()
+        keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
+        return [self._gangs[key] for key in sorted(keys)]
+
+    # what is wrong
+
+    def fault(self, root: GangKey) -> Problem | None:
+        """What keeps everything in the tree from being placed, in words for whoever waits."""
+        return next(self._faults(root), None)
+
+    def _faults(self, root: GangKey) -> Iterator[Problem]:
+        name = f"CompositePodGroup {root}"
+        if root not in self.nouns:
+            yield Problem(NOT_FOUND, f"waiting for {name}; create it")
+            return
+        tree = self.tree(root)
+        nouns = [self.nouns[key] for key in tree]
+        for noun in nouns:
+            if noun.problem is not None:
+                yield noun.problem
+        top = self.nouns[root]
+        if top.parent is not None:
+            cycle = " -> ".join(str(noun.key) for noun in (*self._upwards(root), top))
+            yield Problem(INVALID, f"{name} is above itself ({cycle}); take one of the parents away")
+        gangs = self.gangs(root)
+        for gang in gangs:
+            depth = 1 + len(self.above(gang))
+            if depth > MAX_DEPTH:
+                yield Problem(
+                    INVALID,
+                    f"the tree of {name} is {depth} levels deep at PodGroup {gang.key}; use at most {MAX_DEPTH}",
+                )
+        workloads = {noun.workload for noun in nouns} | {gang.noun.workload for gang in gangs if gang.noun}
+        workloads.discard("")
+        if len(workloads) > 1:
+            yield Problem(
+                INVALID,
+                f"what is in the tree of {name} comes from several Workloads ({', '.join(sorted(workloads))}); "
+                "make one tree from one Workload",
+            )
+
+    # the index
+
+    def _unhang(self, noun: Composite | None) -> None:
+        if noun is not None and noun.parent is not None:
+            _discard(self._composites_below, noun.parent, noun.key)
+
+    def _settle(self) -> None:
+        dirty, self._dirty = self._dirty, {}
+        for key in dirty:
+            record = self._gangs.get(key)
+            noun = record.noun if record is not None else None
+            parent, last = noun.composite if noun is not None else None, self._parent_of.get(key)
+            if parent == last:
+                continue
+            if last is not None:
+                _discard(self._gangs_below, last, key)
+                del self._parent_of[key]
+            if parent is not None:
+                self._gangs_below.setdefault(parent, set()).add(key)
+                self._parent_of[key] = parent
+
+
+def _discard(index: dict[GangKey, set[GangKey]], name: GangKey, key: GangKey) -> None:
+    index[name].discard(key)
+    if not index[name]:
+        del index[name]
+
+
+def _age(gang: GangRecord) -> tuple[int, GangKey]:
+    return (gang.noun.created if gang.noun is not None else 0, gang.key)

@@ -1,0 +1,178 @@
+"""Groups of groups onto nodes: so many of their gangs as they need, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from phalanx.cluster.composites import INVALID
+from phalanx.cluster.members import GangRecord
+from phalanx.model.gang import GangKey, Problem
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.assembly import Call, demand_of
+from phalanx.scheduling.demand import Charge, Parts, Quorum
+from phalanx.scheduling.explanation import held_by_problem, members_missing, unreadable_members
+from phalanx.scheduling.formation import Formation, formation_of
+from phalanx.scheduling.lacks import Lacks, tell_lacks
+from phalanx.scheduling.mustering import Muster, core, could_hold
+from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
+from phalanx.scheduling.session import Session
+from phalanx.scheduling.work import Refusal, Unit
+
+Commit = Callable[[list[Call]], None]
+
+
+class Attempt:
+    """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
+
+    def __init__(self, session: Session, unit: Unit, root: GangKey) -> None:
+        self.formation = formation_of(session.state.surroundings.composites, root)
+        self.lacks: dict[GangRecord, object] = {}
+        self.calls: dict[GangRecord, Call] = {}
+        for gang in self.formation.gangs():
+            obstacle = _obstacle(session, gang)
+            if obstacle is None:
+                self.calls[gang] = Call(session, gang)
+            else:
+                self.lacks[gang] = obstacle
+        if any(call.need.repair for call in self.calls.values()):
+            # What is half bound was proved as a whole: the rest of it is placed as it can be.
+            for each in self.formation.formations():
+                each.least = 0
+        self.open = [call for call in self.calls.values() if not call.need.satisfied]
+        parts: list[Quorum | Charge] = [demand_of([call]) for call in self.open]
+        held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
+        parts += [Charge(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
+        self.demand = Parts(unit.key, tuple(parts))
+
+    @property
+    def possible(self) -> bool:
+        return could_hold(self.formation, self.calls)
+
+    @property
+    def able(self) -> int:
+        """How many children may take part."""
+        return sum(
+            could_hold(child, self.calls) if isinstance(child, Formation) else child in self.calls
+            for child in self.formation.children
+        )
+
+    def core_unit(self, unit: Unit) -> Unit | None:
+        """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
+        gangs = tuple(core(self.formation, self.calls))
+        return Unit(unit.key, None, gangs, gangs) if gangs else None
+
+
+def attempt_of(session: Session, unit: Unit) -> Attempt | None:
+    """None where something is wrong with the tree."""
+    assert unit.composite is not None
+    fault = session.state.surroundings.composites.fault(unit.composite)
+    return Attempt(session, unit, unit.composite) if fault is None else None
+
+
+def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
+    """Places what fits of a tree in one transaction, if enough of it does; else nothing. True if the tree holds.
+
+    `commit` records what was placed of each gang.
+    """
+    assert unit.composite is not None
+    fault = session.state.surroundings.composites.fault(unit.composite)
+    if fault is not None:
+        for gang in unit.own:
+            session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
+        session.unclaim(claimed(unit))
+        session.saw(unit)
+        return False
+    attempt, promised = Attempt(session, unit, unit.composite), claimed(unit)
+    if not attempt.possible:
+        session.unclaim(promised)
+        _refuse(session, unit, attempt, attempt.lacks)
+        return False
+    if not attempt.open:
+        _content(session, unit, attempt, {})
+        return True
+    refusal = session.known(attempt.demand) if not promised else None
+    if refusal is not None:
+        assert isinstance(refusal.facts, Lacks)
+        _tell(session, unit, attempt, refusal)
+        return refusal.facts.holds
+    transaction = session.state.transaction()
+    transaction.lift(promised)
+    kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
+    if kept and not place_where_promised(session, transaction, kept):
+        for call in kept:
+            call.placed = []
+    muster = Muster(session, attempt.calls, transaction)
+    if not muster.run(attempt.formation):
+        transaction.rollback()
+        core = attempt.core_unit(unit)
+        if promised and core is not None:
+            wanted = demand_of([attempt.calls[gang] for gang in core.gangs])
+            if waits_on(session, unit, wanted):
+                session.saw(unit)
+                return False
+        _refuse(session, unit, attempt, {**attempt.lacks, **muster.lacks}, muster)
+        return False
+    transaction.commit()
+    commit(attempt.open)
+    session.unclaim(claimed(unit))  # who was promised room and is not needed now
+    _content(session, unit, attempt, muster.lacks)
+    return True
+
+
+def _refuse(
+    session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], muster: Muster | None = None
+) -> None:
+    formation = attempt.formation
+    able = muster.able[formation] if muster is not None else attempt.able
+    facts = _facts(unit, formation, able, lacks)
+    _tell(session, unit, attempt, session.refuse(attempt.demand, facts), parked=muster is not None)
+
+
+def _content(session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object]) -> None:
+    """The tree has what it needs; gangs that are still open wait each for itself."""
+    without = {**attempt.lacks, **lacks}
+    for gang in unit.own:
+        if gang not in without:
+            session.judge_gang(gang, None)
+    if without:
+        facts = _facts(unit, attempt.formation, attempt.able, without, holds=True)
+        _tell(session, unit, attempt, session.refuse(attempt.demand, facts), parked=bool(lacks))
+
+
+def _facts(
+    unit: Unit, formation: Formation, able: int, lacks: Mapping[GangRecord, object], holds: bool = False
+) -> Lacks:
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in formation.gangs() if gang in lacks)
+    return Lacks(formation.key, formation.least, able, of, holds)
+
+
+def _tell(session: Session, unit: Unit, attempt: Attempt, refusal: Refusal, parked: bool = True) -> None:
+    """Says what is lacking; what lacks room, or may not be charged, waits for it."""
+    assert isinstance(refusal.facts, Lacks)
+    tell_lacks(session, unit, refusal.facts)
+    if parked or any(isinstance(part, Charge) for part in attempt.demand.parts):
+        session.wait(unit, attempt.demand, refusal)
+    session.saw(unit)
+
+
+def _obstacle(session: Session, gang: GangRecord) -> object:
+    """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
+    noun = gang.noun
+    assert noun is not None
+    if noun.problem is not None:
+        return held_by_problem(gang, noun)
+    need = session.requirement(gang)
+    if need.satisfied:
+        return None
+    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+    if verdict is None and not need.repair and gang.pending:
+        return session.held(gang)
+    return verdict
+
+
+def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
+    wrong, _, remedy = fault.message.partition("; ")
+    least = gang.noun.min_member if gang.noun is not None else 0
+    return Verdict(
+        fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
+    )

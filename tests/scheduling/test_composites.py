@@ -1,0 +1,245 @@
+"""Groups of groups: so many of their gangs start together as they need, or none of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from phalanx.model.composite import Composite
+from phalanx.model.events import CompositeRemoved, CompositeUpdated
+from phalanx.model.gang import Dialect, GangKey, GroupRef, MatchPolicy, Problem
+
+from .scenario import NAMESPACE, Scenario
+
+PREEMPTING = """
+actions: "allocate, preempt, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
+"""
+
+
+class World(Scenario):
+    def composite(self, name: str, least: int = 0, parent: str = "", **fields: object) -> World:
+        key = GangKey(NAMESPACE, name)
+        ref = GroupRef(
+            "scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups", NAMESPACE, name, name
+        )
+        above = GangKey(NAMESPACE, parent) if parent else None
+        noun = Composite(key, ref, least, above, **fields)  # type: ignore[arg-type]
+        self.observe(f"composite {name}", CompositeUpdated(noun))
+        return self
+
+    def no_composite(self, name: str) -> World:
+        self.observe(f"composite {name}", CompositeRemoved(GangKey(NAMESPACE, name)))
+        return self
+
+    def group(self, name: str, members: int, parent: str, minimum: int | None = None, **fields: object) -> World:
+        """A native group below a composite, with identical members."""
+        declared = {key: fields.pop(key) for key in ("workload", "priority") if key in fields}
+        self.gang(
+            name,
+            members if minimum is None else minimum,
+            dialect=Dialect.NATIVE,
+            match_policy=MatchPolicy.UNTIL_SCHEDULED,
+            composite=GangKey(NAMESPACE, parent),
+            **declared,
+        )
+        self.pods(name, members, gang=name, **fields)
+        return self
+
+    def started(self) -> set[str]:
+        return {name.rpartition("-")[0] for name in self.placed()}
+
+
+class TestGangs:
+    def test_all_groups_that_are_needed_start_together(self) -> None:
+        world = (
+            World().node("n1", gpu=8).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
+        )
+        assert world.started() == {"a", "b"}
+        assert {bind.cause for plan in world.plans for bind in plan.binds} == {"c1"}
+
+    def test_or_none_does_and_each_is_told_who_lacks_what(self) -> None:
+        world = (
+            World().node("n1", gpu=7).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
+        )
+        assert world.started() == set()
+        assert world.why("b").code == "NotEnoughResources"
+        assert world.why("b").placeable == 3
+        assert world.why("a").message.startswith(
+            "gang ns/a waits for CompositePodGroup ns/c, which has 1 of the 2 groups that it needs; gang ns/b: 3 of"
+        )
+
+    def test_as_many_groups_as_are_needed_are_enough_and_others_follow_when_they_fit(self) -> None:
+        world = World().node("n1", gpu=8).composite("c", 2)
+        for name in "abd":
+            world.group(name, 4, "c", gpu=1)
+        world.run()
+        assert world.started() == {"a", "b"}
+        assert world.why("d").code == "NotEnoughResources"
+        world.node("n2", gpu=4).run()
+        assert world.started() == {"a", "b", "d"}
+
+    def test_a_group_that_does_not_fit_is_passed_over_for_one_that_does(self) -> None:
+        world = World().node("n1", gpu=4).composite("c", 2)
+        world.group("a", 2, "c", gpu=1).group("b", 8, "c", gpu=1).group("d", 2, "c", gpu=1).run()
+        assert world.started() == {"a", "d"}
+
+    def test_it_waits_for_members_of_its_groups(self) -> None:
+        world = World().node("n1", gpu=8).composite("c", 2)
+        world.group("a", 2, "c", gpu=1).group("b", 1, "c", minimum=3, gpu=1).run()
+        assert world.started() == set()
+        assert world.why("b").message == "waiting for members of PodGroup ns/b: have 1 of 3 pods"
+        assert world.why("a").message.endswith("gang ns/b: waiting for members of PodGroup ns/b: have 1 of 3 pods")
+        world.pod("b-1", gang="b", gpu=1).pod("b-2", gang="b", gpu=1).run()
+        assert world.started() == {"a", "b"}
+
+    def test_it_waits_for_groups(self) -> None:
+        world = World().node("n1", gpu=8).composite("c", 2).group("a", 2, "c", gpu=1).run()
+        assert world.started() == set()
+        assert world.why("a").message == (
+            "gang ns/a waits for CompositePodGroup ns/c, which has 1 of the 2 groups that it needs"
+        )
+        assert world.why("a").change == "create 1 more group(s)"
+        world.group("b", 2, "c", gpu=1).run()
+        assert world.started() == {"a", "b"}
+
+    def test_members_above_a_groups_minimum_come_later_and_singly(self) -> None:
+        world = World().node("n1", gpu=5).composite("c", 2)
+        world.group("a", 3, "c", minimum=2, gpu=1).group("b", 3, "c", minimum=2, gpu=1).run()
+        assert len(world.placed()) == 5
+        assert world.started() == {"a", "b"}
+
+    def test_room_that_grows_later_wakes_it(self) -> None:
+        world = (
+            World().node("n1", gpu=4).composite("c", 2).group("a", 4, "c", gpu=1).group("b", 4, "c", gpu=1).run()
+        )
+        assert world.started() == set()
+        assert world.node("n2", gpu=4).run().started() == {"a", "b"}
+
+    def test_once_it_has_started_a_group_that_lost_everybody_comes_back_without_the_others(self) -> None:
+        world = (
+            World().node("n1", gpu=4).composite("c", 2).group("a", 2, "c", gpu=1).group("b", 2, "c", gpu=1).run()
+        )
+        world.composite("c", 2, initiated=True).gone("a-0", "a-1").finishes("b-0")
+        world.pod("a-2", gang="a", gpu=1).pod("a-3", gang="a", gpu=1).run()
+        assert {"a-2", "a-3"} <= set(world.placed())
+
+
+class TestBasic:
+    def test_each_group_starts_for_itself(self) -> None:
+        world = World().node("n1", gpu=4).composite("c").group("a", 8, "c", gpu=1).group("b", 4, "c", gpu=1).run()
+        assert world.started() == {"b"}
+        assert world.why("a").code == "NotEnoughResources"
+
+    def test_but_waits_until_the_composite_exists(self) -> None:
+        world = World().node("n1", gpu=4).group("b", 4, "c", gpu=1).run()
+        assert world.started() == set()
+        assert (world.why("b").code, world.why("b").message) == (
+            "CompositePodGroupNotFound",
+            "waiting for CompositePodGroup ns/c",
+        )
+        assert world.composite("c").run().started() == {"b"}
+
+
+class TestTrees:
+    def tree(self, gpus: int) -> World:
+        """Two replicas of a service, each of a leader and workers; one replica must start."""
+        world = World().node("n1", gpu=gpus).composite("top", 1)
+        for replica in ("r1", "r2"):
+            world.composite(replica, 2, "top").group(f"{replica}l", 1, replica, gpu=1)
+            world.group(f"{replica}w", 3, replica, gpu=1)
+        return world
+
+    @pytest.mark.parametrize(
+        ("gpus", "started"),
+        [(3, set()), (4, {"r1l", "r1w"}), (7, {"r1l", "r1w"}), (8, {"r1l", "r1w", "r2l", "r2w"})],
+    )
+    def test_a_quorum_of_quorums(self, gpus: int, started: set[str]) -> None:
+        assert self.tree(gpus).run().started() == started
+
+    def test_a_child_that_was_tried_in_vain_leaves_nothing_behind(self) -> None:
+        world = self.tree(7).run()
+        assert len(world.placed()) == 4
+        world.pod("lone", gpu=3).run()
+        assert "lone" in world.placed()
+
+    def test_a_parent_that_is_missing_is_waited_for(self) -> None:
+        world = World().node("n1", gpu=8).composite("mid", 1, "top").group("a", 1, "mid", gpu=1).run()
+        assert world.why("a").message == "waiting for CompositePodGroup ns/top"
+        assert world.composite("top", 1).run().started() == {"a"}
+
+    def test_a_cycle_is_invalid_and_says_so_to_everybody_below(self) -> None:
+        world = (
+            World().node("n1", gpu=8).composite("x", 1, "y").composite("y", 1, "x").group("a", 1, "x", gpu=1).run()
+        )
+        assert world.started() == set()
+        assert world.why("a").code == "InvalidComposite"
+        assert "ns/x -> ns/y -> ns/x" in world.why("a").message
+        assert world.why("a").fault
+
+    def test_more_than_four_levels_are_invalid(self) -> None:
+        world = World().node("n1", gpu=8).composite("c1", 1)
+        for level in (2, 3):
+            world.composite(f"c{level}", 1, f"c{level - 1}")
+        world.group("a", 1, "c3", gpu=1).run()
+        assert world.started() == {"a"}
+        world.composite("c4", 1, "c3").group("b", 1, "c4", gpu=1).run()
+        assert world.why("b").message == "the tree of CompositePodGroup ns/c1 is 5 levels deep at PodGroup ns/b"
+
+    def test_groups_of_several_workloads_make_no_tree(self) -> None:
+        world = World().node("n1", gpu=8).composite("c", 1, workload="one")
+        world.group("a", 1, "c", workload="two", gpu=1).run()
+        assert world.started() == set()
+        assert "comes from several Workloads (one, two)" in world.why("a").message
+
+    def test_what_cannot_be_read_holds_the_tree(self) -> None:
+        world = World().node("n1", gpu=8).composite("c", 1, problem=Problem("UnknownPolicy", "odd; use gang"))
+        world.group("a", 1, "c", gpu=1).run()
+        assert (world.why("a").code, world.why("a").message) == ("UnknownPolicy", "odd")
+
+    def test_a_tree_that_is_corrected_starts(self) -> None:
+        world = (
+            World().node("n1", gpu=8).composite("x", 1, "y").composite("y", 1, "x").group("a", 1, "x", gpu=1).run()
+        )
+        world.composite("y", 1).run()
+        assert world.started() == {"a"}
+
+
+class TestPriority:
+    def test_a_composites_priority_holds_for_everything_below(self) -> None:
+        world = World().node("n1", gpu=2)
+        world.job("early", 2, gpu=1, priority=5)
+        world.composite("c", 1, priority=9).group("a", 2, "c", gpu=1).run()
+        assert world.started() == {"a"}
+
+    def test_others_go_for_as_many_groups_as_are_needed(self) -> None:
+        world = World(PREEMPTING).node("n1", gpu=4).job("low", 4, minimum=1, gpu=1).run()
+        world.composite("c", 2, priority=9)
+        for name in "abd":
+            world.group(name, 1, "c", gpu=1, priority=9)
+        world.run()
+        assert world.started() >= {"a", "b"}
+        assert len(world.evicted) == 2
+
+    def test_but_not_where_the_composite_forbids_it(self) -> None:
+        world = World(PREEMPTING).node("n1", gpu=4).job("low", 4, minimum=1, gpu=1).run()
+        world.composite("c", 1, priority=9, preempts=False).group("a", 1, "c", gpu=1, priority=9).run()
+        assert world.evicted == []
+
+
+class TestDisruption:
+    def tied(self, unit: bool) -> World:
+        """Two groups, each with a member more than it needs, fill a cluster; somebody needs one slot."""
+        world = World(PREEMPTING).node("n1", gpu=6).composite("top", 2, unit=unit)
+        for name in "ab":
+            world.group(name, 3, "top", minimum=2, gpu=1)
+        world.run()
+        assert len(world.placed()) == 6
+        return world.pod("vip", gpu=1, priority=9)
+
+    def test_a_composite_that_may_only_be_disrupted_as_a_whole_goes_as_a_whole(self) -> None:
+        world = self.tied(unit=True).run()
+        assert sorted(world.evicted) == ["a-0", "a-1", "a-2", "b-0", "b-1", "b-2"]
+
+    def test_others_lose_single_members(self) -> None:
+        world = self.tied(unit=False).run()
+        assert len(world.evicted) == 1
