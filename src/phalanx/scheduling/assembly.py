@@ -9,21 +9,20 @@ import msgspec
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.batches import Batch, Order, batches_of, hardest_first, leanest_first
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, PartDemand, Quorum, gang_demand, portions_of
 from phalanx.scheduling.domains import Area, Want, area_of
+from phalanx.scheduling.gathering import Facts, gather
+from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.otherways import Choice, other_way
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
-from phalanx.scheduling.spots import no_domain, spot_of
 from phalanx.scheduling.subgroups import Subgroup, part_key, subgroups_of
-
-Facts = Shortage | Excess
-Attempt = Callable[[], Facts | None]
 
 
 class Lot:
@@ -60,7 +59,7 @@ class Call:
     started already.
     """
 
-    __slots__ = ("area", "gang", "need", "parts", "placed", "rest")
+    __slots__ = ("area", "gang", "huddles", "need", "parts", "placed", "rest")
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         self.gang = gang
@@ -69,6 +68,7 @@ class Call:
         self.parts: list[Lot] = []
         self.placed: list[tuple[PodRecord, int]] = []
         self.area: Area | None = None
+        self.huddles: Huddles | None = None
         if not self.need.satisfied:
             noun = gang.noun
             assert noun is not None
@@ -76,19 +76,20 @@ class Call:
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
             members = session.in_order(gang)
+            self.huddles = session.huddles(gang)
             if not noun.subgroups:
-                self.rest = Lot(batches_of(members, roles, charged))
+                self.rest = Lot(batches_of(members, roles, charged, self.huddles))
                 return
             policy, repair = noun.match_policy, self.need.repair
             found = subgroups_of(noun, gang.members.values(), lambda each: counted(each, policy, repair))
             waiting: dict[object, list[PodRecord]] = {}
             for member in members:
                 waiting.setdefault(part_key(noun.subgroups, member), []).append(member)
-            self.rest = Lot(batches_of(waiting.get(None, []), roles, charged))
+            self.rest = Lot(batches_of(waiting.get(None, []), roles, charged, self.huddles))
             for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
                 if part.can_start:
                     area = area_of(part.rule.topology, part.members)
-                    batches = batches_of(waiting[key], roles, charged)
+                    batches = batches_of(waiting[key], roles, charged, self.huddles)
                     self.parts.append(Lot(batches, part.missing, area, part))
 
     @property
@@ -205,31 +206,29 @@ class _Turn:
         choice = _choice(self._session, call) if not call.parts else None
         return self._near(call.area, self._demand, choice, attempt)
 
-    def _near(self, area: Area, want: Want, choice: Choice | None, attempt: Attempt) -> Facts | None:
+    def _near(
+        self, area: Area, want: Want, choice: Choice | None, attempt: Callable[[], Facts | None]
+    ) -> Facts | None:
         """Makes the attempt within one domain after the other, until it succeeds; `choice` is set if members may be
         placed in other ways as well."""
-        session, transaction, call = self._session, self._transaction, self._call
-        mark, before = transaction.mark(), len(call.placed)
-        for domain in session.domains.tries(area, want):
-            with session.placer.within(domain.rows):
-                facts = attempt()
-                if facts is None:
-                    return None
-                transaction.back_to(mark)
-                del call.placed[before:]
-                if choice is not None and (found := other_way(session, transaction, [choice])) is not None:
-                    call.placed += found[0]
-                    return None
-            if isinstance(facts, Excess):
-                return facts  # accounts are in the way in every domain
-        nearest = session.domains.nearest(area, want)
-        if nearest is None:
-            return no_domain(session, area, want, self._place)
-        outer, self._spot = self._spot, spot_of(session, area, nearest) or self._spot
-        with session.placer.within(nearest.rows):
+        call, before = self._call, len(self._call.placed)
+
+        def on_the_spot(spot: Spot | None) -> Facts | None:
+            outer, self._spot = self._spot, spot or self._spot
             facts = attempt()
-        self._spot = outer
-        return facts
+            self._spot = outer
+            return facts
+
+        def undone() -> None:
+            del call.placed[before:]
+
+        def otherwise() -> bool:
+            found = other_way(self._session, self._transaction, [choice]) if choice is not None else None
+            if found is not None:
+                call.placed += found[0]
+            return found is not None
+
+        return gather(self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place)
 
     def _plain(self) -> Facts | None:
         need = self._call.need
@@ -335,7 +334,8 @@ class _Turn:
         session, cls, done = self._session, batch.cls, 0
         wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
         while done < wanted:
-            rows = session.placer.place(cls, wanted - done)
+            with session.placer.leaning(self._leaning(members[done])):
+                rows = session.placer.place(cls, wanted - done)
             if not rows:
                 break
             chosen = members[done : done + len(rows)]
@@ -343,6 +343,11 @@ class _Turn:
             self._call.placed.extend(zip(chosen, rows, strict=True))
             done += len(rows)
         return done
+
+    def _leaning(self, member: PodRecord) -> FloatArray | None:
+        """How good each row is for the member because of who is there."""
+        huddles = self._call.huddles
+        return huddles.points(member, self._call.placed) if huddles is not None else None
 
     def _short_of(self, batch: Batch, missing: int, start: int, need: int) -> Facts:
         session, cls, place = self._session, batch.cls, self._place
