@@ -16,8 +16,8 @@ News = tuple[str, str, Wire]
 class Story:
     """Changes `world` step by step."""
 
-    def __init__(self, seed: int, topics: frozenset[str]) -> None:
-        self.maker = WorldMaker(seed, topics)
+    def __init__(self, seed: int, topics: frozenset[str], bound: float = 0.6) -> None:
+        self.maker = WorldMaker(seed, topics, bound)
         self.world: World = self.maker.world()
         self._random = self.maker.random
         self._happenings = [

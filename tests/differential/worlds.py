@@ -38,7 +38,10 @@ TOPICS = (
 
 
 class WorldMaker:
-    def __init__(self, seed: int, topics: frozenset[str]) -> None:
+    """`bound` is about the part of the pods that have a node."""
+
+    def __init__(self, seed: int, topics: frozenset[str], bound: float = 0.6) -> None:
+        self._bound = bound
         self.random = random.Random(seed)
         self.topics = topics
         self._storage = StorageMaker(self.random) if "Volumes" in topics else None
@@ -135,7 +138,7 @@ class WorldMaker:
         }
         status: Wire = {"phase": "Pending"}
         self._constrain(spec)
-        if chance.random() < 0.6 and world.nodes:
+        if chance.random() < self._bound and world.nodes:
             spec["nodeName"] = chance.choice(world.nodes)["metadata"]["name"]
             if chance.random() < 0.05:
                 spec["nodeName"] = "gone"
