@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from phalanx.cluster.domains import Counter as DomainCounter
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NO_ROW
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
+from phalanx.model.peers import selects
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
 from phalanx.model.selectors import HostPort
 
@@ -25,6 +27,7 @@ def audit(state: ClusterState) -> None:
     _audit_promises(state)
     _audit_claims(state)
     _audit_ledger(state)
+    _audit_peers(state)
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
@@ -210,6 +213,63 @@ def _audit_ledger(state: ClusterState) -> None:
     keys = {record.payer.key for record in state.pods.values() if record.payer is not None}
     assert {payer.key for payer in state.ledger.payers} == keys
     assert all(record.payer is not None for record in state.pods.values())
+
+
+def _audit_peers(state: ClusterState) -> None:
+    """Who is counted where, for whom."""
+    book = state.nodes.peers
+    present: dict[object, Counter[int]] = defaultdict(Counter)
+    leaving: dict[object, Counter[int]] = defaultdict(Counter)
+    stated: dict[object, Counter[int]] = defaultdict(Counter)
+    for record in state.pods.values():
+        pod = record.pod
+        own, spaces = dict(pod.labels), book.namespaces.get(pod.namespace, {})
+        kin = [
+            crowd
+            for crowd in book.crowds.values()
+            if all(
+                each.selector is not None and each.reaches(pod.namespace, spaces) and selects(each.selector, own)
+                for each in crowd.whom
+            )
+        ]
+        assert list(record.cls.company.kin) == kin, pod.key
+        if record.row == NO_NODE or record.state in (MemberState.FOREIGN, MemberState.PENDING):
+            continue
+        for crowd in kin:
+            present[crowd][record.row] += 1
+            leaving[crowd][record.row] += record.state is MemberState.TERMINATING
+        peers = pod.pod_class.peers
+        for term in peers.anti:
+            stated["repelling", term.whom, term.key][record.row] += 1
+        for term in peers.affinity:
+            stated["drawing", term.whom, term.key][record.row] += 1
+        for each in peers.preferred:
+            stated["leaning", each.term.whom, each.term.key][record.row] += each.weight
+    for crowd in book.crowds.values():
+        assert crowd.present.at == dict(present[crowd])
+        assert crowd.leaving.at == {row: count for row, count in leaving[crowd].items() if count}
+        for name in ("repelling", "drawing", "leaning"):
+            for key, tally in getattr(crowd, name).items():
+                expected = stated[name, crowd.whom[0], key] if len(crowd.whom) == 1 else {}
+                assert tally.at == {row: count for row, count in expected.items() if count}
+        for tally in crowd.tallies():
+            for counter, _ in tally.counters:
+                _audit_counter(state, counter)
+
+
+def _audit_counter(state: ClusterState, counter: DomainCounter) -> None:
+    region = counter.region
+    region.follow()
+    expected: Counter[str] = Counter()
+    for tally, sign in counter.parts:
+        for row, amount in tally.at.items():
+            value = state.nodes.labels.of(row).get(region.domains.key)
+            if region.where[row] >= 0:
+                assert value is not None
+                expected[value] += sign * amount
+    found = {region.domains.values[place]: int(count) for place, count in enumerate(counter.counts[:-1]) if count}
+    assert found == {value: count for value, count in expected.items() if count}
+    assert counter.counts[-1] == 0
 
 
 def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]:

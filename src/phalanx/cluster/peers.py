@@ -81,15 +81,6 @@ class Crowd:
             yield from stated.values()
 
 
-class Openings:
-    """How often somebody may have found a place that was closed to him."""
-
-    __slots__ = ("count",)
-
-    def __init__(self) -> None:
-        self.count = 0
-
-
 class Company:
     """What of a pod's labels and statements matters: `kin` are the crowds that it belongs to, in their order.
 
@@ -97,12 +88,9 @@ class Company:
     while it is on its way out.
     """
 
-    __slots__ = ("__weakref__", "_openings", "farewells", "kin", "marks", "peers", "stated")
+    __slots__ = ("__weakref__", "farewells", "kin", "marks", "peers", "stated")
 
-    def __init__(
-        self, kin: tuple[Crowd, ...], peers: Peers, stated: Mapping[Whom, Crowd], openings: Openings
-    ) -> None:
-        self._openings = openings
+    def __init__(self, kin: tuple[Crowd, ...], peers: Peers, stated: Mapping[Whom, Crowd]) -> None:
         self.kin = kin
         self.peers = peers
         self.stated = stated
@@ -122,8 +110,13 @@ class Company:
 
     @property
     def opens(self) -> bool:
-        """Whether somebody may find a place when one such pod is placed."""
+        """Whether somebody may find a place that was closed to him when one such pod is placed."""
         return any(crowd.wanted for crowd in self.kin)
+
+    @property
+    def hopes(self) -> bool:
+        """Whether its pods may find a place that was closed to them when others are placed."""
+        return bool(self.peers.affinity) or any(each.required for each in self.peers.spread)
 
     def come(self, rows: Iterable[int], sign: int) -> None:
         """A pod each occupies these rows (sign 1), or no longer does (sign -1)."""
@@ -134,16 +127,12 @@ class Company:
         self._add(self.farewells, (row,), sign)
 
     def _add(self, marks: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
-        if not marks:
-            return
         for tally, amount in marks:
             for row in rows:
                 tally.add(row, amount * sign)
-        if self.opens:
-            self._openings.count += 1
 
 
-ALONE = Company((), NO_PEERS, {}, Openings())
+ALONE = Company((), NO_PEERS, {})
 """Of pods that nobody means and that state nothing."""
 
 
@@ -176,12 +165,11 @@ class PeerBook:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.crowds: dict[Whom, Crowd] = {}
-        self.openings = Openings()
         self.shape = 0
         self._numbers = 0
         self._statements: dict[Peers, _Statement] = {}
         self._idle: dict[Whom, Crowd] = {}
-        self._namespaces: dict[str, dict[str, str]] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
         self._known: dict[tuple[str, Labels], tuple[Crowd, ...]] = {}
         self._companies: WeakValueDictionary[tuple[tuple[Crowd, ...], Peers], Company] = WeakValueDictionary()
         self._by_trait: dict[tuple[str, ...], dict[Crowd, None]] = {}
@@ -234,7 +222,7 @@ class PeerBook:
         found = self._companies.get((kin, peers))
         stated = self._statements[peers].crowds if peers != NO_PEERS else {}
         if found is None or found.stated is not stated:
-            found = self._companies[kin, peers] = Company(kin, peers, stated, self.openings)
+            found = self._companies[kin, peers] = Company(kin, peers, stated)
         return found
 
     # namespaces
@@ -242,12 +230,12 @@ class PeerBook:
     def label(self, namespace: str, labels: Labels) -> list[PodRecord]:
         """A namespace has these labels now (none where it is gone)."""
         new = dict(labels)
-        if self._namespaces.get(namespace, {}) == new:
+        if self.namespaces.get(namespace, {}) == new:
             return []
         if new:
-            self._namespaces[namespace] = new
+            self.namespaces[namespace] = new
         else:
-            del self._namespaces[namespace]
+            del self.namespaces[namespace]
         if not any(each.namespace_selector for whom in self.crowds for each in whom):
             return []
         self._known.clear()
@@ -436,7 +424,7 @@ class PeerBook:
         return found
 
     def _means(self, crowd: Crowd, namespace: str, labels: Mapping[str, str]) -> bool:
-        spaces = self._namespaces.get(namespace, {})
+        spaces = self.namespaces.get(namespace, {})
         return all(
             each.selector is not None and each.reaches(namespace, spaces) and selects(each.selector, labels)
             for each in crowd.whom

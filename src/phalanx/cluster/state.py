@@ -15,14 +15,7 @@ from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
-from phalanx.cluster.tenants import (
-    PROMISED_ONLY,
-    Tenants,
-    book_stock,
-    change_class,
-    give_back,
-    stock_up,
-)
+from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.events import (
     AccountRemoved,
@@ -125,6 +118,11 @@ class ClusterState:
     def eased(self) -> int:
         """Grows with every change after which something that was refused may be possible."""
         return self.relief + self.ledger.relief
+
+    @property
+    def openings(self) -> int:
+        """Grows when pods have come for whose sake others may go where they could not."""
+        return self._tenants.openings
 
     def _ease(self) -> None:
         self.version += 1

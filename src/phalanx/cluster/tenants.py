@@ -16,11 +16,13 @@ PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
 
 
 class Tenants:
-    """Records by row and uid, as they moved in; `moved` notes every row where one comes or goes."""
+    """Records by row and uid, as they moved in; `moved` notes every row where one comes or goes, `openings` counts
+    how often one has come, or begun to leave, for whose sake others may go where they could not."""
 
     def __init__(self, moved: ChangeLog) -> None:
         self._moved = moved
         self._rows: dict[int, dict[str, PodRecord]] = {}
+        self.openings = 0
 
     @property
     def rows(self) -> Mapping[int, Mapping[str, PodRecord]]:
@@ -31,6 +33,7 @@ class Tenants:
 
     def move_in(self, record: PodRecord, row: int) -> None:
         record.row = row
+        self.openings += record.cls.company.opens
         self._moved.note(row)
         self._rows.setdefault(row, {})[record.pod.uid] = record
 
@@ -47,6 +50,7 @@ class Tenants:
         if record.row != NO_NODE:
             nodes.release_later(record.row, record.footprint.usage, sign)
             record.cls.company.part(record.row, sign)
+            self.openings += record.cls.company.opens
             self._moved.note(record.row)
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.huddles import Huddles
+from phalanx.scheduling.precedence import led
 from phalanx.scheduling.session import Session
 
 
@@ -42,7 +44,8 @@ def batches_of(members: list[PodRecord], roles: set[str], charged: bool) -> list
 
 
 def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
-    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order."""
+    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order;
+    but nobody before those whom it has to be near to."""
     if len(batches) <= 1:
         return batches
     totals, names = session.totals(), session.state.space.names
@@ -56,7 +59,7 @@ def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         )
         return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
 
-    return [batch for _, batch in sorted(enumerate(batches), key=hardness)]
+    return led([batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: batch.cls)
 
 
 def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
@@ -69,4 +72,4 @@ def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
         return (batch.priority, share, position)
 
-    return [batch for _, batch in sorted(enumerate(batches), key=size)]
+    return led([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: batch.cls)

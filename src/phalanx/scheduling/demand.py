@@ -221,6 +221,25 @@ class Awaiting(msgspec.Struct, frozen=True):
 
 
 Demand = Alone | Surplus | Quorum | Parts | Admission | Charge | Behind | Awaiting
+
+
+def hopes(demand: Demand) -> bool:
+    """Whether it may be met because others are placed: those to whom pods have to be near, or who fill up what was
+    too empty."""
+    match demand:
+        case Alone():
+            return demand.cls.company.hopes
+        case Surplus():
+            return any(kind.cls.company.hopes for kind in demand.kinds)
+        case Quorum():
+            return any(cls.company.hopes for cls in demand.classes)
+        case Parts():
+            return any(map(hopes, demand.parts))
+        case Awaiting():
+            return hopes(demand.wanted)
+    return False
+
+
 Kind = tuple[ClassRecord, str, Payer | None]
 """(class, role, payer) of a member."""
 

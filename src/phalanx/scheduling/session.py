@@ -20,7 +20,7 @@ from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
-from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts
+from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts, hopes
 from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.past import Past
@@ -95,7 +95,8 @@ class Session:
         self.seen: set[UnitKey] = set()
         self.waits: dict[UnitKey, tuple[Demand, Refusal]] = {}
         self.work = work
-        self._refused: dict[Demand, Refusal] = {}
+        # With how many openings there had been by then.
+        self._refused: dict[Demand, tuple[Refusal, int]] = {}
         self._sentences: dict[Shortage | Excess, Verdict] = {}
         self._shortages: dict[ClassRecord, Refusal] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
@@ -273,13 +274,17 @@ class Session:
         return min((self.pipeline.admission_room(self, gang) for gang in waiting), default=UNBOUNDED)
 
     def known(self, demand: Demand) -> Refusal | None:
-        """The refusal of a demand after which room has not grown: in a cycle it only shrinks."""
-        return self._refused.get(demand) or self.work.known(demand)
+        """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
+        hope for others to be placed."""
+        found, openings = self._refused.get(demand, (None, 0))
+        if found is not None:
+            return found if openings == self.state.openings or not hopes(demand) else None
+        return self.work.known(demand)
 
     def refuse(self, demand: Demand, facts: object, version: int | None = None) -> Refusal:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         refusal = Refusal(facts, self.state.version if version is None else version)
-        self._refused[demand] = refusal
+        self._refused[demand] = (refusal, self.state.openings)
         return refusal
 
     def shortage(self, cls: ClassRecord, afresh: bool = False) -> Refusal:

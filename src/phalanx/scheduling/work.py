@@ -12,7 +12,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.ceilings import Turn
-from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
+from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus, hopes
 
 BundleKey = tuple[GangKey, ...]
 UnitKey = BundleKey | str
@@ -131,6 +131,7 @@ class WorkList:
         self._unripe: dict[UnitKey, None] = {}
         self._ripened = state.ripened
         self._relief = state.eased()
+        self._openings = state.openings
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, Turn]]] = {}
         self._alarms: list[tuple[float, int, UnitKey]] = []
@@ -149,7 +150,9 @@ class WorkList:
             self._ripen()
         if self._active or self._content or self._stray or any(key in self._parked for key in self._unasked):
             return False
-        return not self._groups or (self._relief == self._state.eased() and self.next_stale() is None)
+        if self._relief != self._state.eased() or any(map(self._has_opened, self._groups)):
+            return not self._groups
+        return self.next_stale() is None
 
     def wake_all(self) -> None:
         """Looks at everything again (a new policy, say)."""
@@ -166,10 +169,11 @@ class WorkList:
         parked units are put in order anew, for orders that change by themselves.
         """
         self._absorb()
-        if self._relief != self._state.eased():
-            self._relief = self._state.eased()
-            for demand, group in list(self._groups.items()):
+        eased = self._relief != self._state.eased()
+        for demand, group in list(self._groups.items()) if eased or self._openings != self._state.openings else ():
+            if eased or self._has_opened(demand):
                 self._wake(demand, group, bound, rank)
+        self._relief, self._openings = self._state.eased(), self._state.openings
         active, self._active = self._active, {}
         return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
 
@@ -262,8 +266,13 @@ class WorkList:
     def known(self, demand: Demand) -> Refusal | None:
         """The refusal of a demand for which room has not grown since."""
         group = self._groups.get(demand)
-        closed = group is not None and not group.open and self._relief == self._state.eased()
-        return group.refusal if group is not None and closed else None
+        if group is None or group.open or self._relief != self._state.eased() or self._has_opened(demand):
+            return None
+        return group.refusal
+
+    def _has_opened(self, demand: Demand) -> bool:
+        """Whether those have been placed since the last cycle began for whose sake it may be met."""
+        return self._openings != self._state.openings and hopes(demand)
 
     # whether what parked units were told is still true
 

@@ -1,0 +1,216 @@
+"""What pods ask of other pods, in whole cycles: alone and in gangs."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.model.events import NamespaceLabelled
+from phalanx.model.peers import Peers, PeerTerm, PodSelection, PreferredPeers, Spread
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import Requirement
+
+from .scenario import NAMESPACE, Scenario
+
+ZONE, HOST = "zone", "host"
+
+
+def meaning(app: str) -> PodSelection:
+    return PodSelection((Requirement("app", "In", (app,)),), (NAMESPACE,))
+
+
+def near(app: str, key: str = ZONE) -> Peers:
+    return Peers(affinity=(PeerTerm(meaning(app), key),))
+
+
+def far(app: str, key: str = HOST) -> Peers:
+    return Peers(anti=(PeerTerm(meaning(app), key),))
+
+
+def even(app: str, key: str = ZONE, skew: int = 1, **fields: object) -> Peers:
+    return Peers(spread=(Spread(meaning(app), key, skew, **fields),))  # type: ignore[arg-type]
+
+
+def world(zones: str = "xyz", per_zone: int = 2, cpu: int = 4, policy: str | None = None) -> Scenario:
+    """Nodes x1, x2, y1, ... of which each letter is a zone."""
+    found = Scenario(policy)
+    for zone in zones:
+        for number in range(1, per_zone + 1):
+            name = f"{zone}{number}"
+            found.node(name, labels={ZONE: zone, HOST: name}, cpu=cpu)
+    return found
+
+
+def placements(world: Scenario) -> dict[str, str]:
+    """Of everybody who has a node."""
+    return {name: world.where(name) for name in world.state.pods if world.where(name)}
+
+
+def zones_of(world: Scenario, prefix: str) -> Counter[str]:
+    return Counter(node[0] for name, node in placements(world).items() if name.startswith(prefix))
+
+
+def pods(world: Scenario, prefix: str, count: int, app: str, peers: Peers, **fields: object) -> Scenario:
+    return world.pods(prefix, count, pod_class=PodClass(peers=peers), more=labelled(app), **fields)
+
+
+def labelled(app: str) -> dict[str, object]:
+    return {"labels": (("app", app),)}
+
+
+def test_single_pods_spread_evenly() -> None:
+    found = pods(world(), "web", 6, "web", even("web"), cpu=1).run()
+    assert zones_of(found, "web") == {"x": 2, "y": 2, "z": 2}
+
+
+def test_a_zone_without_room_holds_the_others_up_and_is_named() -> None:
+    found = pods(world(), "web", 4, "web", even("web"), cpu=1)
+    for node in ("z1", "z2"):
+        found.pod(f"full-{node}", node=node, cpu=4)
+    found.run()
+    assert zones_of(found, "web") == {"x": 1, "y": 1}
+    verdict = found.why_pod("web-3")
+    assert "4 node(s) didn't match pod topology spread constraints, 2 Insufficient cpu" in verdict.message
+    found.gone("full-z1").run()
+    assert zones_of(found, "web") == {"x": 2, "y": 1, "z": 1}
+
+
+def test_a_gang_spreads_as_a_whole_or_not_at_all() -> None:
+    found = world(per_zone=1)
+    found.pod("full", node="z1", cpu=4)
+    found.gang("job", 5)
+    pods(found, "job", 5, "job", even("job", skew=2), gang="job", cpu=1).run()
+    assert not zones_of(found, "job")
+    found.gone("full").run()
+    assert sorted(zones_of(found, "job").values()) == [1, 2, 2]
+
+
+def test_a_gang_whose_members_avoid_each_other_needs_a_node_each() -> None:
+    found = world()
+    found.gang("job", 7)
+    pods(found, "job", 7, "job", far("job"), gang="job", cpu=1).run()
+    assert not zones_of(found, "job")
+    verdict = found.why("job")
+    assert verdict.placeable == 6
+    assert "6 node(s) didn't match pod anti-affinity rules" in verdict.message
+    found.node("w1", labels={ZONE: "w", HOST: "w1"}, cpu=4).run()
+    assert len(set(placements(found).values())) == 7
+
+
+def test_the_first_of_a_series_may_go_anywhere_and_draws_the_others() -> None:
+    found = world()
+    found.gang("job", 5)
+    pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()
+    assert sorted(zones_of(found, "job").values()) == [5]
+
+
+def test_a_pod_waits_for_those_it_has_to_be_near_to() -> None:
+    found = world()
+    pods(found, "web", 3, "web", near("db"), cpu=1).run()
+    assert not placements(found)
+    verdict = found.why_pod("web-0")
+    assert "6 node(s) didn't match pod affinity rules" in verdict.message
+    found.now += 1
+    pods(found, "db", 1, "db", Peers(), cpu=1).run()
+    assert len(set(zones_of(found, "web")) | set(zones_of(found, "db"))) == 1
+    assert len(placements(found)) == 4
+
+
+def test_a_gang_is_woken_by_those_it_has_to_be_near_to() -> None:
+    found = world()
+    found.gang("job", 4)
+    pods(found, "job", 4, "job", near("db"), gang="job", cpu=1).run()
+    assert not placements(found)
+    found.node("far", cpu=4).pod("db", node="far", more=labelled("db")).run()
+    assert not zones_of(found, "job"), "a node without the label is in no domain"
+    found.now += 1
+    pods(found, "db-2", 1, "db", Peers(), cpu=4).run()
+    assert sum(zones_of(found, "job").values()) == 4
+
+
+def test_members_follow_those_of_their_own_gang() -> None:
+    found = world(per_zone=1, cpu=8)
+    found.gang("job", 4)
+    pods(found, "job-w", 3, "worker", near("ps"), gang="job", role="worker", cpu=1)
+    pods(found, "job-p", 1, "ps", Peers(), gang="job", role="ps", cpu=1).run()
+    assert len(placements(found)) == 4
+    assert len(zones_of(found, "job")) == 1
+
+
+def test_pods_that_are_there_keep_others_out_whoever_placed_them() -> None:
+    found = world(per_zone=1)
+    for zone in "xy":
+        guard = PodClass(peers=far("web", ZONE))
+        found.pod(f"guard-{zone}", node=f"{zone}1", scheduler="default-scheduler", pod_class=guard)
+    pods(found, "web", 1, "web", Peers(), cpu=1).run()
+    assert placements(found)["web-0"] == "z1"
+    found.becomes("guard-x", terminating=True)
+    pods(found, "web-more", 1, "web", far("web"), cpu=1).run()
+    assert "web-more-0" not in placements(found), "who is leaving keeps others away until it has left"
+    found.gone("guard-x").run()
+    assert placements(found)["web-more-0"] == "x1"
+
+
+def test_pods_that_are_leaving_do_not_count_for_a_spread() -> None:
+    found = world("xy", per_zone=1)
+    found.pod("old", node="x1", terminating=True, more=labelled("web"))
+    pods(found, "web", 1, "web", even("web"), cpu=1)
+    found.pod("weight", node="y1", cpu=3).run()
+    assert placements(found)["web-0"] == "x1"
+
+
+def test_preferences_move_pods_as_far_as_they_weigh() -> None:
+    meant = PeerTerm(meaning("db"), ZONE)
+    for weight, zone in ((100, "y"), (-100, "x")):
+        found = world("xy", per_zone=1).pod("db", node="y1", more=labelled("db"))
+        wish = Peers(preferred=(PreferredPeers(meant, weight),))
+        pods(found, "web", 2, "web", wish, cpu=1).run()
+        assert zones_of(found, "web") == {zone: 2}
+
+
+def test_pods_that_are_there_pull_others_near() -> None:
+    wish = Peers(preferred=(PreferredPeers(PeerTerm(meaning("web"), ZONE), 50),))
+    found = world("xy", per_zone=1).pod("fan", node="y1", pod_class=PodClass(peers=wish), cpu=1)
+    pods(found, "web", 2, "web", Peers(), cpu=1).run()
+    assert zones_of(found, "web") == {"y": 2}
+
+
+def test_a_wish_to_spread_counts_but_does_not_hold_up() -> None:
+    found = world("xyz", per_zone=1)
+    wish = even("web", required=False)
+    pods(found, "web", 12, "web", wish, cpu=1).run()
+    assert zones_of(found, "web") == {"x": 4, "y": 4, "z": 4}
+    found = world("xy", per_zone=1).pod("full", node="x1", cpu=4)
+    pods(found, "web", 3, "web", wish, cpu=1).run()
+    assert zones_of(found, "web") == {"y": 3}
+
+
+def test_what_the_policy_does_not_keep_holds_nobody_up() -> None:
+    policy = """
+    actions: allocate
+    tiers: [{plugins: [{name: predicates, arguments:
+      {predicate.PodAffinityEnable: false, predicate.PodTopologySpreadEnable: false}}, {name: binpack}]}]
+    """
+    found = world(per_zone=1, policy=policy)
+    both = Peers(anti=far("web").anti, affinity=near("nobody").affinity, spread=even("web").spread)
+    pods(found, "web", 3, "web", both, cpu=1).run()
+    assert zones_of(found, "web") == {"x": 3}
+
+
+def test_relabelled_pods_and_nodes_and_namespaces_are_followed() -> None:
+    found = world(per_zone=1)
+    anywhere = PodSelection((Requirement("app", "In", ("db",)),), (), (Requirement("team", "Exists"),))
+    for zone in "xyz":
+        found.pod(f"db-{zone}", node=f"{zone}1", more=labelled("db"))
+    away = Peers(anti=(PeerTerm(anywhere, ZONE),))
+    pods(found, "web", 1, "web", away, cpu=1)
+    found.observe("namespace", NamespaceLabelled(NAMESPACE, (("team", "red"),))).run()
+    assert "web-0" not in placements(found)
+    found.becomes("db-y", labels=(("app", "cache"),)).run()
+    assert placements(found)["web-0"] == "y1"
+    pods(found, "late", 1, "late", away, cpu=1).run()
+    assert placements(found)["late-0"] == "y1"
+    pods(found, "later", 1, "later", Peers(anti=(PeerTerm(anywhere, ZONE), PeerTerm(meaning("late"), ZONE))), cpu=1)
+    found.run()
+    assert "later-0" not in placements(found)
+    found.node("x1", labels={HOST: "x1"}, cpu=4).run()
+    assert placements(found)["later-0"] == "x1", "its node is in no zone now"
