@@ -86,7 +86,7 @@ class GangRecord:
     `told` is what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have
     decided and the group's phase does not show yet. `holdings` counts, by footprint, the members that hold what
     they ask for. `known` is for whoever computes something from the noun and the members: it is forgotten when one
-    of them changes.
+    of them changes. `parted` is for whoever parts the members over nodes.
     """
 
     __slots__ = (
@@ -103,6 +103,7 @@ class GangRecord:
         "marks",
         "members",
         "noun",
+        "parted",
         "pending",
         "told",
     )
@@ -117,6 +118,7 @@ class GangRecord:
         self.holdings: dict[Footprint, int] = {}
         self.failures = 0
         self.known: object = None
+        self.parted: object = None
         self.arrivals = 0
         self.told: tuple[Verdict | None, int] | None = None
         self.admitted = False

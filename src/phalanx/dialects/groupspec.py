@@ -15,6 +15,7 @@ from phalanx.dialects.salvage import Fault
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
+from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 ONCE_SATISFIED_ANNOTATION = "phalanx.dev/once-satisfied"
@@ -47,6 +48,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     unit: bool = False
     preemptable: bool = True
     revocable: bool = False
+    tasks: TaskTopology | None = None
     min_available: Portion | None = None
     max_unavailable: Portion | None = None
     topology: TopologyRule | None = None

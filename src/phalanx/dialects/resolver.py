@@ -120,6 +120,7 @@ class _Resolution:
             unit=self._unit(),
             preemptable=spec.preemptable if spec else True,
             revocable=spec.revocable if spec else False,
+            tasks=spec.tasks if spec else None,
             min_available=spec.min_available if spec else None,
             max_unavailable=spec.max_unavailable if spec else None,
             total=self._total(min_member),

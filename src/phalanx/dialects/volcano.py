@@ -18,6 +18,7 @@ from phalanx.dialects.standing import (
     find_condition,
     set_condition,
 )
+from phalanx.dialects.task_topology import task_topology
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, Problem
 
@@ -33,6 +34,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
     subgroups = subgroup_rules(reader)
     min_available, max_unavailable = _disruption_budget(reader)
+    tasks = task_topology(reader)
     return GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -51,6 +53,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         revocable=revocable_of(reader.labels, reader.annotations) or False,
         min_available=min_available,
         max_unavailable=max_unavailable,
+        tasks=tasks,
         topology=topology,
         subgroups=subgroups,
         problem=reader.problem,

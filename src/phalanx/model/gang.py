@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.model.disruption import Portion
 from phalanx.model.resources import Requests
+from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 
@@ -116,6 +117,7 @@ class Gang(msgspec.Struct, frozen=True):
     subgroups: tuple[SubgroupRule, ...] = ()  # parts that have to be closer to each other
     composite: GangKey | None = None  # the group of groups that it is a part of
     workload: str = ""  # the Workload whose template it was made from
+    tasks: TaskTopology | None = None  # which of its roles should share nodes
     claims: tuple[GroupClaim, ...] = ()  # what all members share (resource.k8s.io)
 
 

@@ -9,33 +9,41 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.precedence import led
+from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.session import Session
 
 
 class Batch:
-    """Members of one gang that are alike: same priority, class, role and payer; `members` in their order."""
+    """Members of one gang that are alike: same priority, class, role, payer and huddle; `members` in their
+    order."""
 
-    __slots__ = ("cls", "members", "payer", "priority", "role")
+    __slots__ = ("cls", "huddle", "members", "payer", "priority", "role")
 
-    def __init__(self, priority: int, cls: ClassRecord, role: str, payer: Payer | None) -> None:
+    def __init__(
+        self, priority: int, cls: ClassRecord, role: str, payer: Payer | None, huddle: int | None = None
+    ) -> None:
         self.priority = priority
         self.cls = cls
         self.role = role
         self.payer = payer
+        self.huddle = huddle
         self.members: list[PodRecord] = []
 
 
 Order = Callable[[Session, list[Batch]], list[Batch]]
 
 
-def batches_of(members: list[PodRecord], roles: set[str], charged: bool) -> list[Batch]:
+def batches_of(
+    members: list[PodRecord], roles: set[str], charged: bool, huddles: Huddles | None = None
+) -> list[Batch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
-    found: dict[tuple[int, ClassRecord, str, Payer | None], Batch] = {}
+    found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], Batch] = {}
     for member in members:
         pod = member.pod
         if pod.problem:
             continue
-        key = (-pod.priority, member.cls, pod.role if pod.role in roles else "", member.payer if charged else None)
+        role, payer = pod.role if pod.role in roles else "", member.payer if charged else None
+        key = -pod.priority, member.cls, role, payer, huddles.of(member) if huddles is not None else None
         batch = found.get(key)
         if batch is None:
             batch = found[key] = Batch(*key)

@@ -25,6 +25,7 @@ _POINTS = (
     "tenant_order",
     "gang_order",
     "pod_order",
+    "huddles",
     "ceiling",
     "deserved",
     "entitled",

@@ -108,6 +108,7 @@ class Placer:
         self._filters = filters
         self._stocks = frozenset(stocks)
         self._scope: BoolArray | None = None
+        self._lean: FloatArray | None = None
         self._preferences = preferences
         self._scorers = scorers
         self._views: dict[int, ClassView] = {}
@@ -153,7 +154,7 @@ class Placer:
         again until it is empty.
         """
         view = self._current(cls)
-        if count == 1 or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._lean is not None or any(stock.shared(cls) for stock in self.stocks(cls)):
             return self._place_one(cls)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -165,6 +166,8 @@ class Placer:
 
     def _place_one(self, cls: ClassRecord) -> list[int]:
         score = self._in_scope(self.view(cls).score[: max(1, self._nodes.extent)])
+        if self._lean is not None:
+            score = score + self._lean[: len(score)]
         row = int(score.argmax())
         return [row] if score[row] > NOWHERE else []
 
@@ -204,6 +207,15 @@ class Placer:
             yield
         finally:
             self._scope = last
+
+    @contextmanager
+    def leaning(self, points: FloatArray | None) -> Iterator[None]:
+        """Places with float[N] points more on each row, one copy at a time; None are none."""
+        last, self._lean = self._lean, points
+        try:
+            yield
+        finally:
+            self._lean = last
 
     @property
     def scope(self) -> BoolArray | None:

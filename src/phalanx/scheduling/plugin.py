@@ -18,6 +18,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
+from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.load import Load
 from phalanx.scheduling.peerrules import NO_RULES, PeerRules
 from phalanx.scheduling.view import View
@@ -104,6 +105,11 @@ class Plugin:
 
     def pod_order(self, session: View, pod: PodRecord) -> SortKey:
         """Which member of a gang comes first."""
+        raise NotImplementedError
+
+    def huddles(self, session: View, gang: GangRecord) -> Huddles | None:
+        """Which members of a gang would rather be on one node; None if it is all the same. The first plugin that
+        says something is followed."""
         raise NotImplementedError
 
     # accounts

@@ -31,6 +31,7 @@ from phalanx.scheduling.plugins.rescheduling import Rescheduling
 from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.plugins.sla import Sla
+from phalanx.scheduling.plugins.task_topology import TaskTopologyPlugin
 from phalanx.scheduling.plugins.tdm import Tdm
 from phalanx.scheduling.plugins.usage import Usage
 
@@ -60,6 +61,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         ResourceQuotaPlugin,
         ResourceStrategyFit,
         Sla,
+        TaskTopologyPlugin,
         Tdm,
         Usage,
     )

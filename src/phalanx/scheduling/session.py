@@ -26,6 +26,7 @@ from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
+from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.spots import no_room_near
@@ -254,6 +255,11 @@ class Session:
             gang.pending.values(),
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
         )
+
+    def huddles(self, gang: GangRecord) -> Huddles | None:
+        """Which members of a gang would rather be on one node."""
+        found = (plugin.huddles(self, gang) for plugin in self.pipeline.plugins("huddles"))
+        return next((huddles for huddles in found if huddles is not None), None)
 
     def bound(self, demand: Demand, unit: Unit) -> int:
         """At most how many units with the demand of this one could get something now."""

@@ -61,7 +61,6 @@ PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
             "extender.reclaimableVerb",
             "extender.urlPrefix",
         ),
-        "task-topology": ("task-topology.weight",),
     }
 )
 

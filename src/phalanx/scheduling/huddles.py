@@ -1,0 +1,20 @@
+"""Members of a gang who would rather be on one node: plugins part gangs into such huddles."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.resource_space import FloatArray
+
+
+class Huddles(Protocol):
+    """One gang's, as of one moment."""
+
+    def of(self, record: PodRecord) -> int | None:
+        """The huddle that a member belongs to; None if it is all the same where it goes."""
+
+    def points(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
+        """float[N]: how good each row is for the member, with who was placed before (pod, row); None if it is all
+        the same."""
