@@ -70,7 +70,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 class StoredVolume(msgspec.Struct, frozen=True):
     """A PersistentVolume: what a claim could get, and whose it is (`claim` is namespace/name, `claim_uid` may be
-    unknown yet). `attached` is its CSI driver and handle, also where that is a translation; `handle` is as written."""
+    unknown yet). `attached` is its CSI driver and handle, also where those are translations, `handle` is as is."""
 
     noun: Volume
     zones: tuple[tuple[str, tuple[str, ...]], ...] = ()
