@@ -9,7 +9,6 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.precedence import led
-from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.session import Session
 
 
@@ -71,7 +70,8 @@ def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
 
 
 def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
-    """Higher priority first, then the smallest share of the cluster, then members' order."""
+    """Higher priority first, then the smallest share of the cluster, then members' order, with the same
+    exception."""
     totals = session.totals()
 
     def size(entry: tuple[int, Batch]) -> tuple[int, float, int]:

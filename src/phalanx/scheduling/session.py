@@ -23,10 +23,10 @@ from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts, hopes
 from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
+from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
-from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.spots import no_room_near
@@ -123,7 +123,9 @@ class Session:
         self.columns: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
         aware = pipeline.policy.configured(NetworkTopologyAware)
-        self.domains = Domains(state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ()))
+        self.domains = Domains(
+            state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ())
+        )
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
