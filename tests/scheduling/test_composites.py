@@ -7,6 +7,7 @@ import pytest
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import Dialect, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.topology import TopologyRule
 
 from .scenario import NAMESPACE, Scenario
 
@@ -243,3 +244,39 @@ class TestDisruption:
     def test_others_lose_single_members(self) -> None:
         world = self.tied(unit=False).run()
         assert len(world.evicted) == 1
+
+
+class TestTopology:
+    def test_the_groups_that_are_needed_share_one_domain_and_each_has_its_own_within(self) -> None:
+        world = World()
+        for zone, racks in (("z1", "ab"), ("z2", "cd")):
+            for rack in racks:
+                for number in (1, 2):
+                    labels = {"zone": zone, "rack": rack}
+                    world.node(f"{rack}{number}", gpu=1 if rack != "a" else 0, labels=labels)
+        world.composite("c", 2, topology=TopologyRule.by_label("zone"))
+        for name in "xy":
+            world.group(name, 2, "c", gpu=1)
+            world.gang(name, 2, topology=TopologyRule.by_label("rack"))
+        world.run()
+        racks = {name: {world.where(pod)[0] for pod in world.placed(f"{name}-")} for name in "xy"}
+        assert sorted(map(sorted, racks.values())) == [["c"], ["d"]]
+
+    def test_where_no_domain_takes_enough_groups_none_starts(self) -> None:
+        world = World()
+        for zone in ("z1", "z2"):
+            world.node(zone, gpu=2, labels={"zone": zone})
+        world.composite("c", 2, topology=TopologyRule.by_label("zone"))
+        world.group("x", 2, "c", gpu=1).group("y", 2, "c", gpu=1).run()
+        assert world.started() == set()
+        assert "the roomiest of 2 domains of zone" in world.why("x").message + world.why("y").message
+
+    def test_a_group_that_comes_later_stays_in_the_domain(self) -> None:
+        world = World()
+        for number, zone in enumerate(("z1", "z1", "z2", "z2", "z2")):
+            world.node(f"n{number}", gpu=2, labels={"zone": zone})
+        world.composite("c", 1, topology=TopologyRule.by_label("zone"))
+        world.group("x", 2, "c", gpu=2).run()
+        assert world.spread() == {"n0": 1, "n1": 1}
+        world.group("y", 1, "c", gpu=2).run()
+        assert world.started() == {"x"}

@@ -138,9 +138,11 @@ def demand_of(calls: list[Call]) -> Quorum:
     return Quorum(tuple(call.demand() for call in calls))
 
 
-def assemble(session: Session, calls: list[Call], demand: Quorum, transaction: Transaction) -> Facts | Gap | None:
+def assemble(
+    session: Session, calls: list[Call], demand: Quorum, transaction: Transaction, spot: Spot | None = None
+) -> Facts | Gap | None:
     """Places every quorum within the transaction (`placed` of each call tells who and where); or places nothing,
-    and says why.
+    and says why: with `spot`, why there.
 
     The first way takes the hardest members first. Where accounts are in the way, a second one takes those that
     cost them least.
@@ -149,9 +151,9 @@ def assemble(session: Session, calls: list[Call], demand: Quorum, transaction: T
         gaps = session.gaps(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
             return Gap(gaps, place)
-    facts = _all_in_turn(session, transaction, calls, demand, hardest_first)
+    facts = _all_in_turn(session, transaction, calls, demand, hardest_first, spot)
     if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
-        facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first) else None
+        facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first, spot) else None
     if facts is None or any(call.area is not None or call.parts for call in calls):
         return facts
     found = other_way(session, transaction, [_choice(session, call) for call in calls])
@@ -163,11 +165,11 @@ def assemble(session: Session, calls: list[Call], demand: Quorum, transaction: T
 
 
 def _all_in_turn(
-    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order
+    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order, spot: Spot | None
 ) -> Facts | None:
     start = transaction.mark()
     for place, call in enumerate(calls):
-        facts = _Turn(session, transaction, call, demand.gangs[place], place, order).run()
+        facts = _Turn(session, transaction, call, demand.gangs[place], place, order, spot).run()
         if facts is not None:
             transaction.back_to(start)
             return facts
@@ -185,6 +187,7 @@ class _Turn:
         demand: GangDemand,
         place: int,
         order: Order,
+        spot: Spot | None,
     ) -> None:
         self._session = session
         self._transaction = transaction
@@ -192,7 +195,7 @@ class _Turn:
         self._demand = demand
         self._place = place
         self._order = order
-        self._spot: Spot | None = None
+        self._spot = spot
 
     def run(self) -> Facts | None:
         """Places the gang's quorum in the smallest domain that takes it; what is in the way leaves its traces."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -15,8 +16,7 @@ from phalanx.scheduling.shortage import Shortage, Spot
 from phalanx.scheduling.spots import no_domain, spot_of
 
 Facts = Shortage | Excess
-Attempt = Callable[[Spot | None], Facts | None]
-"""Places within the transaction, or says why not; told the domain that came nearest, it says why there."""
+F = TypeVar("F")
 
 
 class Together(msgspec.Struct, frozen=True):
@@ -38,13 +38,14 @@ def gather(
     transaction: Transaction,
     area: Area,
     want: Want,
-    attempt: Attempt,
+    attempt: Callable[[Spot | None], F | None],
     undone: Callable[[], None],
     otherwise: Callable[[], bool] | None = None,
     culprit: int = 0,
-) -> Facts | None:
+) -> F | Shortage | None:
     """Makes the attempt in the domains that take all by the counts; why it failed in the one that came nearest.
 
+    An attempt places within the transaction, or says why not; told the domain that came nearest, it says why there.
     `undone` is called when what an attempt has placed has been taken back; `otherwise` may then place by other
     means in the same domain. The last attempt, which only finds out why, leaves its traces.
     """

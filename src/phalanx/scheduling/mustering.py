@@ -7,14 +7,17 @@ from collections.abc import Mapping
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.domains import Area, area_of
 from phalanx.scheduling.formation import Formation
+from phalanx.scheduling.gathering import gather, together
 from phalanx.scheduling.session import Session
+from phalanx.scheduling.shortage import Spot
 
 
 class Muster:
     """One attempt. `calls` are the gangs that may take part, those whose quorums hold included. Afterwards `placed`
     of each call tells who and where, `lacks` why a gang could not be placed, `able` how many children of each
-    formation could be."""
+    formation could be. A formation with a topology is placed in the smallest domain that takes it."""
 
     def __init__(self, session: Session, calls: Mapping[GangRecord, Call], transaction: Transaction) -> None:
         self._session = session
@@ -23,30 +26,82 @@ class Muster:
         self.lacks: dict[GangRecord, object] = {}
         self.able: dict[Formation, int] = {}
 
-    def run(self, formation: Formation) -> bool:
+    def run(self, formation: Formation, spot: Spot | None = None) -> bool:
         """Whether the formation holds now; if not, nothing of it has been placed."""
         mark = self._transaction.mark()
-        able = sum(self._take(child) for child in formation.children)
-        self.able[formation] = able
-        if able >= max(1, formation.least):
+        placed = {gang: list(self._calls[gang].placed) for gang in formation.gangs() if gang in self._calls}
+        facts = self._children(formation, spot) if formation.topology is None else self._near(formation, spot)
+        if facts is None:
             return True
         self._transaction.back_to(mark)
-        for gang in formation.gangs():
-            if gang in self._calls:
-                self._calls[gang].placed = []
+        for gang, before in placed.items():
+            self._calls[gang].placed = before
         return False
 
-    def _take(self, child: Formation | GangRecord) -> bool:
+    def _near(self, formation: Formation, outer: Spot | None) -> object:
+        """Looks for a domain that takes all children, else for one that takes as many as are needed."""
+        session, calls = (
+            self._session,
+            {gang: self._calls[gang] for gang in formation.gangs() if gang in self._calls},
+        )
+        members = [member for gang in formation.gangs() for member in gang.members.values()]
+        area = area_of(formation.topology, members)
+        assert area is not None
+        rows = {row for call in calls.values() for _, row in call.placed}
+        area = Area(area.rule, tuple(sorted({*area.pins, *rows})))
+        asking = [call.demand() for call in calls.values() if not (call.need.satisfied or call.placed)]
+        holding = len(calls) - len(asking)
+        if not asking:
+            return self._children(formation, outer)
+        before = {gang: list(call.placed) for gang, call in calls.items()}
+
+        def undone() -> None:
+            for gang, call in calls.items():
+                call.placed = list(before[gang])
+
+        mark, facts = self._transaction.mark(), object()
+        for count in dict.fromkeys((len(asking), max(1, formation.least - holding))):
+            want = together(asking, count)
+            facts = gather(
+                session,
+                self._transaction,
+                area,
+                want,
+                lambda spot: self._children(formation, spot or outer),
+                undone,
+            )
+            if facts is None:
+                return None
+            self._transaction.back_to(mark)
+            undone()
+        self.able.setdefault(formation, 0)
+        for gang, call in calls.items():
+            if not call.need.satisfied and gang not in self.lacks:
+                self.lacks[gang] = facts
+        return facts
+
+    def _children(self, formation: Formation, spot: Spot | None) -> object:
+        """Places every child that can be placed; why the first one cannot, if they are too few."""
+        able = sum(self._take(child, spot) for child in formation.children)
+        self.able[formation] = able
+        if able >= max(1, formation.least):
+            return None
+        lacks = (self.lacks[gang] for gang in formation.gangs() if gang in self.lacks)
+        facts = next(lacks, None)
+        return facts if facts is not None else able
+
+    def _take(self, child: Formation | GangRecord, spot: Spot | None) -> bool:
         if isinstance(child, Formation):
-            return self.run(child)
+            return self.run(child, spot)
         call = self._calls.get(child)
         if call is None:
             return False
         if call.need.satisfied or call.placed:
             return True
         mark = self._transaction.mark()
-        facts = assemble(self._session, [call], demand_of([call]), self._transaction)
+        facts = assemble(self._session, [call], demand_of([call]), self._transaction, spot)
         if facts is None:
+            self.lacks.pop(child, None)
             return True
         self._transaction.back_to(mark)
         call.placed = []
