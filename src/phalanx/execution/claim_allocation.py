@@ -28,6 +28,8 @@ FINALIZER = "resource.kubernetes.io/delete-protection"
 # Devices that are being made ready are looked at in these intervals, the last one for ever (seconds).
 _LOOKS = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 _NOT_FOUND, _CONFLICT = 404, 409
+# Claims of groups whose members are remembered.
+_MOST_GROUPS = 4096
 # What a server that is busy or comes up again answers.
 _PASSING = (429, 500, 502, 503, 504)
 
@@ -67,6 +69,8 @@ class ClaimAllocation:
             raise PreparationError(f"resource claim {wanted.name}: {wanted.fault}")
         if wanted.group:
             self._members.setdefault(wanted.uid, set()).add(wanted.pod_uid)
+            if len(self._members) > _MOST_GROUPS:
+                del self._members[next(iter(self._members))]
         while True:
             claim = await self._usable(wanted)
             if FINALIZER not in (claim["metadata"].get("finalizers") or ()):
@@ -86,11 +90,13 @@ class ClaimAllocation:
         assert isinstance(preparation, AllocateClaim)
         wanted, consumer = preparation, _consumer(preparation)
         if wanted.group:
-            members = self._members.get(wanted.uid, set())
+            members = self._members.get(wanted.uid)
+            if members is None or not wanted.allocation:
+                return  # who counts on the reservation is not known any more
             members.discard(wanted.pod_uid)
-            if members or not wanted.allocation:
+            if members:
                 return
-            self._members.pop(wanted.uid, None)
+            del self._members[wanted.uid]
         while True:
             claim = await self._document(wanted)
             if claim is None or claim["metadata"].get("uid") != wanted.uid:

@@ -1,0 +1,258 @@
+"""Claims before pods: what is written, in which order, and what is taken back."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from phalanx.execution.claim_allocation import FINALIZER, ClaimAllocation
+from phalanx.execution.preparation import PreparationError
+from phalanx.kube.client import PatchType
+from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.model.claims import AllocateClaim
+from phalanx.model.decisions import Bind
+
+Wire = dict[str, Any]
+
+PATH = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims/c"
+RESULT = {"request": "gpu", "driver": "d.example.com", "pool": "n", "device": "gpu-0"}
+ALLOCATION: Wire = {"devices": {"results": [RESULT]}}
+BIND = Bind("uid-p", "default", "p", "n")
+
+
+def wanted(pod: str = "p", **more: Any) -> AllocateClaim:
+    fields: Wire = {"allocation": json.dumps(ALLOCATION), **more}
+    return AllocateClaim("default", "c", "uid-c", pod, f"uid-{pod}", **fields)
+
+
+def consumer(pod: str = "p") -> Wire:
+    return {"resource": "pods", "name": pod, "uid": f"uid-{pod}"}
+
+
+class Api:
+    """One claim; `interfere` runs before each write, `failures` are raised one by one."""
+
+    def __init__(self, **status: Any) -> None:
+        self.claim: Wire | None = {
+            "metadata": {"name": "c", "uid": "uid-c", "resourceVersion": "1"},
+            "status": status,
+        }
+        self.log: list[str] = []
+        self.failures: list[Exception] = []
+        self.interfere: Callable[[], None] = lambda: None
+        self.pauses: list[float] = []
+        self.on_pause: Callable[[], None] = lambda: None
+
+    @property
+    def handler(self) -> ClaimAllocation:
+        async def pause(seconds: float) -> None:
+            self.pauses.append(seconds)
+            self.on_pause()
+
+        return ClaimAllocation(self, pause=pause, now=lambda: 1_900_000_000.0)
+
+    @property
+    def status(self) -> Wire:
+        assert self.claim is not None
+        found: Wire = self.claim["status"]
+        return found
+
+    def touch(self, **status: Any) -> None:
+        """Somebody else writes."""
+        assert self.claim is not None
+        self.claim["status"] |= status
+        self.claim["metadata"]["resourceVersion"] = str(int(self.claim["metadata"]["resourceVersion"]) + 1)
+
+    async def get(self, path: str) -> Any:
+        assert path == PATH
+        self._fail()
+        if self.claim is None:
+            raise ApiError(404, "NotFound", "no such claim")
+        return copy.deepcopy(self.claim)
+
+    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any:
+        assert patch_type is PatchType.MERGE
+        interfere, self.interfere = self.interfere, lambda: None
+        interfere()
+        self._fail()
+        assert self.claim is not None
+        if patch["metadata"]["resourceVersion"] != self.claim["metadata"]["resourceVersion"]:
+            raise ApiError(409, "Conflict", "changed meanwhile")
+        self.touch()
+        if path == PATH:
+            self.log.append("finalizers")
+            self.claim["metadata"]["finalizers"] = patch["metadata"]["finalizers"]
+        else:
+            assert path == f"{PATH}/status"
+            self.log.append("+".join(sorted(patch["status"])))
+            for key, value in patch["status"].items():
+                self.claim["status"][key] = value
+                if value is None:
+                    del self.claim["status"][key]
+        return copy.deepcopy(self.claim)
+
+    def _fail(self) -> None:
+        if self.failures:
+            raise self.failures.pop(0)
+
+
+async def test_a_claim_is_protected_before_it_is_allocated() -> None:
+    api = Api()
+    await api.handler.prepare(BIND, wanted())
+    assert api.log == ["finalizers", "allocation+reservedFor"]
+    assert api.claim is not None
+    assert api.claim["metadata"]["finalizers"] == [FINALIZER]
+    assert api.status["allocation"]["devices"] == ALLOCATION["devices"]
+    assert api.status["allocation"]["allocationTimestamp"] == "2030-03-17T17:46:40Z"
+    assert api.status["reservedFor"] == [consumer()]
+
+
+async def test_the_same_again_writes_nothing() -> None:
+    api = Api()
+    await api.handler.prepare(BIND, wanted())
+    api.log.clear()
+    await api.handler.prepare(BIND, wanted())
+    assert api.log == []
+
+
+async def test_who_writes_in_between_is_read_again() -> None:
+    api = Api()
+    api.interfere = lambda: api.touch(allocation=ALLOCATION, reservedFor=[consumer("other")])
+    await api.handler.prepare(BIND, wanted())
+    assert api.status["reservedFor"] == [consumer("other"), consumer()]
+
+
+async def test_other_devices_than_ours_refuse_the_pod() -> None:
+    other = {"devices": {"results": [{**RESULT, "device": "gpu-7"}]}}
+    api = Api()
+    api.interfere = lambda: api.touch(allocation=other, reservedFor=[consumer("other")])
+    with pytest.raises(PreparationError, match="resource claim c was given other devices meanwhile"):
+        await api.handler.prepare(BIND, wanted())
+    assert api.status["reservedFor"] == [consumer("other")]
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        ({"uid": "uid-new"}, "replaced by another"),
+        ({"deletionTimestamp": "2030-01-01T00:00:00Z"}, "is being deleted"),
+    ],
+)
+async def test_a_claim_that_is_not_the_one_any_more_refuses_the_pod(change: Wire, complaint: str) -> None:
+    api = Api()
+    assert api.claim is not None
+    api.claim["metadata"] |= change
+    with pytest.raises(PreparationError, match=complaint):
+        await api.handler.prepare(BIND, wanted())
+
+
+async def test_a_claim_that_is_gone_refuses_the_pod() -> None:
+    api = Api()
+    api.claim = None
+    with pytest.raises(PreparationError, match="resource claim c is gone"):
+        await api.handler.prepare(BIND, wanted())
+    await api.handler.undo(BIND, wanted())
+
+
+async def test_a_claim_that_has_lost_its_devices_refuses_the_pod() -> None:
+    with pytest.raises(PreparationError, match="has lost its devices"):
+        await Api().handler.prepare(BIND, wanted(allocation=""))
+
+
+async def test_a_257th_consumer_is_refused() -> None:
+    api = Api(allocation=ALLOCATION, reservedFor=[consumer(f"o{number}") for number in range(256)])
+    with pytest.raises(PreparationError, match="as many consumers as it may have"):
+        await api.handler.prepare(BIND, wanted(allocation=""))
+
+
+async def test_a_server_that_is_busy_is_asked_again() -> None:
+    api = Api()
+    api.failures = [ConnectionLost("no answer"), ApiError(503, "ServiceUnavailable", "starting")]
+    await api.handler.prepare(BIND, wanted())
+    assert len(api.pauses) == 2
+    assert api.status["reservedFor"] == [consumer()]
+
+
+async def test_a_server_that_forbids_it_is_quoted() -> None:
+    api = Api()
+    api.failures = [ApiError(403, "Forbidden", "not allowed to bind")]
+    with pytest.raises(PreparationError, match="not allowed to bind"):
+        await api.handler.prepare(BIND, wanted())
+
+
+async def test_what_we_allocated_is_taken_back() -> None:
+    api = Api()
+    handler = api.handler
+    await handler.prepare(BIND, wanted())
+    await handler.undo(BIND, wanted())
+    assert api.status == {}
+
+
+async def test_what_others_use_stays_allocated() -> None:
+    api = Api()
+    handler = api.handler
+    await handler.prepare(BIND, wanted())
+    await handler.prepare(BIND, wanted("q"))
+    await handler.undo(BIND, wanted())
+    assert api.status["reservedFor"] == [consumer("q")]
+    assert api.status["allocation"]["devices"] == ALLOCATION["devices"]
+    await handler.undo(BIND, wanted("q"))
+    assert api.status == {}
+
+
+async def test_what_others_allocated_stays_allocated() -> None:
+    api = Api(allocation=ALLOCATION)
+    handler = api.handler
+    await handler.prepare(BIND, wanted(allocation=""))
+    await handler.undo(BIND, wanted(allocation=""))
+    assert api.status == {"allocation": ALLOCATION}
+
+
+async def test_a_group_is_one_consumer_until_its_last_member_is_undone() -> None:
+    api = Api()
+    handler = api.handler
+    members = [wanted(name, group="g", group_uid="uid-g") for name in ("p", "q")]
+    for member in members:
+        await handler.prepare(BIND, member)
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-g"}
+    assert api.status["reservedFor"] == [group]
+    await handler.undo(BIND, members[0])
+    assert api.status["reservedFor"] == [group]
+    await handler.undo(BIND, members[1])
+    assert api.status == {}
+
+
+async def test_another_life_does_not_take_back_what_a_group_may_use() -> None:
+    api = Api()
+    member = wanted(group="g", group_uid="uid-g")
+    await api.handler.prepare(BIND, member)
+    await api.handler.undo(BIND, member)
+    assert "allocation" in api.status
+
+
+def ready(kind: str, status: str = "True") -> list[Wire]:
+    device = {key: RESULT[key] for key in ("driver", "pool", "device")}
+    return [{**device, "conditions": [{"type": kind, "status": status, "message": "no link"}]}]
+
+
+async def test_devices_that_are_made_ready_are_waited_for() -> None:
+    api = Api()
+    slow = {**RESULT, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    api.on_pause = lambda: api.touch(devices=ready("Attached", "True" if len(api.pauses) > 2 else "False"))
+    allocation = json.dumps({"devices": {"results": [slow]}})
+    await api.handler.prepare(BIND, wanted(allocation=allocation, conditions=True))
+    assert api.pauses == [0.1, 0.2, 0.5]
+
+
+async def test_devices_that_will_never_be_ready_refuse_the_pod() -> None:
+    api = Api()
+    slow = {**RESULT, "bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    api.on_pause = lambda: api.touch(devices=ready("Broken"))
+    with pytest.raises(PreparationError, match="device gpu-0: Broken: no link"):
+        await api.handler.prepare(
+            BIND, wanted(allocation=json.dumps({"devices": {"results": [slow]}}), conditions=True)
+        )
