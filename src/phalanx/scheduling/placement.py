@@ -164,6 +164,13 @@ class Placer:
         """Whether one copy fits on a row now, under every filter and with all that was placed."""
         return bool(self.view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
 
+    def welcoming(self, cls: ClassRecord) -> BoolArray:
+        """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
+        be if others left."""
+        view = self._current(cls)
+        found = view.static if view.peering is None else view.static & view.peering.open()
+        return found if found.any() else view.static
+
     def _place_one(self, cls: ClassRecord) -> list[int]:
         score = self._in_scope(self.view(cls).score[: max(1, self._nodes.extent)])
         if self._lean is not None:

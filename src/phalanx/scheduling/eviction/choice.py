@@ -9,6 +9,7 @@ from phalanx.scheduling.eviction.beneficiary import Beneficiary
 from phalanx.scheduling.eviction.complete import CompleteSearch, Outcome
 from phalanx.scheduling.eviction.cost import dear
 from phalanx.scheduling.eviction.effort import Effort
+from phalanx.scheduling.eviction.interplay import Interplay
 from phalanx.scheduling.eviction.succession import Rules, admissible, without_absorbed
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Victim
@@ -44,7 +45,7 @@ class Choice:
         self._effort = effort
         self._fits = fits
         self._outcome = outcome
-        self._taken = Taken(rules, transaction)
+        self._taken = Taken(rules, transaction, Interplay(rules.session, beneficiary.classes))
 
     def of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""

@@ -94,4 +94,4 @@ def _twin(victim: Victim) -> object:
     record = victim.records[0]
     if victim.gangs or record.cls.dynamic:
         return None
-    return record.row, record.footprint, record.payer, victim.priority, record.pod.budgets
+    return record.row, record.cls, record.footprint, record.payer, victim.priority, record.pod.budgets

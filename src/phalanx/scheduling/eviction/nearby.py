@@ -47,7 +47,8 @@ class Nearby:
         """Makes room for so many copies beside those before; whether all have it."""
         wanted = dict(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
         amounts = tuple(wanted.get(column, 0) for column in self._columns)
-        mask = self._session.placer.view(cls).static
+        placer = self._session.placer
+        mask = placer.welcoming(cls) if count == 1 else placer.view(cls).static
         alone = self._session.placer.exclusive(cls)
         ways: list[tuple[Cost, int, int]] = []
         turns: dict[int, int] = {}

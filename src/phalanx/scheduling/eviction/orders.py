@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from phalanx.cluster.accounts import add_amounts
 from phalanx.model.resources import PODS
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
+from phalanx.scheduling.eviction.interplay import Interplay
 from phalanx.scheduling.eviction.nearby import Nearby
 from phalanx.scheduling.eviction.succession import Rules, thrifty
 from phalanx.scheduling.eviction.victims import Victim
@@ -17,11 +18,15 @@ _KIND = 6
 
 
 def orders(rules: Rules, beneficiary: Beneficiary, candidates: list[Victim]) -> Iterator[list[Victim]]:
-    """Node by node, the policy's order, in which the candidates are, by size; and for accounts that need not give
-    all, the one that frees most."""
+    """Node by node, those first who keep the beneficiary out by being where they are, the policy's order, in which
+    the candidates are, by size; and for accounts that need not give all, the one that frees most."""
     nearby = _node_by_node(rules.session, beneficiary, candidates)
     if nearby is not None:
         yield nearby
+    interplay = Interplay(rules.session, beneficiary.classes)
+    blockers = interplay.first(candidates) if interplay else candidates
+    if blockers != candidates:
+        yield blockers
     yield candidates
     larger = _largest_first(beneficiary, candidates)
     if larger != candidates:

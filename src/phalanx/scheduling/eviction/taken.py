@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.eviction.caps import Caps
+from phalanx.scheduling.eviction.interplay import Interplay
 from phalanx.scheduling.eviction.succession import Rules
 from phalanx.scheduling.eviction.victims import Victim
 
@@ -18,7 +19,8 @@ class Taken:
     A pod may be a victim on its own and a part of its whole gang: it is off while either is.
     """
 
-    def __init__(self, rules: Rules, transaction: Transaction) -> None:
+    def __init__(self, rules: Rules, transaction: Transaction, interplay: Interplay) -> None:
+        self._interplay = interplay
         self._nodes = rules.session.state.nodes
         self._transaction = transaction
         self._caps = Caps(rules.session, rules.log)
@@ -61,6 +63,8 @@ class Taken:
             if record.row < 0 or self._off[record] > 1:
                 continue
             usage = record.footprint.usage
-            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.dynamic:
+            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.stocks:
+                return False
+            if self._interplay.concerns(record.cls):
                 return False
         return True

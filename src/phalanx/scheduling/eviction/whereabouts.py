@@ -18,7 +18,8 @@ _TIMES = 4
 
 class Whereabouts:
     """The rows on which the beneficiary's pods could be if all went who may go, those first on which the fewest
-    must go; at the end those where nobody could be, but pods that count towards an account that is full."""
+    must go; at the end those where nobody could be, but pods that count towards an account that is full, or that
+    keep others away."""
 
     def __init__(self, session: Session, beneficiary: Beneficiary, lenders: Lenders) -> None:
         self._session = session
@@ -35,8 +36,10 @@ class Whereabouts:
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        if accounts or not len(rows):
-            more = self._lenders.present(accounts)
+        minds = any(cls.company.restricts for cls in self._for.classes)
+        if accounts or minds or not len(rows):
+            # Who keeps pods out of a whole domain may be on a node where none of them could be.
+            more = self._lenders.present(None if minds else accounts)
             more[rows] = True
             everywhere = np.flatnonzero(more).tolist()
             if len(everywhere) > len(rows):
