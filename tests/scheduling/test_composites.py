@@ -280,3 +280,13 @@ class TestTopology:
         assert world.spread() == {"n0": 1, "n1": 1}
         world.group("y", 1, "c", gpu=2).run()
         assert world.started() == {"x"}
+
+    def test_members_above_the_minimum_of_a_group_stay_in_the_domain_of_the_whole(self) -> None:
+        world = World()
+        for number, zone in enumerate(("z1", "z2", "z2", "z1")):
+            world.node(f"n{number}", gpu=2, labels={"zone": zone})
+        world.composite("c", 1, topology=TopologyRule.by_label("zone"))
+        world.group("x", 3, "c", minimum=1, gpu=2).run()
+        assert world.spread() == {"n0": 1, "n3": 1}
+        assert world.waiting() == ["x-2"]
+        assert "0/2 nodes in z1 (zone), where other members are" in world.why_pod("x-2").message

@@ -178,6 +178,10 @@ class Domains:
 
     def rows(self, area: Area) -> BoolArray | None:
         """bool[N]: where a rule lets further members go beside those that are there; None for everywhere."""
+        outer, own = self.rows(area.outer) if area.outer is not None else None, self._pinned(area)
+        return outer if own is None else own if outer is None else own & outer
+
+    def _pinned(self, area: Area) -> BoolArray | None:
         ladder = self.ladder(area.rule)
         if not ladder.cap or not area.pins:
             return None

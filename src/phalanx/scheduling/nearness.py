@@ -34,12 +34,11 @@ class Group:
 class Near:
     """What a gang with a topology or with subgroups asks for its further members, as of now."""
 
-    def __init__(self, gang: GangRecord) -> None:
+    def __init__(self, gang: GangRecord, above: Area | None) -> None:
         noun = gang.noun
         assert noun is not None
-        self._gang = gang
         self._rules = noun.subgroups
-        self._area = area_of(noun.topology, gang.members.values())
+        self._area = _within(above, area_of(noun.topology, gang.members.values()))
         members = gang.members.values() if noun.subgroups else ()
         self._parts = subgroups_of(noun, members, lambda each: counted(each, noun.match_policy))
 
@@ -55,11 +54,7 @@ class Near:
         part = self.part(member)
         if part is None:
             return Alone(member.cls, member.payer, self._area)
-        area = area_of(part.rule.topology, part.members)
-        if area is None:
-            area = self._area
-        elif self._area is not None:
-            area = Area(area.rule, area.pins, self._area)
+        area = _within(self._area, area_of(part.rule.topology, part.members))
         return Alone(member.cls, member.payer, area, max(1, part.missing))
 
     def next(self, members: Sequence[PodRecord]) -> Group:
@@ -73,21 +68,41 @@ class Near:
         return Group(kind, [head], [each for each in alike if each.payer is head.payer])
 
 
-def near(gang: GangRecord) -> Near | None:
+def near(session: Session, gang: GangRecord) -> Near | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
     noun = gang.noun
-    return Near(gang) if noun is not None and (noun.topology is not None or noun.subgroups) else None
+    if noun is None:
+        return None
+    above = _area_above(session, gang) if noun.composite is not None else None
+    return Near(gang, above) if noun.topology is not None or noun.subgroups or above is not None else None
 
 
-def kind_of(record: PodRecord) -> Alone:
+def _area_above(session: Session, gang: GangRecord) -> Area | None:
+    """Where the groups of groups above keep all that is below them."""
+    area: Area | None = None
+    composites = session.state.surroundings.composites
+    for composite in reversed(composites.above(gang)):
+        if composite.topology is not None:
+            members = [member for each in composites.gangs(composite.key) for member in each.members.values()]
+            area = _within(area, area_of(composite.topology, members))
+    return area
+
+
+def _within(outer: Area | None, inner: Area | None) -> Area | None:
+    if inner is None or outer is None:
+        return inner if inner is not None else outer
+    return Area(inner.rule, inner.pins, outer)
+
+
+def kind_of(session: Session, record: PodRecord) -> Alone:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
-    rules = near(record.gang) if record.gang is not None else None
+    rules = near(session, record.gang) if record.gang is not None else None
     return rules.kind(record) if rules is not None else Alone(record.cls, record.payer)
 
 
-def starts_singly(record: PodRecord) -> bool:
+def starts_singly(session: Session, record: PodRecord) -> bool:
     """Whether a member above its gang's minimum needs no other to start with it."""
-    rules = near(record.gang) if record.gang is not None else None
+    rules = near(session, record.gang) if record.gang is not None else None
     return rules is None or rules.starts_singly(record)
 
 

@@ -76,7 +76,7 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
 
 def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Shortage | Excess]) -> None:
     """Judges the members above the minimum, by kind."""
-    verdicts, rules = {kind: session.sentence(reason) for kind, reason in facts.items()}, near(gang)
+    verdicts, rules = {kind: session.sentence(reason) for kind, reason in facts.items()}, near(session, gang)
     for member in gang.pending.values():
         verdict = verdicts.get(rules.kind(member) if rules is not None else Alone(member.cls, member.payer))
         if verdict is not None and not member.pod.problem:

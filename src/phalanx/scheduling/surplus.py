@@ -23,7 +23,7 @@ class Turn:
         self.unit = unit
         self.gang = gang
         self.members: list[PodRecord] = []
-        self.near: Near | None = near(gang)
+        self.near: Near | None = near(session, gang)
         self.refused: dict[Alone, None] = {}
         # Somebody for whom room is held goes first.
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
@@ -111,7 +111,7 @@ class Surpluses:
                 for record, row in placed:
                     session.bind(record, row, turn.gang.key, None)
                     turn.members.remove(record)
-                turn.near = near(turn.gang)
+                turn.near = near(session, turn.gang)
             else:
                 transaction.rollback()
                 session.refuse(kind, *session.lack(kind))
@@ -123,7 +123,8 @@ class Surpluses:
 
     def _take_promised(self, turn: Turn, member: PodRecord) -> None:
         """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
-        session, kind = self._session, kind_of(member)
+        session = self._session
+        kind = kind_of(session, member)
         if place_promised(session, member, kind, turn.gang.key):
             turn.members.remove(member)
         elif waits_on(session, turn.unit, kind):

@@ -123,7 +123,7 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
                 member
                 for gang in unit.own
                 for member in session.in_order(gang)
-                if member.claim is None and not member.pod.problem and starts_singly(member)
+                if member.claim is None and not member.pod.problem and starts_singly(session, member)
             ]
             return PodBeneficiary(session, unit, members[0]) if members else None
     return None

@@ -95,7 +95,7 @@ class PodBeneficiary:
         first = records[0]
         self.unit = unit
         self.records = records
-        self.kind = kind_of(first)
+        self.kind = kind_of(session, first)
         self.demand: Alone | Quorum = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
