@@ -67,32 +67,38 @@ class Facet:
 
 
 class Facets:
-    """All facets as one."""
+    """All facets as one. Those that have nothing to say about a kind of news are not asked."""
 
     def __init__(self, facets: Iterable[Facet]) -> None:
-        self._facets = tuple(facets)
-        self.kinds = tuple(kind for facet in self._facets for kind in facet.kinds)
-        self._of_kind = {(kind.group, kind.plural): facet for facet in self._facets for kind in facet.kinds}
+        every = tuple(facets)
+        self.kinds = tuple(kind for facet in every for kind in facet.kinds)
+        self._of_kind = {(kind.group, kind.plural): facet for facet in every for kind in facet.kinds}
+        self._pods = [facet.pod for facet in every if type(facet).pod is not Facet.pod]
+        self._gone = [facet.pod_gone for facet in every if type(facet).pod_gone is not Facet.pod_gone]
+        self._shows = [facet.shown for facet in every if type(facet).shown is not Facet.shown]
+        self._nodes = [facet.node for facet in every if type(facet).node is not Facet.node]
+        self._lost = [facet.node_gone for facet in every if type(facet).node_gone is not Facet.node_gone]
+        self._spaces = [facet.namespace for facet in every if type(facet).namespace is not Facet.namespace]
 
     def pod(self, pod: PodObject, noun: Pod) -> News:
-        return _all(facet.pod(pod, noun) for facet in self._facets)
+        return _all(tell(pod, noun) for tell in self._pods)
 
     def pod_gone(self, noun: Pod) -> News:
-        return _all(facet.pod_gone(noun) for facet in self._facets)
+        return _all(tell(noun) for tell in self._gone)
 
     def shown(self, noun: Pod, gang: Gang | None) -> Pod:
-        for facet in self._facets:
-            noun = facet.shown(noun, gang)
+        for show in self._shows:
+            noun = show(noun, gang)
         return noun
 
     def node(self, node: NodeObject) -> News:
-        return _all(facet.node(node) for facet in self._facets)
+        return _all(tell(node) for tell in self._nodes)
 
     def node_gone(self, name: str) -> News:
-        return _all(facet.node_gone(name) for facet in self._facets)
+        return _all(tell(name) for tell in self._lost)
 
     def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
-        return _all(facet.namespace(name, labels) for facet in self._facets)
+        return _all(tell(name, labels) for tell in self._spaces)
 
     def take(self, kind: ServedKind, document: Document) -> News:
         return self._of(kind).take(kind, document)

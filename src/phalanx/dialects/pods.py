@@ -73,6 +73,7 @@ class PodNouns:
         self._times: dict[str, int] = {}
         self._marks: dict[str, PlanMark | None] = {}
         self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
 
     def spec(self, pod: PodObject) -> Spec:
@@ -155,11 +156,18 @@ class PodNouns:
         )
 
     def _shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
-        """Sorted; pods of one template share theirs."""
+        """Sorted; pods of one template share theirs, and equal ones of others."""
         found = tuple(sorted(labels.items()))
+        known = self._labels.get(found)
+        if known is not None:
+            return known
         if len(self._labels) >= _CACHE_SIZE:
             self._labels.clear()
-        return self._labels.setdefault(found, found)
+            self._pairs.clear()
+        # Pods whose labels differ in one have all others in common.
+        pairs = self._pairs
+        own = self._labels[found] = tuple([pairs.setdefault(pair, pair) for pair in found])
+        return own
 
     def _time(self, text: str | None) -> int:
         if not text:
