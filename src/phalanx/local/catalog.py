@@ -22,6 +22,7 @@ from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateSt
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
+    AttachmentStrategy,
     DisruptionBudgetStrategy,
     DriverStrategy,
     LeaseStrategy,
@@ -146,7 +147,7 @@ def _named_groups() -> list[Row]:
         Row("storage.k8s.io", "v1", "-csinodes", "CSINode", plain),
         Row("storage.k8s.io", "v1", "-csidrivers", "CSIDriver", DriverStrategy()),
         Row("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity", plain),
-        Row("storage.k8s.io", "v1", "-volumeattachments", "VolumeAttachment", plain, "status"),
+        Row("storage.k8s.io", "v1", "-volumeattachments", "VolumeAttachment", AttachmentStrategy(), "status"),
         Row("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", ResourceClaimStrategy(), "status"),
         Row(
             "resource.k8s.io",

@@ -112,6 +112,8 @@ class VolumeStrategy(Strategy):
         if isinstance(spec, dict):
             spec.setdefault("volumeMode", "Filesystem")
             spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+            if isinstance(spec.get("hostPath"), dict):
+                spec["hostPath"].setdefault("type", "")
         if self._protect:
             add_finalizer(obj, VOLUME_PROTECTION)
 
@@ -169,6 +171,13 @@ class VolumeClassStrategy(Strategy):
     def prepare_create(self, obj: Json, write: Write) -> None:
         obj.setdefault("reclaimPolicy", "Delete")
         obj.setdefault("volumeBindingMode", "Immediate")
+
+
+class AttachmentStrategy(Strategy):
+    """storage.k8s.io VolumeAttachment."""
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {"attached": False}
 
 
 class DriverStrategy(Strategy):

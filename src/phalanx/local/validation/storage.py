@@ -40,6 +40,7 @@ def check_claim(errors: list[FieldError], claim: Object, old: Object | None, sub
     _size(errors, (spec.get("resources") or {}).get("requests") or {}, "spec.resources[storage]")
     _class_name(errors, spec.get("storageClassName"), "spec.storageClassName")
     _volume_mode(errors, spec)
+    _class_name(errors, spec.get("volumeAttributesClassName"), "spec.volumeAttributesClassName")
     if old is not None:
         _claim_update(errors, claim, spec, old)
 
@@ -85,8 +86,10 @@ def check_volume(errors: list[FieldError], volume: Object, old: Object | None, s
         errors.append(required("spec", "must specify a volume type"))
     errors.extend(forbidden(f"spec.{name}", "may not specify more than 1 volume type") for name in chosen[1:])
     _source(errors, spec)
-    affinity = spec.get("nodeAffinity") or {}
-    if affinity.get("required") is not None:
+    affinity = spec.get("nodeAffinity")
+    if affinity is not None and affinity.get("required") is None:
+        errors.append(required("spec.nodeAffinity.required", "must specify required node constraints"))
+    elif affinity is not None:
         check_node_selector(errors, affinity["required"], "spec.nodeAffinity.required")
     _class_name(errors, spec.get("storageClassName"), "spec.storageClassName")
     _volume_mode(errors, spec)
@@ -99,9 +102,15 @@ def check_volume(errors: list[FieldError], volume: Object, old: Object | None, s
         )
     if spec.get("volumeMode") != former.get("volumeMode"):
         errors.append(invalid("volumeMode", spec.get("volumeMode"), IMMUTABLE))
+    if former.get("nodeAffinity") is not None and not equal(affinity, former["nodeAffinity"]):
+        errors.append(invalid("nodeAffinity", affinity, f"{IMMUTABLE}, except for updating from beta label to GA"))
 
 
 def _source(errors: list[FieldError], spec: Object) -> None:
+    if spec.get("persistentVolumeReclaimPolicy") == "Recycle" and (spec.get("hostPath") or {}).get("path") == "/":
+        errors.append(
+            forbidden("spec.persistentVolumeReclaimPolicy", "may not be 'recycle' for a hostPath mount of '/'")
+        )
     if spec.get("csi") is not None:
         missing = [name for name in ("driver", "volumeHandle") if not spec["csi"].get(name)]
         errors.extend(required(f"spec.csi.{name}") for name in missing)
@@ -132,7 +141,8 @@ def check_storage_class(errors: list[FieldError], item: Object, old: Object | No
 
 
 def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
-    """Each driver once, with the node's name in its own words."""
+    """Each driver once, with the node's name in its own words; but for its limit it stays as it is."""
+    former = {driver.get("name"): driver for driver in ((old or {}).get("spec") or {}).get("drivers") or ()}
     seen: set[str] = set()
     for index, driver in enumerate((item.get("spec") or {}).get("drivers") or ()):
         here, name = f"spec.drivers[{index}]", driver.get("name") or ""
@@ -146,6 +156,9 @@ def check_csi_node(errors: list[FieldError], item: Object, old: Object | None, s
         if name in seen:
             errors.append(duplicate(f"{here}.name", name))
         seen.add(name)
+        known = former.get(name, driver)
+        if any(not equal(driver.get(field), known.get(field)) for field in ("nodeID", "topologyKeys")):
+            errors.append(invalid("spec.drivers", driver, IMMUTABLE))
 
 
 def check_attachment(errors: list[FieldError], item: Object, old: Object | None, subresource: str) -> None:
@@ -157,8 +170,8 @@ def check_attachment(errors: list[FieldError], item: Object, old: Object | None,
     if not source.get("persistentVolumeName") and not source.get("inlineVolumeSpec"):
         detail = "must specify exactly one of inlineVolumeSpec and persistentVolumeName"
         errors.append(required("spec.source", detail))
-    if not spec.get("nodeName"):
-        errors.append(required("spec.nodeName"))
+    node = spec.get("nodeName") or ""
+    errors.extend(invalid("spec.nodeName", node, text) for text in dns_subdomain(node))
     if old is not None and not equal(spec, old.get("spec") or {}):
         errors.append(invalid("spec", spec, IMMUTABLE))
 
