@@ -273,8 +273,6 @@ def test_native_policies_that_cannot_be_followed(policy: object, code: str) -> N
     "extra",
     [
         {"schedulingConstraints": {"topology": [{"key": "rack"}]}},
-        {"resourceClaims": [{"name": "gpu"}]},
-        {"parentCompositePodGroupName": "parent"},
     ],
 )
 def test_native_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, Any]) -> None:

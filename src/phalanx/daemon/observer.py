@@ -32,7 +32,15 @@ from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
-from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, PodRemoved, PodUpdated
+from phalanx.model.events import (
+    ClusterEvent,
+    CompositeRemoved,
+    CompositeUpdated,
+    GangRemoved,
+    GangUpdated,
+    PodRemoved,
+    PodUpdated,
+)
 from phalanx.model.gang import GangKey
 
 log = logging.getLogger(__name__)
@@ -387,7 +395,17 @@ def gangs_of(state: ClusterState, event: ClusterEvent) -> Sequence[GangKey]:
             return (gang.key,)
         case GangRemoved(key):
             return (key,)
+        case CompositeUpdated(composite):
+            return _below(state, composite.key)
+        case CompositeRemoved(key):
+            return _below(state, key)
     return ()
+
+
+def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
+    """The gangs of the tree that a composite is in."""
+    composites = state.surroundings.composites
+    return [gang.key for gang in composites.gangs(composites.root_of(key))]
 
 
 def _text(error: Exception) -> str:

@@ -15,6 +15,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.builtin_queues import BuiltinQueues
+from phalanx.daemon.composite_status import CompositeStatuses
 from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, departures
@@ -121,6 +122,8 @@ class SchedulerService:
         statuses = GroupStatuses(
             client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
+        composites = CompositeStatuses(client, self._pool, self.state, self._intake, self._verdict, time.time)
+        self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
         disruptions = Disruptions(
             conditions, evictor, self._evicted, departures(self.state), self.telemetry.nominated
@@ -131,7 +134,7 @@ class SchedulerService:
             self._bound,
             preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.note),
         )
-        self._announcer = Announcer(self.state, conditions, narrator, statuses.touch, pace=options.pace)
+        self._announcer = Announcer(self.state, conditions, narrator, self._tell_group, pace=options.pace)
         self.executor = Executor(
             self.state,
             self._preparations,
@@ -334,8 +337,14 @@ class SchedulerService:
         self._wake.set()
         self._accounts.touch()
 
+    def _tell_group(self, key: GangKey) -> None:
+        """Looks again at what the objects say that a gang and its composites come from."""
+        for tell in self._groups_told:
+            tell(key)
+
     def _gang_touched(self, key: GangKey) -> None:
         self.executor.gang_touched(key)
+        self._groups_told[1](key)
         self._accounts.gang_touched(key)
 
     def _verdict(self, key: GangKey) -> Verdict | None:

@@ -16,6 +16,7 @@ from phalanx.dialects.account_book import AccountBook, AccountObject
 from phalanx.dialects.accounts import read_account, unreadable_account
 from phalanx.dialects.agreement import Voice
 from phalanx.dialects.claimants import Claimants
+from phalanx.dialects.composites import CompositeObjects
 from phalanx.dialects.core import (
     Metadata,
     NamespaceObject,
@@ -89,7 +90,8 @@ class Intake:
         self._namespaces = NamespaceBook(self._notices)
         self._disruption = DisruptionBook(self._notices)
         self._pools = PoolFacet()
-        self.facets = Facets((*known_facets(), HyperNodes(self._notices), self._pools))
+        self.composites = CompositeObjects(self._notices)
+        self.facets = Facets((*known_facets(), HyperNodes(self._notices), self._pools, self.composites))
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""

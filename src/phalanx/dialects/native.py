@@ -180,6 +180,6 @@ def _items(value: object) -> list[Mapping[str, Any]]:
 
 def _refuse_unbuilt(reader: GroupReader) -> None:
     advice = "this scheduler cannot honour it yet; remove it"
-    for name in ("schedulingConstraints", "parentCompositePodGroupName"):
+    for name in ("schedulingConstraints",):
         if reader.spec.get(name):
             reader.refuse(f"spec.{name}", reader.spec[name], advice, code="UnsupportedField")

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.dialects.native import INITIALLY_SCHEDULED, SCHEDULED
-from phalanx.dialects.standing import Conditions, Standing, current_conditions, find_condition
-from phalanx.dialects.times import format_time
+from phalanx.dialects.standing import (
+    Conditions,
+    Standing,
+    Told,
+    current_conditions,
+    find_condition,
+    fresh_conditions,
+)
 
 # Ours: a quota or a turn in a queue is no lack of nodes, and the API has no word for it.
 ADMITTED = "phalanx.dev/Admitted"
@@ -26,26 +32,7 @@ def conditions_of(standing: Standing) -> Conditions:
     told = current_conditions(standing)
     kind = scheduled_condition(standing.ref.version)
     wishes = [(kind, _scheduled(standing, find_condition(told, kind))), (ADMITTED, _admitted(standing, told))]
-    fresh = [fresh_condition(standing, told, each, wish) for each, wish in wishes if wish is not None]
-    return [each for each in fresh if each is not None]
-
-
-Told = tuple[str, str, str]
-"""(status, reason, message) of a condition."""
-
-
-def fresh_condition(standing: Standing, told: Conditions, kind: str, wish: Told) -> dict[str, Any] | None:
-    """The condition that says so; None where the last one does. Its time changes only when its status does."""
-    last = find_condition(told, kind)
-    status, reason, message = wish
-    fresh: dict[str, Any] = {"type": kind, "status": status, "reason": reason, "message": message}
-    if standing.generation:
-        fresh["observedGeneration"] = standing.generation
-    if last is not None and all(last.get(field, "") == value for field, value in fresh.items()):
-        return None
-    same = last is not None and last.get("status") == status and last.get("lastTransitionTime")
-    fresh["lastTransitionTime"] = same or format_time(standing.now)
-    return fresh
+    return fresh_conditions(told, wishes, standing.generation, standing.now)
 
 
 def _scheduled(standing: Standing, last: dict[str, Any] | None) -> Told | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -100,3 +100,26 @@ def set_condition(
     if last is None:
         return [*conditions, fresh]
     return [fresh if entry is last else entry for entry in conditions]
+
+
+Told = tuple[str, str, str]
+"""(status, reason, message) of a condition."""
+
+
+def fresh_conditions(
+    told: Conditions, wishes: Iterable[tuple[str, Told | None]], generation: int, now: int
+) -> Conditions:
+    """The conditions, by type, that do not say yet what they should. Times change only with a status."""
+    found: Conditions = []
+    for kind, wish in wishes:
+        if wish is None:
+            continue
+        last = find_condition(told, kind)
+        fresh: dict[str, Any] = {"type": kind, **dict(zip(("status", "reason", "message"), wish, strict=True))}
+        if generation:
+            fresh["observedGeneration"] = generation
+        if last is not None and all(last.get(field, "") == value for field, value in fresh.items()):
+            continue
+        same = last is not None and last.get("status") == wish[0] and last.get("lastTransitionTime")
+        found.append({**fresh, "lastTransitionTime": same or format_time(now)})
+    return found

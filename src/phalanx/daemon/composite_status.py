@@ -1,0 +1,151 @@
+"""The status of CompositePodGroups: derived from what is below them, written when it says something new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from phalanx.cluster.composites import INVALID
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.group_status import ever_scheduled, resource_of
+from phalanx.daemon.status_tries import next_try
+from phalanx.dialects.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.intake import Intake
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.composite import Composite
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.lacks import WAITING_FOR_COMPOSITE
+
+# Changes that come together are written together (seconds).
+_GATHER = 0.1
+
+Conditions = list[dict[str, Any]]
+
+
+class CompositeStatuses:
+    """`touch` is cheap and may be called for every change of a gang: its composites are looked at once the changes
+    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `now` gives
+    seconds since the epoch. Trees without a member of ours are left alone.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        state: ClusterState,
+        intake: Intake,
+        verdict: Callable[[GangKey], Verdict | None],
+        now: Callable[[], float],
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._state = state
+        self._composites = state.surroundings.composites
+        self._intake = intake
+        self._verdict = verdict
+        self._now = now
+        self._retry = retry or RetryPolicy()
+        self._gathering: dict[GangKey, None] = {}
+        self._busy: dict[GangKey, bool] = {}  # whether it was touched again meanwhile
+        # What was written and not seen yet, with the uid and the status that it was derived from.
+        self._written: dict[GangKey, tuple[str, object, Conditions]] = {}
+
+    def touch(self, gang: GangKey) -> None:
+        record = self._state.gangs.get(gang)
+        root = self._composites.root(record) if record is not None else None
+        if root is None or root in self._gathering:
+            return
+        self._gathering[root] = None
+        asyncio.get_running_loop().call_later(_GATHER, self._gathered, root)
+
+    def _gathered(self, root: GangKey) -> None:
+        self._gathering.pop(root, None)
+        for key in self._composites.tree(root):
+            self._submit(key)
+
+    def _submit(self, key: GangKey) -> None:
+        if key in self._busy:
+            self._busy[key] = True
+            return
+        self._busy[key] = False
+        backoff = self._retry.backoff()
+        self._pool.submit(Urgency.STATUS, lambda: self._write(key, backoff))
+
+    async def _write(self, key: GangKey, backoff: Backoff) -> float | None:
+        pause: float | None = None
+        try:
+            pause = await self._attempt(key, backoff)
+        finally:
+            if pause is None and self._busy.pop(key, False):
+                self._submit(key)
+        return pause
+
+    async def _attempt(self, key: GangKey, backoff: Backoff) -> float | None:
+        noun = self._composites.nouns.get(key)
+        if noun is None:
+            self._written.pop(key, None)
+            return None
+        ref, status = noun.ref, self._intake.composites.seen(key).status
+        conditions = composite_conditions(_conditions(status), self._standing(noun), int(self._now()))
+        news = (ref.uid, status, _timeless(conditions))
+        if not conditions or self._written.get(key) == news:
+            return None
+        self._written[key] = news
+        body = {"metadata": {"uid": ref.uid}, "status": {"conditions": conditions}}
+        try:
+            path = resource_of(ref).path(ref.namespace, ref.name, "status")
+            await self._client.patch(path, body, PatchType.STRATEGIC)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            del self._written[key]
+            return next_try(f"CompositePodGroup {key}", error, backoff, self._retry).pause
+        return None
+
+    def _standing(self, noun: Composite) -> CompositeStanding:
+        gangs, generation = self._composites.gangs(noun.key), self._intake.composites.seen(noun.key).generation
+        if not any(self._intake.is_ours(gang.key) for gang in gangs):
+            return CompositeStanding(generation)
+        fault = self._composites.fault(self._composites.root_of(noun.key))
+        if fault is not None:
+            reason = "Invalid" if fault.code == INVALID else "Unschedulable"
+            return CompositeStanding(generation, False, reason, fault.message)
+        holding = self._holding(noun)
+        if noun.initiated or holding >= max(1, noun.min_groups):
+            return CompositeStanding(generation, placed=True)
+        told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
+        # Who waits only for the others says nothing about why.
+        told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
+        if not told:
+            return CompositeStanding(generation)
+        gang, verdict = told[0]
+        message = f"{holding} of the {max(1, noun.min_groups)} groups that it needs have been placed"
+        message = f"{message}; gang {gang.key}: {verdict.message}"
+        if verdict.unschedulable:
+            reason = "SchedulerError" if verdict.fault else "Unschedulable"
+            return CompositeStanding(generation, False, reason, message)
+        return CompositeStanding(generation, False, verdict.code, message, held=True)
+
+    def _holding(self, noun: Composite) -> int:
+        """How many of its groups are known to be bound, or have been."""
+        below, gangs = self._composites.children(noun.key)
+        held = sum(each.initiated or self._holding(each) >= max(1, each.min_groups) for each in below)
+        return held + sum(map(_started, gangs))
+
+
+def _started(gang: GangRecord) -> bool:
+    return gang.noun is not None and ever_scheduled(gang, gang.noun)
+
+
+def _conditions(status: Mapping[str, Any]) -> Conditions:
+    entries = status.get("conditions")
+    return [dict(each) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
+
+
+def _timeless(conditions: Conditions) -> Conditions:
+    return [{key: value for key, value in each.items() if key != "lastTransitionTime"} for each in conditions]

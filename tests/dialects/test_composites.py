@@ -1,0 +1,120 @@
+"""CompositePodGroups: how they are read, and what is written to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from phalanx.dialects.composites import CompositeObjects, CompositeStanding, composite_conditions, read_composite
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.notices import NoticeBoard
+from phalanx.model.composite import Composite
+from phalanx.model.events import CompositeRemoved, CompositeUpdated
+from phalanx.model.gang import GangKey
+
+from .objects import EPOCH, group
+
+KIND = ServedKind("scheduling.k8s.io", "v1alpha3", "compositepodgroups", "CompositePodGroup")
+KEY = GangKey("default", "g")
+NOW, NOW_TEXT = 1_900_000_000, "2030-03-17T17:46:40Z"
+SCHEDULED = "CompositePodGroupInitiallyScheduled"
+
+
+def document(status: dict[str, Any] | None = None, **spec: Any) -> dict[str, Any]:
+    reference = {"workloadName": "w", "templateName": "t"}
+    return group(status=status, **{"workloadRef": reference, "schedulingPolicy": {"basic": {}}, **spec})
+
+
+def read(**spec: Any) -> Composite:
+    return read_composite(KIND, document(**spec))
+
+
+def test_everything_that_a_composite_says_is_read() -> None:
+    found = read(
+        parentCompositePodGroupName="top",
+        schedulingPolicy={"gang": {"minGroupCount": 3}},
+        disruptionMode={"all": {}},
+        priority=7,
+        preemptionPolicy="Never",
+        status={"conditions": [{"type": SCHEDULED, "status": "True"}]},
+    )
+    assert (found.key, found.min_groups, found.parent) == (KEY, 3, GangKey("default", "top"))
+    assert (found.workload, found.priority, found.preempts, found.unit) == ("w", 7, False, True)
+    assert (found.initiated, found.created, found.problem) == (True, EPOCH, None)
+
+
+def test_a_basic_composite_asks_for_nothing() -> None:
+    found = read()
+    assert (found.min_groups, found.parent, found.priority) == (0, None, None)
+    assert (found.preempts, found.unit, found.initiated) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("policy", "code"),
+    [
+        ({"ring": {}}, "UnknownPolicy"),
+        ({}, "InvalidComposite"),
+        ({"gang": {"minGroupCount": 0}}, "InvalidComposite"),
+        ({"gang": {"minCount": 2}}, "InvalidComposite"),
+    ],
+)
+def test_a_policy_that_cannot_be_followed_holds_what_is_below(policy: object, code: str) -> None:
+    problem = read(schedulingPolicy=policy).problem
+    assert problem is not None
+    assert problem.code == code
+
+
+def test_objects_come_change_and_go() -> None:
+    objects = CompositeObjects(NoticeBoard())
+    ((first,), _) = objects.take(KIND, document())
+    assert isinstance(first, CompositeUpdated)
+    assert objects.take(KIND, document()) == ([], set())
+    ((changed,), _) = objects.take(KIND, document(priority=3))
+    assert isinstance(changed, CompositeUpdated)
+    assert changed.composite.priority == 3
+    assert objects.unserved(KIND) == ([CompositeRemoved(KEY)], set())
+    assert objects.removed(KIND, "default", "g") == ([], set())
+
+
+def test_one_that_cannot_be_decoded_is_told_and_takes_nothing_apart() -> None:
+    notices = NoticeBoard()
+    ((told,), _) = CompositeObjects(notices).malformed(KIND, "default", "g", "u", "odd")
+    assert isinstance(told, CompositeUpdated)
+    assert told.composite.unit
+    assert told.composite.problem is not None
+    assert [notice.reason for notice in notices.drain()] == ["InvalidComposite"]
+
+
+def written(standing: CompositeStanding, told: list[dict[str, Any]] | None = None) -> dict[str, tuple[str, str]]:
+    fresh = composite_conditions(told or [], standing, NOW)
+    return {entry["type"]: (entry["status"], entry["reason"]) for entry in fresh}
+
+
+def test_the_condition_says_why_it_waits_and_when_it_was_placed() -> None:
+    (waits,) = composite_conditions([], CompositeStanding(4, False, "Unschedulable", "1 of 2"), NOW)
+    assert waits == {
+        "type": SCHEDULED,
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "1 of 2",
+        "observedGeneration": 4,
+        "lastTransitionTime": NOW_TEXT,
+    }
+    assert written(CompositeStanding(4, False, "Unschedulable", "1 of 2"), [waits]) == {}
+    assert written(CompositeStanding(4, placed=True), [waits]) == {SCHEDULED: ("True", "Scheduled")}
+
+
+def test_true_is_final() -> None:
+    told = [{"type": SCHEDULED, "status": "True", "reason": "Scheduled"}]
+    assert written(CompositeStanding(1, False, "Invalid", "a cycle"), told) == {}
+
+
+def test_a_quota_is_told_by_a_condition_of_ours() -> None:
+    held = CompositeStanding(0, False, "QuotaExceeded", "queue q is full", held=True)
+    assert written(held) == {"phalanx.dev/Admitted": ("False", "QuotaExceeded")}
+    told = composite_conditions([], held, NOW)
+    assert written(CompositeStanding(placed=True), told) == {
+        SCHEDULED: ("True", "Scheduled"),
+        "phalanx.dev/Admitted": ("True", "Admitted"),
+    }
