@@ -14,6 +14,8 @@ import msgspec
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
+from phalanx.kube.errors import ApiError
+from phalanx.local.controllers.volumes import FAKE_PROVISIONER
 
 # Long enough for a slow machine under load; a start takes about two seconds.
 _START_SECONDS = 60.0
@@ -73,10 +75,27 @@ class LocalCluster:
             await self._once("install", ["install", "--kubeconfig", str(options.kubeconfig)])
             await asyncio.gather(self.start_kubelets(), self.start_scheduler())
             async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
+                await self._offer_storage()
                 yield self
         finally:
             for name in ("scheduler", "node-agent", "apiserver"):
                 await self.end(name)
+
+    async def _offer_storage(self) -> None:
+        """Claims that name no class get volumes, as users expect of a cluster; they are made when their pods are
+        placed."""
+        with contextlib.suppress(ApiError):  # it may be there from last time
+            await self.client.create(
+                "/apis/storage.k8s.io/v1/storageclasses",
+                {
+                    "metadata": {
+                        "name": "standard",
+                        "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+                    },
+                    "provisioner": FAKE_PROVISIONER,
+                    "volumeBindingMode": "WaitForFirstConsumer",
+                },
+            )
 
     async def start_kubelets(self) -> None:
         mode = ["--exec", "--log-dir", str(self.options.directory / "pods")] if self.options.run_processes else []
