@@ -64,7 +64,7 @@ class DeviceRequest(msgspec.Struct, frozen=True, cache_hash=True):
 
 class DeviceConstraint(msgspec.Struct, frozen=True, cache_hash=True):
     """All devices of the `requests` (none named: of the claim) agree in the attribute `match`, or each pair differs
-    in the attribute `distinct`; exactly one of the two is stated."""
+    in the attribute `distinct`; where both are stated the former counts."""
 
     requests: tuple[str, ...] = ()
     match: str = ""

@@ -92,7 +92,7 @@ class Question:
         rules = tuple(
             Rule(
                 self._columns.setdefault(constraint.match or constraint.distinct, len(self._columns)),
-                bool(constraint.distinct),
+                not constraint.match,  # where both are stated, kube-scheduler goes by the first
                 frozenset(
                     (place, alternative)
                     for place, (request, asks) in enumerate(requests)

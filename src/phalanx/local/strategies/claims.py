@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from phalanx.local.objects import Json, dig, mapping, sequence, text
+from phalanx.local.errors import Qualified, forbidden_field, invalid
+from phalanx.local.objects import Json, dig, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Strategy, Write
+
+ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
+_NO_ADMINISTRATOR: Final = (
+    f"admin access to devices requires the `{ADMIN_ACCESS}: true` label on the containing namespace"
+)
+
+
+class _Claims:
+    group: Final = "resource.k8s.io"
+    plural: Final = "resourceclaims"
+    kind: Final = "ResourceClaim"
+
+
+class _Templates:
+    group: Final = "resource.k8s.io"
+    plural: Final = "resourceclaimtemplates"
+    kind: Final = "ResourceClaimTemplate"
 
 
 class ResourceClaimStrategy(Strategy):
     """ResourceClaim; a request that states no count asks for one device."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
-        default_requests(mapping(obj.get("spec")))
+        spec = mapping(obj.get("spec"))
+        default_requests(spec)
+        admit_administrators(_Claims(), obj, spec, "spec", write)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
-        self.prepare_create(obj, write)
+        default_requests(mapping(obj.get("spec")))
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {}
@@ -25,10 +45,12 @@ class ResourceClaimTemplateStrategy(Strategy):
     """ResourceClaimTemplate; defaults are those of the claims that are made from it."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
-        default_requests(mapping(mapping(obj.get("spec")).get("spec")))
+        spec = mapping(mapping(obj.get("spec")).get("spec"))
+        default_requests(spec)
+        admit_administrators(_Templates(), obj, spec, "spec.spec", write)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
-        self.prepare_create(obj, write)
+        default_requests(mapping(mapping(obj.get("spec")).get("spec")))
 
 
 class ResourceSliceStrategy(SpecStrategy):
@@ -47,6 +69,21 @@ class ResourceSliceStrategy(SpecStrategy):
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         self.prepare_create(obj, write)
+
+
+def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, write: Write) -> None:
+    """Only namespaces that are marked for it may use devices beside whoever has them. Raises ApiError."""
+    meta = metadata(obj)
+    wrong = [
+        forbidden_field(f"{path}.devices.requests[{index}].adminAccess", _NO_ADMINISTRATOR)
+        for index, request in enumerate(sequence(mapping(spec.get("devices")).get("requests")))
+        if mapping(mapping(request).get("exactly")).get("adminAccess")
+    ]
+    if not wrong:
+        return
+    namespace = write.cluster.find("", "namespaces", "", text(meta.get("namespace")))
+    if mapping(metadata(namespace or {}).get("labels")).get(ADMIN_ACCESS) != "true":
+        raise invalid(resource, text(meta.get("name")), wrong)
 
 
 def default_requests(spec: Json) -> None:
