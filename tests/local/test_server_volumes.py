@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.local.client import NODES, PODS, Client, Json, binding, node, pod
+from tests.local.client import NODES, PODS, TABLE, Client, Json, binding, node, pod
 
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
 VOLUMES = "/api/v1/persistentvolumes"
@@ -66,6 +66,18 @@ async def test_a_claim_gets_the_smallest_volume_that_does(client: Client) -> Non
         await client.until(f"{VOLUMES}/{name}", "status", "phase", equals="Available")
     await client.create(CLAIMS, claim("data"))
     assert await bound(client, "data") == "right"
+
+
+async def test_volumes_are_printed_as_people_know_them(client: Client) -> None:
+    body = storage_class("fast", "Immediate")
+    body["metadata"]["annotations"] = {"storageclass.kubernetes.io/is-default-class": "true"}
+    await client.create(CLASSES, body)
+    await client.create(CLAIMS, claim("data"))
+    made = await bound(client, "data")
+    rows = (await client.ok("GET", VOLUMES, headers={"Accept": TABLE}))["rows"]
+    assert rows[0]["cells"][:7] == [made, "1Gi", "RWO", "Delete", "Bound", "default/data", "fast"]
+    rows = (await client.ok("GET", CLASSES, headers={"Accept": TABLE}))["rows"]
+    assert rows[0]["cells"][:5] == ["fast (default)", "phalanx.dev/fake", "Delete", "Immediate", "false"]
 
 
 async def test_a_claim_that_came_first_is_served_when_a_volume_comes(client: Client) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.local.objects import metadata
-from phalanx.local.printers import claims, cluster, workloads
+from phalanx.local.printers import claims, cluster, storage, workloads
 from phalanx.local.printers.base import AGE, NAME, Printer, age
 from phalanx.local.printers.pods import POD_PRINTER
 from phalanx.local.resources import Version
@@ -18,6 +18,8 @@ _PRINTERS = {
     "/secrets": cluster.SECRET_PRINTER,
     "/serviceaccounts": cluster.SERVICE_ACCOUNT_PRINTER,
     "/persistentvolumeclaims": cluster.CLAIM_PRINTER,
+    "/persistentvolumes": storage.VOLUME_PRINTER,
+    "storage.k8s.io/storageclasses": storage.STORAGE_CLASS_PRINTER,
     "/replicationcontrollers": workloads.REPLICA_SET_PRINTER,
     "resource.k8s.io/resourceclaims": claims.RESOURCE_CLAIM_PRINTER,
     "resource.k8s.io/resourceslices": claims.RESOURCE_SLICE_PRINTER,

@@ -209,7 +209,7 @@ def _claim(claim: Json, now: float) -> list[Any]:
         phase,
         text(spec.get("volumeName")),
         text(mapping(status.get("capacity")).get("storage")) if bound else "",
-        ",".join(_ACCESS.get(text(mode), text(mode)) for mode in sequence(status.get("accessModes"))),
+        ",".join(ACCESS.get(text(mode), text(mode)) for mode in sequence(status.get("accessModes"))),
         text(spec.get("storageClassName")),
         text(spec.get("volumeAttributesClassName")) or "<unset>",
         age(claim, now),
@@ -217,7 +217,7 @@ def _claim(claim: Json, now: float) -> list[Any]:
     ]
 
 
-_ACCESS = {
+ACCESS = {
     "ReadWriteOnce": "RWO",
     "ReadOnlyMany": "ROX",
     "ReadWriteMany": "RWX",
