@@ -360,3 +360,39 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
         world.gang("job", 1, topology=IN_A_RACK).pod("job-0", gang="job", cpu=4, node="a1", priority=100)
         world.pod("job-1", gang="job", cpu=4, priority=100).run()
         assert (world.evicted, world.where("job-1")) in ((["a-low2"], "a2"), ([], ""))
+
+
+class TestPodsWithoutATopology:
+    POLICY = """
+actions: "allocate, backfill"
+tiers:
+- plugins: [{name: gang}, {name: predicates}, {name: nodeorder}]
+- plugins:
+  - {name: network-topology-aware, arguments: {weight: 10%s}}
+"""
+
+    def world(self, more: str = "") -> Network:
+        world = Network(self.POLICY % more).rack("a", 3).rack("b", 3)
+        return world.hypernode("ra", 1, "^a").hypernode("rb", 1, "^b")
+
+    def test_they_fill_one_domain_before_they_begin_another(self) -> None:
+        world = self.world().pod("first", cpu=1, node="b1").pods("p", 9, cpu=1).run()
+        assert world.racks("p") == {"b"}
+        assert max(world.spread("p").values()) < 4  # within it they are spread, as nodeorder says
+        assert world.pods("q", 4, cpu=1).run().racks("q") == {"a", "b"}
+
+    def test_copies_of_one_kind_go_as_they_would_one_by_one(self) -> None:
+        at_once = self.world().pods("p", 8, cpu=1).run()
+        singly = self.world()
+        for number in range(8):
+            singly.pod(f"p-{number}", cpu=1).run()
+        assert [at_once.where(f"p-{n}") for n in range(8)] == [singly.where(f"p-{n}") for n in range(8)]
+
+    def test_unless_the_policy_says_otherwise(self) -> None:
+        world = self.world(", hypernode.binpack.normal-pod.enable: false")
+        assert world.pods("p", 6, cpu=1).run().racks("p") == {"a", "b"}
+
+    def test_stated_levels_take_the_place_of_hypernodes(self) -> None:
+        policy = self.POLICY % ", levels: [topology.kubernetes.io/rack]"
+        world = Network(policy).rack("a", 3).rack("b", 3).pod("first", cpu=1, node="b1")
+        assert world.pods("p", 6, cpu=1).run().racks("p") == {"b"}

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.labels import term_matches
-from phalanx.cluster.nodes import NodeTable
 from phalanx.model.selectors import NodeSelectorTerm
 from phalanx.model.topology import HyperNode, HyperNodeMember
+
+if TYPE_CHECKING:
+    from phalanx.cluster.nodes import NodeTable
 
 Ids = npt.NDArray[np.intp]
 

@@ -15,6 +15,7 @@ from phalanx.cluster.peers import PeerBook
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray, ResourceSpace
 from phalanx.cluster.stock import Stock
 from phalanx.cluster.stocks import stocks_of
+from phalanx.cluster.topology import Topology
 from phalanx.model.node import Node
 
 _FIRST_CAPACITY = 64
@@ -62,6 +63,7 @@ class NodeTable:
         self._free: list[int] = list(range(capacity))
         self.stocks: dict[str, Stock] = stocks_of(self)
         self.peers = PeerBook(self)
+        self.topology = Topology(self)
 
     def __len__(self) -> int:
         return len(self._row_of)

@@ -8,7 +8,6 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.observation import renew
-from phalanx.cluster.topology import Topology
 from phalanx.model.account import ResourceQuota
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import (
@@ -34,7 +33,7 @@ class Surroundings:
         self.composites = Composites(gangs)
         self.resource_quotas: dict[str, dict[str, ResourceQuota]] = {}
         self.budgets: dict[str, dict[str, DisruptionBudget]] = {}
-        self.topology = Topology(nodes)
+        self.topology = nodes.topology
         self._load = nodes.load
 
     def learn(self, event: ClusterEvent) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.hypernodes import HyperNodeTree
-from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.topology import HyperNode, TopologyRule
+
+if TYPE_CHECKING:
+    from phalanx.cluster.nodes import NodeTable
 
 Ids = npt.NDArray[np.intp]
 

@@ -56,6 +56,17 @@ class Load:
         used, inverse = self._at_rows(nodes.used[column]), self._at_rows(nodes.inverse[column])
         return self._with_pods(used, self._cls.footprint.usage[column], inverse)
 
+    def fraction_within(self, ids: npt.NDArray[np.intp], count: int, column: int) -> FloatArray:
+        """The used part of one resource in each row's domain, `ids[N]` of `count`; 0 in none (number 0)."""
+        nodes = self.nodes
+        used = np.bincount(ids, nodes.used[column], count).astype(np.int64)
+        offered = np.bincount(ids, nodes.allocatable[column], count)
+        inverse: FloatArray = np.zeros(count)
+        np.divide(1.0, offered, out=inverse, where=offered > 0)
+        inverse[0] = 0.0
+        here = ids[self.rows]
+        return self._with_pods(used[here], self._cls.footprint.usage[column], inverse[here])
+
     def processor_and_memory(self) -> FloatArray:
         """float[2, ...]: the used parts of CPU and memory."""
         usage = self._cls.footprint.usage[_SCORED, None]

@@ -19,7 +19,7 @@ from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.load import Load
 from phalanx.scheduling.peering import Peering, fine, grained, parted
 from phalanx.scheduling.peerrules import NO_RULES, PeerRules
-from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.plugin import Plugin, overrides
 from phalanx.scheduling.seating import NOWHERE, Ladder, Seating, until_risen
 
 RowArray = npt.NDArray[np.intp]
@@ -90,7 +90,8 @@ class Placer:
     """Caches a view per class and brings it up to date from the table's change logs.
 
     Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
-    that implement the respective extension point, `stocks` the names of those that the policy looks at, `rules`
+    that implement the respective extension point (filters that also implement `consents` are asked about each row
+    that is chosen), `stocks` the names of those that the policy looks at, `rules`
     what it makes of other pods.
     """
 
@@ -106,6 +107,7 @@ class Placer:
         self._rules = rules
         self._nodes = nodes
         self._filters = filters
+        self._consenters = [each for each in filters if overrides(each, "consents")]
         self._stocks = frozenset(stocks)
         self._scope: BoolArray | None = None
         self._lean: FloatArray | None = None
@@ -153,8 +155,21 @@ class Placer:
         one block is answered at a time, so a short answer of a full block does not mean that no more fit: call
         again until it is empty.
         """
+        while True:
+            rows = self._choose(cls, count)
+            refused = [row for row in dict.fromkeys(rows) if not self._consented(cls, row)]
+            if not refused:
+                return rows
+            for row in refused:
+                self._nodes.relabelled.note(row)
+                self._nodes.changes.note(row)
+
+    def _consented(self, cls: ClassRecord, row: int) -> bool:
+        return all(plugin.consents(cls, self._nodes, row) for plugin in self._consenters)
+
+    def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._lean is not None or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
             return self._place_one(cls)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -162,7 +177,8 @@ class Placer:
 
     def accepts(self, cls: ClassRecord, row: int) -> bool:
         """Whether one copy fits on a row now, under every filter and with all that was placed."""
-        return bool(self.view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
+        fits = bool(self.view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
+        return fits and self._consented(cls, row)
 
     def welcoming(self, cls: ClassRecord) -> BoolArray:
         """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
@@ -205,6 +221,11 @@ class Placer:
         grouping = peering.grouping(varying, closing)
         seating = Seating(peering, grouping, score, limits, ladder, varying, closing, rising)
         return seating.run(min(count, _SEATS))
+
+    @property
+    def _single(self) -> bool:
+        """Whether copies have to be placed one at a time, whatever their class."""
+        return self._lean is not None or any(scorer.wide for scorer in self._scorers)
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -425,7 +446,8 @@ class Placer:
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        changed = nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART) if view.cursor >= 0 else None
+        afresh = view.cursor < 0 or any(scorer.wide for scorer in self._scorers)
+        changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)
         view.cursor = nodes.changes.end

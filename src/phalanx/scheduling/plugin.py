@@ -175,6 +175,12 @@ class Plugin:
 
     # nodes: once per pod class, over many rows at a time
 
+    @property
+    def wide(self) -> bool:
+        """Whether its score of a node depends on what other nodes hold: then nodes are scored anew after each
+        pod."""
+        return False
+
     def equip(self, nodes: NodeTable) -> None:
         """Tells the stocks of a cluster how to choose, before anything is placed under this policy."""
         raise NotImplementedError
