@@ -8,6 +8,7 @@ differs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, KeysView, Mapping
+from itertools import chain
 
 import msgspec
 
@@ -58,13 +59,14 @@ _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 
 
 class _PodRecord(msgspec.Struct, gc=False):
-    """`pod` is what the object says; `lent` (it got its gang's word on lent nodes) is what was told beside it,
-    `faults` what is passed over in it.
+    """`pod` is what the object says, `told` what the scheduler was told: with what others decide about it, such as
+    its gang's word on lent nodes (`lent`). `faults` are what is passed over in it.
     """
 
     pod: Pod
     voice: Voice | None
     owners: str
+    told: Pod | None = None
     lent: bool = False
     faults: tuple[Fault, ...] = ()
 
@@ -121,7 +123,7 @@ class Intake:
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
         events += facts + self._store(noun, voice, owners)
-        events += self.heed(([], shown - {event.pod.uid for event in events if isinstance(event, PodUpdated)}))
+        events += self.heed(([], shown))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
         return events + self._tell_members()
 
@@ -164,7 +166,7 @@ class Intake:
             self._uids[noun.key] = uid
             if voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
-            events.append(self._shown(self._pods[uid]))
+            events += self._shown(self._pods[uid])
             self._tell_about(noun, voice, "", ())
             return events
         last, said = record.pod, record.voice
@@ -175,7 +177,7 @@ class Intake:
             elif voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
         if noun != last:
-            events.append(self._shown(record))
+            events += self._shown(record)
             self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
             events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
@@ -193,21 +195,27 @@ class Intake:
                 record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
             )
 
-    def _shown(self, record: _PodRecord) -> PodUpdated:
-        """The pod with what others decide about it."""
-        record.lent = follows(record.pod, self._gang_of(record.pod))
-        noun = self._lent.of(record.pod) if record.lent else record.pod
-        return PodUpdated(self.facets.shown(noun, self._gang_of(record.pod)))
+    def _shown(self, record: _PodRecord) -> list[ClusterEvent]:
+        """The pod with what others decide about it, if that is another than what was told last."""
+        gang = self._gang_of(record.pod)
+        record.lent = follows(record.pod, gang)
+        noun = self.facets.shown(self._lent.of(record.pod) if record.lent else record.pod, gang)
+        if noun == record.told:
+            return []
+        record.told = noun
+        return [PodUpdated(noun)]
 
     def heed(self, news: News) -> list[ClusterEvent]:
         """What follows from what a facet has to tell: its facts first, then the pods that it shows otherwise."""
         facts, touched = news
-        return facts + [self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods]
+        shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
+        return [*facts, *chain.from_iterable(shown)]
 
     def _tell_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about nodes now."""
         records = [self._pods[uid] for uid in self._gangs.take_turned() if uid in self._pods]
-        return [self._shown(record) for record in records if self._is_turned(record, self._gang_of(record.pod))]
+        turned = (record for record in records if self._is_turned(record, self._gang_of(record.pod)))
+        return list(chain.from_iterable(map(self._shown, turned)))
 
     def _is_turned(self, record: _PodRecord, gang: Gang | None) -> bool:
         return record.lent != follows(record.pod, gang) or self._pools.differs(record.pod, gang)
@@ -422,7 +430,7 @@ class Intake:
             record = self._pods.get(uid)
             if record is not None and record.pod.budgets != budgets:
                 record.pod = msgspec.structs.replace(record.pod, budgets=budgets)
-                events.append(self._shown(record))
+                events += self._shown(record)
         return events
 
     # Surroundings
@@ -456,5 +464,5 @@ class Intake:
         for uid in self._queues.change(namespace, queue):
             record = self._pods[uid]
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
-            events.append(self._shown(record))
+            events += self._shown(record)
         return events + self._tell_members()
