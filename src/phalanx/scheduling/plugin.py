@@ -193,6 +193,11 @@ class Plugin:
         """
         raise NotImplementedError
 
+    def consents(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
+        """Whether a pod of the class may be put on a row that was chosen for it. A plugin that says no says so in
+        `filter` from then on."""
+        raise NotImplementedError
+
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """(reason in kube-scheduler's words, bool[rows] kept out for it): what `filter` says, taken apart."""
         raise NotImplementedError
