@@ -145,7 +145,7 @@ class TestWhatIsReported:
     @pytest.mark.parametrize(
         ("text", "report"),
         [
-            (with_plugin("{name: extender}"), "plugin extender is accepted but not yet active"),
+            (with_plugin("{name: extender}"), "plugin extender: no extender.urlPrefix is stated: nobody is asked"),
             (
                 with_plugin("{name: pdb, enablePreemptable: false}", "'allocate, preempt, gangreclaim'"),
                 "plugin pdb: enablePreemptable: false has no effect while gangreclaim may evict",

@@ -22,6 +22,7 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
+from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
@@ -101,6 +102,7 @@ class SchedulerService:
         self.ready = asyncio.Event()
         self.lost_leadership = False
         self._policy = PolicyFile(options.config, self._use)
+        connect_extenders(self._policy.policy)
         self.state = ClusterState(options.scheduler_names)
         self.scheduler = Scheduler(self.state, self._policy.policy)
         self.telemetry = Telemetry(options.metrics_address)
@@ -359,6 +361,7 @@ class SchedulerService:
         self.executor.evicted(result)
 
     def _use(self, policy: Policy) -> None:
+        connect_extenders(policy)
         self.scheduler.use(policy)
         self._wake.set()
 

@@ -38,6 +38,7 @@ _POINTS = (
     "season",
     "equip",
     "filter",
+    "consents",
     "explain",
     "refuse",
     "preference",

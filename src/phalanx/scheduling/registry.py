@@ -13,6 +13,7 @@ from phalanx.scheduling.plugins.cdp import Cdp
 from phalanx.scheduling.plugins.conformance import Conformance
 from phalanx.scheduling.plugins.deviceshare import DeviceShare
 from phalanx.scheduling.plugins.drf import Drf
+from phalanx.scheduling.plugins.extender import Extender
 from phalanx.scheduling.plugins.fairshare import Fairshare
 from phalanx.scheduling.plugins.gang import GangPlugin
 from phalanx.scheduling.plugins.guarantees import Guarantees
@@ -46,6 +47,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
         Conformance,
         DeviceShare,
         Drf,
+        Extender,
         Fairshare,
         GangPlugin,
         NetworkTopologyAware,

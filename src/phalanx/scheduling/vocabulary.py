@@ -13,7 +13,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "enableJobOrder": ("gang_order",),
         "enableTaskOrder": ("pod_order",),
-        "enablePredicate": ("filter", "explain", "refuse"),
+        "enablePredicate": ("filter", "consents", "explain", "refuse"),
         "enableNodeOrder": ("preference", "score"),
         "enableJobEnqueued": ("admit", "admitted"),
         "enableBestNode": (),
@@ -40,29 +40,8 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-# Plugins that have no counterpart yet.
-PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "extender": (
-            "extender.allocateFuncVerb",
-            "extender.deallocateFuncVerb",
-            "extender.httpTimeout",
-            "extender.ignorable",
-            "extender.jobEnqueueableVerb",
-            "extender.jobEnqueuedVerb",
-            "extender.jobReadyVerb",
-            "extender.managedResources",
-            "extender.onSessionCloseVerb",
-            "extender.onSessionOpenVerb",
-            "extender.predicateVerb",
-            "extender.preemptableVerb",
-            "extender.prioritizeVerb",
-            "extender.queueOverusedVerb",
-            "extender.reclaimableVerb",
-            "extender.urlPrefix",
-        ),
-    }
-)
+# Plugins that have no counterpart yet: none.
+PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType({})
 
 # Which switch of a plugin says whether its vetoes count when these actions choose victims.
 VETO_SWITCHES: MappingProxyType[str, str] = MappingProxyType(

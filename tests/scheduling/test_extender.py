@@ -1,0 +1,176 @@
+"""`extender`: somebody outside who has a say on nodes, queues and groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import pytest
+
+from phalanx.scheduling.errors import PolicyError
+from phalanx.scheduling.extender import CallError, Document
+from phalanx.scheduling.plugins.extender import Extender
+from phalanx.scheduling.policy import load_policy
+
+from .scenario import Scenario
+
+VERBS = {
+    "predicateVerb": "predicate",
+    "prioritizeVerb": "prioritize",
+    "queueOverusedVerb": "overused",
+    "jobEnqueueableVerb": "enqueueable",
+    "jobEnqueuedVerb": "enqueued",
+}
+Answer = Callable[[Any], Document]
+
+
+def policy(*verbs: str, more: str = "") -> str:
+    listed = "".join(f", extender.{verb}: {VERBS[verb]}" for verb in verbs)
+    return f"""
+actions: "enqueue, allocate, backfill"
+tiers: [{{plugins: [{{name: priority}}, {{name: gang}}, {{name: predicates}}, {{name: extender,
+  arguments: {{extender.urlPrefix: "http://localhost"{listed}{more}}}}}]}}]
+"""
+
+
+class Extended(Scenario):
+    """`answers` by verb; `asked` is what was asked, in order."""
+
+    def __init__(self, *verbs: str, more: str = "", **answers: Answer) -> None:
+        super().__init__(policy(*verbs, more=more))
+        self.answers = answers
+        self.asked: list[tuple[str, Any]] = []
+        extender = self.policy.configured(Extender)
+        assert extender is not None
+        extender.connect(self._call)
+
+    def _call(self, verb: str, document: Document) -> Document:
+        self.asked.append((verb, document))
+        if verb not in self.answers:
+            raise CallError("connection refused")
+        return self.answers[verb](document)
+
+    def count(self, verb: str) -> int:
+        return sum(1 for asked, _ in self.asked if asked == verb)
+
+    def later(self) -> Self:
+        self.now += 10
+        self.cycle()
+        return self
+
+
+def refusing(*names: str) -> Answer:
+    return lambda document: {"status": "too warm" if document["node"]["Name"] in names else ""}
+
+
+def test_nodes_are_scored_once_for_all_pods_of_a_class() -> None:
+    s = Extended("prioritizeVerb", prioritize=lambda _: {"nodeScore": {"n2": 5, "n3": 7.5, "gone": 9}}).nodes(
+        3, cpu=2
+    )
+    s.job("g", 5, cpu=1).run()
+    assert s.spread() == {"n3": 2, "n2": 2, "n1": 1}
+    assert s.count("prioritize") == 1
+    ((_, document),) = s.asked
+    assert [node["Name"] for node in document["nodes"]] == ["n1", "n2", "n3"]
+    assert document["task"]["Resreq"]["MilliCPU"] == 1000.0
+    assert document["nodes"][0]["Idle"]["MilliCPU"] == 2000.0
+
+
+def test_only_nodes_that_are_chosen_are_asked_about() -> None:
+    s = Extended("predicateVerb", predicate=refusing("n1", "n2")).nodes(50, cpu=8)
+    s.job("g", 8, cpu=1).run()
+    assert s.spread() == {"n3": 8}
+    assert [document["node"]["Name"] for _, document in s.asked] == ["n1", "n2", "n3"]
+
+
+def test_a_refusal_is_told_and_does_not_last() -> None:
+    s = Extended("predicateVerb", predicate=refusing("n1")).nodes(1)
+    s.pod("p", cpu=1).run()
+    assert "1 node(s) refused by the extender: too warm" in s.why_pod("p").message
+    assert s.count("predicate") == 1
+    s.answers["predicate"] = refusing()
+    s.later().run()
+    assert s.where("p") == "n1"
+
+
+def test_only_pods_that_ask_for_what_it_manages_concern_it() -> None:
+    more = ", extender.managedResources: [nvidia.com/gpu]"
+    s = Extended("predicateVerb", more=more, predicate=refusing("n1")).node("n1", gpu=1)
+    s.pod("p", cpu=1).pod("q", cpu=1, gpu=1).run()
+    assert (s.where("p"), s.where("q")) == ("n1", "")
+
+
+@pytest.mark.parametrize("ignorable", [True, False])
+def test_an_extender_that_fails_is_asked_once_in_ten_seconds(ignorable: bool) -> None:
+    s = Extended("predicateVerb", more=f", extender.ignorable: {str(ignorable).lower()}").nodes(20)
+    s.job("g", 30, cpu=1).run()
+    assert s.count("predicate") == 1
+    assert len(s.placed()) == (30 if ignorable else 0)
+    if not ignorable:
+        assert "node(s) that the extender could not be asked about" in s.why("g").message
+        s.answers["predicate"] = refusing()
+        s.later().run()
+        assert len(s.placed()) == 30
+
+
+def test_scores_of_an_extender_that_fails_are_done_without() -> None:
+    s = Extended("prioritizeVerb").nodes(2)
+    s.pod("p", cpu=1).run()
+    assert s.placed() == ["p"]
+    odd = Extended("prioritizeVerb", prioritize=lambda _: {"nodeScore": {"n1": "best", "n2": float("nan")}}).nodes(
+        2
+    )
+    odd.pod("p", cpu=1).run()
+    assert odd.placed() == ["p"]
+
+
+def test_an_overused_queue_gets_nothing_new() -> None:
+    s = Extended("queueOverusedVerb", overused=lambda document: {"overused": document["queue"]["Name"] == "full"})
+    s.nodes(1).queue("full").queue("free")
+    s.pod("p", queue="full", cpu=1).pod("q", queue="free", cpu=1).run()
+    assert s.placed() == ["q"]
+    assert "the extender says that it uses more than it may" in s.why_pod("p").message
+    s.answers["overused"] = lambda _: {"overused": False}
+    s.later().run()
+    assert s.placed() == ["p", "q"]
+
+
+def test_groups_are_let_in_or_not_and_the_extender_hears_of_it() -> None:
+    s = Extended(
+        "jobEnqueueableVerb",
+        "jobEnqueuedVerb",
+        enqueueable=lambda document: {"status": -1 if document["job"]["Name"] == "no" else 1},
+        enqueued=lambda _: {},
+    ).nodes(1)
+    for name in ("yes", "no"):
+        s.gang(name, 1, admission=True, admitted=False)
+    s.work()
+    assert s.admissions == ["yes"]
+    assert [document["job"]["Name"] for verb, document in s.asked if verb == "enqueued"] == ["yes"]
+
+
+def test_what_nobody_configured_is_not_asked() -> None:
+    s = Extended().nodes(1)
+    s.pod("p", cpu=1).run()
+    assert s.asked == []
+
+
+def test_a_policy_that_nobody_connected_places_pods_all_the_same() -> None:
+    s = Scenario(policy("predicateVerb", "prioritizeVerb", "queueOverusedVerb")).nodes(1)
+    s.pod("p", cpu=1).run()
+    assert s.placed() == ["p"]
+
+
+def test_arguments_are_checked() -> None:
+    for wrong in (
+        "extender.httpTimeout: soon",
+        "extender.httpTimeout: 0s",
+        "extender.managedResources: nvidia.com/gpu",
+    ):
+        with pytest.raises(PolicyError, match=wrong.split(":")[0]):
+            load_policy(policy(more=f", extender.{wrong}"))
+    found = load_policy(policy(more=", extender.jobReadyVerb: ready, extender.httpTimeout: 100ms"))
+    assert any("extender.jobReadyVerb is accepted but has no effect" in remark for remark in found.inactive)
+    extender = found.configured(Extender)
+    assert extender is not None
+    assert extender.timeout == 0.1
