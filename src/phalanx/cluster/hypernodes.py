@@ -107,6 +107,14 @@ class HyperNodeTree:
         found: Ids = table[self._direct]
         return found
 
+    def around(self, rows: Collection[int]) -> str:
+        """The closest HyperNode that all the rows are in; "" if there is none."""
+        for tier in self.tiers if rows else ():
+            numbers = set(self.ids(tier)[list(rows)].tolist())
+            if len(numbers) == 1 and (number := int(numbers.pop())):
+                return self._names[number]
+        return ""
+
     def faults(self) -> list[Fault]:
         """By HyperNode, then by text."""
         self._refresh()

@@ -7,10 +7,13 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_disruption import disruption_condition, is_told
 from phalanx.daemon.status_tries import Failure, next_try
+from phalanx.dialects import volcano
 from phalanx.dialects.group_objects import GroupRecord
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
@@ -21,7 +24,7 @@ from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.gang import Gang, GangKey, GroupRef
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.verdict import Verdict
 
 log = logging.getLogger(__name__)
@@ -35,15 +38,16 @@ _ADMISSION_GRACE = 30.0
 class _Entry:
     """One gang's object. `written` is the last change with the status that it was derived from: until the watch
     shows the object anew, the same change is not written again. At most one write is under way (`busy`).
-    `disruption` says why the gang is evicted as a whole, until it has its quorum again. `uid` is the object's: of a
-    namesake nothing is known.
+    `disruption` says why the gang is evicted as a whole, until it has its quorum again. `hypernode` is what the
+    object was last told to be in. `uid` is the object's: of a namesake nothing is known.
     """
 
-    __slots__ = ("backoff", "busy", "disruption", "gathering", "stale", "uid", "written")
+    __slots__ = ("backoff", "busy", "disruption", "gathering", "hypernode", "stale", "uid", "written")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
         self.disruption: str | None = None
+        self.hypernode = ""
         self.gathering = False
         self.busy = False
         self.stale = False
@@ -148,7 +152,7 @@ class GroupStatuses:
         try:
             await self._send(change)
         except (ApiError, ConnectionLost, ConfigError) as error:
-            entry.written = None
+            entry.written, entry.hypernode = None, ""
             return self._failed(key, entry, error)
         return None
 
@@ -187,11 +191,28 @@ class GroupStatuses:
         change = self._with_disruption(change, entry, group, record.counts().active >= gang.min_member)
         if change is None:
             entry.written = None
-            return None
-        if entry.written is not None and _same(entry.written, (group.status, change)):
-            return None
-        entry.written = (group.status, change)
-        return change
+        elif entry.written is not None and _same(entry.written, (group.status, change)):
+            change = None
+        else:
+            entry.written = (group.status, change)
+        return self._with_hypernode(change, entry, record, group.ref)
+
+    def _with_hypernode(
+        self, change: StatusChange | None, entry: _Entry, record: GangRecord, ref: GroupRef
+    ) -> StatusChange | None:
+        """Volcano's groups learn in which HyperNode all of their members are."""
+        topology = record.noun.topology if record.noun is not None else None
+        if topology is None or not topology.hypernodes or ref.group != volcano.GROUP:
+            return change
+        rows = {each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0}
+        name = self._state.topology.hypernodes.around(rows)
+        if not name or name == entry.hypernode:
+            return change
+        entry.hypernode = name
+        told = {**(change.annotations if change is not None else {}), volcano.ALLOCATED_HYPERNODE: name}
+        if change is None:
+            return StatusChange(ref, {}, annotations=told)
+        return msgspec.structs.replace(change, annotations=told)
 
     def _with_disruption(
         self, change: StatusChange | None, entry: _Entry, group: GroupRecord, whole: bool

@@ -23,6 +23,8 @@ from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, Problem
 
 GROUP = "scheduling.volcano.sh"
+# In which HyperNode all members of a group are.
+ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
 
 def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
