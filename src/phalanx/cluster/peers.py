@@ -168,6 +168,7 @@ class PeerBook:
         self.shape = 0
         self._numbers = 0
         self._statements: dict[Peers, _Statement] = {}
+        self._nothing: Mapping[Whom, Crowd] = {}
         self._idle: dict[Whom, Crowd] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
         self._known: dict[tuple[str, Labels], tuple[Crowd, ...]] = {}
@@ -220,7 +221,7 @@ class PeerBook:
         if not kin and peers == NO_PEERS:
             return ALONE
         found = self._companies.get((kin, peers))
-        stated = self._statements[peers].crowds if peers != NO_PEERS else {}
+        stated = self._statements[peers].crowds if peers != NO_PEERS else self._nothing
         if found is None or found.stated is not stated:
             found = self._companies[kin, peers] = Company(kin, peers, stated)
         return found
