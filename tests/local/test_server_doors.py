@@ -73,6 +73,65 @@ async def test_the_native_gang_api_is_a_choice(start: Starter, served: str, miss
     assert changed["metadata"]["generation"] == 2
 
 
+async def test_1_35_has_workloads_alone_and_another_field_in_pods(start: Starter) -> None:
+    _, client = await start(ServerOptions(insecure=True, native_groups="v1alpha1"))
+    base = "/apis/scheduling.k8s.io/v1alpha1/namespaces/default"
+    assert (await client.call("GET", f"{base}/podgroups")).status == 404
+    reference = {"name": "w", "podGroup": "g", "podGroupReplicaKey": "0"}
+    made = await client.create(PODS, pod("p", schedulingGroup={"podGroupName": "g"}, workloadRef=reference))
+    assert made["spec"]["workloadRef"] == reference
+    assert "schedulingGroup" not in made["spec"]
+    groups = [{"name": "g", "policy": {"gang": {"minCount": 2}}}]
+    body = {"metadata": {"name": "w"}, "spec": {"podGroups": groups}}
+    assert (await client.create(f"{base}/workloads", body))["spec"]["podGroups"] == groups
+    reply = await client.call(
+        "PUT", f"{base}/workloads/w", {**body, "spec": {"podGroups": [*groups, {"name": "h"}]}}
+    )
+    assert reply.status == 422
+
+
+async def test_1_37_with_every_gate_has_groups_of_groups_and_two_versions_of_the_rest(start: Starter) -> None:
+    _, client = await start(ServerOptions(insecure=True, native_groups="v1alpha3"))
+    beta, alpha = (f"/apis/scheduling.k8s.io/{name}/namespaces/default" for name in ("v1beta1", "v1alpha3"))
+    leaf = {"name": "leaf", "schedulingPolicy": {"gang": {"minCount": 2}}}
+    top = {"name": "top", "schedulingPolicy": {"gang": {"minGroupCount": 1}}, "podGroupTemplates": [leaf]}
+    workload = {"metadata": {"name": "w"}, "spec": {"compositePodGroupTemplates": [top]}}
+    await client.create(f"{beta}/workloads", workload)
+    assert (await client.get(f"{alpha}/workloads/w"))["apiVersion"] == "scheduling.k8s.io/v1alpha3"
+    link = {"workloadName": "w", "templateName": "top"}
+    spec = {"workloadRef": link, "schedulingPolicy": {"gang": {"minGroupCount": 1}}}
+    made = await client.create(f"{alpha}/compositepodgroups", {"metadata": {"name": "c"}, "spec": spec})
+    assert made["spec"]["disruptionMode"] == {"single": {}}
+    assert (await client.call("GET", f"{beta}/compositepodgroups")).status == 404
+    wrong = {"metadata": {"name": "d"}, "spec": {**spec, "workloadRef": {**link, "templateName": "leaf"}}}
+    reply = await client.call("POST", f"{alpha}/compositepodgroups", wrong)
+    assert (reply.status, "CompositePodGroupTemplate" in reply.body["message"]) == (403, True)
+    changed = {**made, "spec": {**made["spec"], "schedulingPolicy": {"gang": {"minGroupCount": 2}}}}
+    assert (await client.call("PUT", f"{alpha}/compositepodgroups/c", changed)).status == 422
+    child = {
+        "workloadRef": {"workloadName": "w", "templateName": "leaf"},
+        "parentCompositePodGroupName": "c",
+        "schedulingPolicy": {"gang": {"minCount": 2}},
+    }
+    group = await client.create(f"{beta}/podgroups", {"metadata": {"name": "g"}, "spec": child})
+    assert group["spec"]["parentCompositePodGroupName"] == "c"
+    assert (await client.get(f"{alpha}/podgroups/g"))["metadata"]["uid"] == group["metadata"]["uid"]
+
+
+async def test_without_that_gate_the_name_of_a_parent_is_dropped(start: Starter) -> None:
+    _, client = await start(ServerOptions(insecure=True, native_groups="v1beta1"))
+    spec = {
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+        "parentCompositePodGroupName": "c",
+        "schedulingPolicy": {"basic": {}},
+    }
+    path = "/apis/scheduling.k8s.io/v1beta1/namespaces/default"
+    template = {"name": "t", "schedulingPolicy": {"basic": {}}}
+    await client.create(f"{path}/workloads", {"metadata": {"name": "w"}, "spec": {"podGroupTemplates": [template]}})
+    made = await client.create(f"{path}/podgroups", {"metadata": {"name": "g"}, "spec": spec})
+    assert "parentCompositePodGroupName" not in made["spec"]
+
+
 async def test_openapi_describes_what_kubectl_asks_for(client: Client) -> None:
     index = await client.get("/openapi/v3")
     url = index["paths"]["apis/apps/v1"]["serverRelativeURL"]

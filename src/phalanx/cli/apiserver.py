@@ -25,10 +25,11 @@ import click
 @click.option("--token", help="The administrator's bearer token; a random one by default.", envvar="PHALANX_TOKEN")
 @click.option(
     "--native-groups",
-    type=click.Choice(["v1alpha2", "v1beta1", "none"]),
+    type=click.Choice(["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "none"]),
     default="v1alpha2",
     show_default=True,
-    help="Version of the native gang API (scheduling.k8s.io PodGroup and Workload) to serve.",
+    help="Version of the native gang API (scheduling.k8s.io) to serve: as Kubernetes 1.35, 1.36, 1.37, or 1.37 "
+    "with every gate on (v1alpha3 beside v1beta1, with CompositePodGroup).",
 )
 @click.option(
     "--audit-log",

@@ -18,7 +18,11 @@ from phalanx.local.strategies.events import (
     from_events_v1,
     to_events_v1,
 )
-from phalanx.local.strategies.groups import PodGroupStrategy, WorkloadTemplateStrategy
+from phalanx.local.strategies.groups import (
+    CompositePodGroupStrategy,
+    PodGroupStrategy,
+    WorkloadTemplateStrategy,
+)
 from phalanx.local.strategies.namespaces import NamespaceStrategy
 from phalanx.local.strategies.nodes import NodeStrategy
 from phalanx.local.strategies.plain import (
@@ -66,7 +70,7 @@ _REPLICAS = ScalePaths()
 _NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
-def _core(*, native_groups: bool, taint_nodes: bool, protect_volumes: bool) -> list[Row]:
+def _core(*, group_field: str, taint_nodes: bool, protect_volumes: bool) -> list[Row]:
     plain = Strategy()
     return [
         Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
@@ -76,7 +80,7 @@ def _core(*, native_groups: bool, taint_nodes: bool, protect_volumes: bool) -> l
             "v1",
             "pods",
             "Pod",
-            PodStrategy(native_groups=native_groups),
+            PodStrategy(group_field=group_field),
             "status binding eviction log ephemeralcontainers resize attach exec portforward proxy",
             "po",
             "all",
@@ -234,19 +238,51 @@ def build_registry(
     native_groups: str, *, protect_groups: bool, taint_nodes: bool = False, protect_volumes: bool = False
 ) -> Registry:
     """Every built-in type. `native_groups` is the served version of the gang API, or "none"."""
-    core = _core(native_groups=native_groups != "none", taint_nodes=taint_nodes, protect_volumes=protect_volumes)
+    core = _core(
+        group_field=group_field_of(native_groups), taint_nodes=taint_nodes, protect_volumes=protect_volumes
+    )
     rows = core + _named_groups()
-    if native_groups != "none":
-        group = "scheduling.k8s.io"
-        groups = PodGroupStrategy(native_groups, protect=protect_groups)
-        rows.append(Row(group, native_groups, "workloads", "Workload", WorkloadTemplateStrategy(native_groups)))
-        rows.append(Row(group, native_groups, "podgroups", "PodGroup", groups, "status"))
+    rows += _native_groups(native_groups, protect_groups)
     for group, plural, kind in _REVIEWS:
         rows.append(Row(group, "v1", plural, kind, Strategy(), verbs=("create",)))
     registry = Registry(_build(row) for row in rows)
+    if native_groups == "v1alpha3":
+        for plural in ("workloads", "podgroups"):
+            _serve_as_well(registry, plural, "v1alpha3")
     _add_crds(registry)
     _add_events_view(registry)
     return registry
+
+
+def group_field_of(native_groups: str) -> str:
+    """Where pods name their group in this version of the gang API; "" where it is not served."""
+    return {"none": "", "v1alpha1": "workloadRef"}.get(native_groups, "schedulingGroup")
+
+
+def _native_groups(version: str, protect: bool) -> list[Row]:
+    """The gang API as the release with this version serves it (1.37 has v1alpha3 beside v1beta1)."""
+    group = "scheduling.k8s.io"
+    if version == "none":
+        return []
+    if version == "v1alpha1":
+        return [Row(group, version, "workloads", "Workload", Strategy())]
+    composites, main = version == "v1alpha3", "v1beta1" if version == "v1alpha3" else version
+    groups = PodGroupStrategy(main, protect=protect, composites=composites)
+    rows = [
+        Row(group, main, "workloads", "Workload", WorkloadTemplateStrategy(main, composites=composites)),
+        Row(group, main, "podgroups", "PodGroup", groups, "status"),
+    ]
+    if composites:
+        strategy = CompositePodGroupStrategy()
+        rows.append(Row(group, version, "compositepodgroups", "CompositePodGroup", strategy, "status"))
+    return rows
+
+
+def _serve_as_well(registry: Registry, plural: str, name: str) -> None:
+    """One more version, in which nothing but apiVersion differs."""
+    type_ = registry.find("scheduling.k8s.io", plural)
+    assert type_ is not None
+    type_.versions[name] = Version(name, type_, subresources=type_.preferred.subresources)
 
 
 def _build(row: Row) -> ResourceType:

@@ -36,7 +36,9 @@ class ServerOptions:
 
     `insecure` serves plain HTTP and asks for no token. `history` counts changes kept per resource, for
     watches to resume from. `managed_fields` is "kubectl" (fields are tracked from the first write of kubectl
-    or the first server-side apply on) or "all" (always, as the real server does). Pods of a node that is gone
+    or the first server-side apply on) or "all" (always, as the real server does). `native_groups` is the version of
+    the native gang API that is served: v1alpha1 as 1.35 does, v1alpha2 as 1.36, v1beta1 as 1.37; with v1alpha3 that
+    version and v1beta1, as 1.37 with every gate on (it has groups of groups). Pods of a node that is gone
     are deleted after `lost_node_delay` seconds, events `event_ttl` seconds after their last change.
     """
 
@@ -46,7 +48,7 @@ class ServerOptions:
     token: str | None = None
     data: Path | None = None
     audit_log: Path | None = None
-    native_groups: Literal["v1alpha2", "v1beta1", "none"] = "v1alpha2"
+    native_groups: Literal["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "none"] = "v1alpha2"
     history: int = 10_000
     bookmark_interval: float = 60.0
     managed_fields: Literal["kubectl", "all"] = "kubectl"

@@ -32,6 +32,7 @@ _PRINTERS = {
     "policy/poddisruptionbudgets": workloads.BUDGET_PRINTER,
     "scheduling.k8s.io/priorityclasses": cluster.PRIORITY_CLASS_PRINTER,
     "scheduling.k8s.io/podgroups": workloads.POD_GROUP_PRINTER,
+    "scheduling.k8s.io/compositepodgroups": workloads.POD_GROUP_PRINTER,
     "coordination.k8s.io/leases": cluster.LEASE_PRINTER,
     "apiextensions.k8s.io/customresourcedefinitions": cluster.DEFINITION_PRINTER,
 }

@@ -246,6 +246,9 @@ BUDGET_PRINTER = Printer(
 )
 
 
+_SCHEDULED = ("PodGroupScheduled", "PodGroupInitiallyScheduled", "CompositePodGroupInitiallyScheduled")
+
+
 def _pod_group(obj: Json, now: float) -> list[Any]:
     policy = mapping(dig(obj, "spec", "schedulingPolicy"))
     workload = dig(obj, "spec", "podGroupTemplateRef", "workload", "workloadName") or dig(
@@ -253,7 +256,7 @@ def _pod_group(obj: Json, now: float) -> list[Any]:
     )
     status = "Pending"
     for condition in map(mapping, sequence(dig(obj, "status", "conditions"))):
-        if condition.get("type") in ("PodGroupScheduled", "PodGroupInitiallyScheduled"):
+        if condition.get("type") in _SCHEDULED:
             status = "Scheduled" if condition.get("status") == "True" else "Unschedulable"
     return [
         _name(obj),

@@ -20,7 +20,8 @@ _EVICTION_SECONDS = 300
 
 
 class PodStrategy(Strategy):
-    """v1 Pod. `native_groups` tells whether spec.schedulingGroup is known, as a feature gate upstream."""
+    """v1 Pod. `group_field` is the field of the spec in which pods name their native group; such a field of another
+    release is dropped, as the real server does with a feature gate off."""
 
     returns_deleted = True
     counts_generation = True
@@ -38,8 +39,8 @@ class PodStrategy(Strategy):
         )
     )
 
-    def __init__(self, *, native_groups: bool) -> None:
-        self._native_groups = native_groups
+    def __init__(self, *, group_field: str) -> None:
+        self._group_field = group_field
 
     def fields(self, obj: Json) -> dict[str, str]:
         spec, status = mapping(obj.get("spec")), mapping(obj.get("status"))
@@ -58,9 +59,9 @@ class PodStrategy(Strategy):
         spec = obj.setdefault("spec", {})
         if not isinstance(spec, dict):
             return  # validation says so
-        if not self._native_groups:
-            # With the feature gate off the real server drops the field and says nothing.
-            spec.pop("schedulingGroup", None)
+        for field in ("schedulingGroup", "workloadRef"):
+            if field != self._group_field:
+                spec.pop(field, None)
         default_pod_spec(spec)
         admit_priority(obj, write)
         admit_service_account(obj, write)

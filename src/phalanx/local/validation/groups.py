@@ -1,7 +1,8 @@
-"""The native gang API, scheduling.k8s.io: PodGroup and Workload, v1alpha2 (1.36) and v1beta1 (1.37).
+"""The native gang API, scheduling.k8s.io: Workload, PodGroup and CompositePodGroup.
 
-The versions differ in three ways that matter here: v1beta1 lets ``gang.minCount`` change, spells disruptionMode as
-a union instead of an enumeration, and links a PodGroup to its Workload by ``workloadRef``.
+v1alpha1 (1.35) has Workloads alone, v1alpha2 is 1.36's, v1beta1 and v1alpha3 are 1.37's. From v1alpha2 to v1beta1
+three things have changed that matter here: ``gang.minCount`` may change, disruptionMode is a union instead of an
+enumeration, and a PodGroup is linked to its Workload by ``workloadRef``.
 """
 
 from __future__ import annotations
@@ -28,7 +29,11 @@ _HIGHEST_PRIORITY: Final = 1_000_000_000
 
 
 def _mutable_count(obj: dict[str, Any]) -> bool:
-    return str(obj.get("apiVersion") or "").rpartition("/")[2] != "v1alpha2"
+    return _version(obj) != "v1alpha2"
+
+
+def _version(obj: dict[str, Any]) -> str:
+    return str(obj.get("apiVersion") or "").rpartition("/")[2]
 
 
 def check_pod_group(
@@ -89,9 +94,9 @@ def _fixed_policy(errors: list[FieldError], new: dict[str, Any], was: dict[str, 
         errors.append(invalid(f"{path}.gang", new_gang, IMMUTABLE))
 
 
-def _common(errors: list[FieldError], spec: dict[str, Any], path: str) -> None:
-    """What PodGroups and their templates share."""
-    check_policy(errors, spec.get("schedulingPolicy"), f"{path}.schedulingPolicy", "gang", "minCount")
+def _common(errors: list[FieldError], spec: dict[str, Any], path: str, count: str = "minCount") -> None:
+    """What PodGroups, CompositePodGroups and their templates share."""
+    check_policy(errors, spec.get("schedulingPolicy"), f"{path}.schedulingPolicy", "gang", count)
     topology = (spec.get("schedulingConstraints") or {}).get("topology") or []
     where = f"{path}.schedulingConstraints.topology"
     if len(topology) > 1:
@@ -210,6 +215,10 @@ def check_workload(
     reference = spec.get("controllerRef")
     if reference is not None:
         _controller(errors, reference)
+    if _version(workload) == "v1alpha1":
+        _check_pod_groups(errors, spec)
+        _fixed_workload(errors, spec, (old.get("spec") or {}) if old is not None else None, ("podGroups",))
+        return
     plain, composite = spec.get("podGroupTemplates") or [], spec.get("compositePodGroupTemplates") or []
     if plain and composite:
         detail = "must specify exactly one of: `podGroupTemplates`, `compositePodGroupTemplates`"
@@ -219,15 +228,63 @@ def check_workload(
     _templates(errors, spec, "spec", set(), 1)
     if old is None:
         return
-    former = old.get("spec") or {}
-    if former.get("controllerRef") is not None and not equal(reference, former["controllerRef"]):
+    former, names = old.get("spec") or {}, ("podGroupTemplates", "compositePodGroupTemplates")
+    mutable = _mutable_count(workload)
+    _fixed_workload(errors, spec, former, () if mutable else names)
+    for name in names if mutable else ():
+        _fixed_templates(errors, spec.get(name) or [], former.get(name) or [], f"spec.{name}")
+
+
+def _check_pod_groups(errors: list[FieldError], spec: dict[str, Any]) -> None:
+    """The groups of a 1.35 Workload."""
+    groups = spec.get("podGroups") or []
+    if not groups:
+        errors.append(required("spec.podGroups", "must have at least one item"))
+    if len(groups) > MAX_TEMPLATES:
+        errors.append(too_many("spec.podGroups", len(groups), MAX_TEMPLATES))
+    for index, item in enumerate(groups):
+        here = f"spec.podGroups[{index}]"
+        _short_name(errors, item, "name", here)
+        if item.get("name") in [other.get("name") for other in groups[:index]]:
+            errors.append(duplicate(here, {"name": item.get("name")}))
+        check_policy(errors, item.get("policy"), f"{here}.policy", "gang", "minCount")
+
+
+def _fixed_workload(
+    errors: list[FieldError], spec: dict[str, Any], former: dict[str, Any] | None, fixed: tuple[str, ...]
+) -> None:
+    if former is None:
+        return
+    reference, last = spec.get("controllerRef"), former.get("controllerRef")
+    if last is not None and not equal(reference, last):
         errors.append(invalid("spec.controllerRef", reference, IMMUTABLE))
-    for name in ("podGroupTemplates", "compositePodGroupTemplates"):
+    for name in fixed:
         new, was = spec.get(name) or [], former.get(name) or []
-        if _mutable_count(workload):
-            _fixed_templates(errors, new, was, f"spec.{name}")
-        elif not equal(new, was):
+        if not equal(new, was):
             errors.append(invalid(f"spec.{name}", new, IMMUTABLE))
+
+
+def check_composite(
+    errors: list[FieldError], group: dict[str, Any], old: dict[str, Any] | None, subresource: str
+) -> None:
+    """Checks a CompositePodGroup, whose spec is fixed at creation."""
+    if subresource == "status":
+        validate_conditions(errors, (group.get("status") or {}).get("conditions"), "status.conditions")
+        return
+    spec = group.get("spec") or {}
+    former = (old.get("spec") or {}) if old is not None else spec
+    changed = (name for name in sorted(spec.keys() | former.keys()) if not equal(spec.get(name), former.get(name)))
+    errors.extend(invalid(f"spec.{name}", spec.get(name), IMMUTABLE) for name in changed)
+    parent, reference = spec.get("parentCompositePodGroupName"), spec.get("workloadRef")
+    if parent is not None:
+        where = "spec.parentCompositePodGroupName"
+        errors.extend(invalid(where, parent, text) for text in dns_subdomain(parent))
+    if not reference:
+        errors.append(required("spec.workloadRef"))
+    else:
+        _long_name(errors, reference, "workloadName", "spec.workloadRef")
+        _short_name(errors, reference, "templateName", "spec.workloadRef")
+    _common(errors, spec, "spec", "minGroupCount")
 
 
 def _controller(errors: list[FieldError], reference: dict[str, Any]) -> None:
@@ -259,7 +316,7 @@ def _templates(errors: list[FieldError], holder: dict[str, Any], path: str, name
             if field == "podGroupTemplates":
                 _common(errors, item, here)
                 continue
-            check_policy(errors, item.get("schedulingPolicy"), f"{here}.schedulingPolicy", "gang", "minGroupCount")
+            _common(errors, item, here, "minGroupCount")
             if depth >= MAX_DEPTH:
                 detail = f"the tree of templates may not be more than {MAX_DEPTH} levels deep"
                 errors.append(forbidden(here, detail))

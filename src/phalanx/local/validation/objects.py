@@ -37,6 +37,7 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("resource.k8s.io", "ResourceClaim"): claims.check_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): claims.check_claim_template,
     ("resource.k8s.io", "ResourceSlice"): claims.check_slice,
+    ("scheduling.k8s.io", "CompositePodGroup"): groups.check_composite,
     ("scheduling.k8s.io", "PodGroup"): groups.check_pod_group,
     ("scheduling.k8s.io", "PriorityClass"): cluster_objects.check_priority_class,
     ("scheduling.k8s.io", "Workload"): groups.check_workload,

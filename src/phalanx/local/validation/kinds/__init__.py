@@ -14,7 +14,8 @@ A line (indented lines continue it) is a type name, marked ``*`` when it is a ki
 ``^ #``     after a type: strategic merge strategy retainKeys, replace
 ==========  ================================================================================================
 
-Source of the facts: the API types and markers of Kubernetes 1.36 (scheduling v1beta1 and v1alpha3: 1.37).
+Source of the facts: the API types and markers of Kubernetes 1.36 (scheduling v1beta1 and v1alpha3: 1.37, v1alpha1
+and `workloadRef` of pods: 1.35).
 """
 
 from __future__ import annotations
@@ -69,6 +70,7 @@ GROUPS: Final[dict[str, tuple[str, ...]]] = {
         "scheduling.v1beta1",
         "scheduling.v1alpha2",
         "scheduling.v1alpha3",
+        "scheduling.v1alpha1",
     ),
     "storage.k8s.io": ("storage.v1",),
 }
