@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
+from phalanx.cluster.allocation.expressions import Selectors
 from phalanx.dialects.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
@@ -273,3 +277,15 @@ def test_a_claim_that_cannot_be_decoded_holds_its_pods() -> None:
     door.pod("p", NAMED)
     door.malformed("c")
     assert door.waits("p") == ["resource claim c: no JSON"]
+
+
+def test_the_examples_of_the_documentation_are_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "devices-dra.md").read_text(encoding="utf-8")
+    objects, _ = re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)
+    device_class, template = yaml.safe_load_all(objects)
+    assert read_device_class(device_class).problem == ""
+    spec = read_claim({"metadata": template["metadata"], "spec": template["spec"]["spec"]}).spec
+    assert spec.fault == ""
+    assert spec.requests[0].asks[0].count == 2
+    for text in (*read_device_class(device_class).selectors, *spec.requests[0].asks[0].selectors):
+        Selectors().compiled(text)

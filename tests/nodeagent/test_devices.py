@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -45,6 +47,13 @@ def test_a_mistake_is_named_with_its_field(text: str, complaint: str) -> None:
     found = devices(text)
     assert not found.nodes
     assert complaint in found.problems[0]
+
+
+def test_the_example_of_the_documentation_is_read() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "devices-dra.md").read_text(encoding="utf-8")
+    found = parse_node_file(re.findall(r"^```yaml\n(.*?)^```", text, re.M | re.S)[-1], "nodes.yaml")
+    assert not found.problems
+    assert [offer.count for offer in found.nodes["gpu-3"].devices] == [8]
 
 
 @pytest.mark.e2e

@@ -375,7 +375,7 @@ class DeviceClaims:
     @staticmethod
     def _is_joint(entry: Entry) -> bool:
         """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
-        return len(entry.users) != 1 or entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
+        return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
 
 
 def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
