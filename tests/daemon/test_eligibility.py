@@ -8,7 +8,7 @@ import pytest
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.model.decisions import Bind
-from phalanx.model.events import NodeRemoved, NodeUpdated, PodUpdated
+from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, Taint
@@ -48,6 +48,14 @@ def test_a_node_that_was_closed_meanwhile_is_not(change: str) -> None:
 
 def test_a_change_that_does_not_concern_the_pod_is_none() -> None:
     assert objection_after(msgspec.structs.replace(node(), labels=(("zone", "z1"),))) is None
+
+
+def test_a_pod_that_is_gone_is_not_waited_for() -> None:
+    state = state_of(pod("p", ""))
+    scheduler = Scheduler(state, load_policy())
+    guard = Eligibility(state, lambda: scheduler.placer).since_now()
+    state.apply(PodRemoved("uid-p"))
+    assert guard(BIND) == "the pod is gone"
 
 
 def test_another_node_may_change() -> None:

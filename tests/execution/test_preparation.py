@@ -58,10 +58,12 @@ class Recorder:
 
 
 class Desk:
-    def __init__(self, timeout: float = 600.0) -> None:
+    def __init__(self, timeout: float = 600.0, rounds: float = 600.0) -> None:
         self.volumes = Volumes()
         self.results: list[tuple[str, str, str]] = []
-        self.preparations = Preparations(self._binder, self._report, {Volume: self.volumes}, timeout=timeout)
+        self.preparations = Preparations(
+            self._binder, self._report, {Volume: self.volumes}, timeout=timeout, rounds=rounds
+        )
 
     def _binder(self, report: Callable[[BindResult], None]) -> Binder:
         self.binder = Recorder(report)
@@ -116,6 +118,19 @@ async def test_one_failure_refuses_the_whole_decision_and_only_that() -> None:
     assert desk.binder.posted == ["other"]
     refused = "volume v1 cannot be bound"
     assert desk.results == [("p0", "REFUSED", refused), ("p1", "REFUSED", refused)]
+    assert desk.volumes.log[-2:] == ["undo v0", "undo v1"]
+
+
+async def test_a_node_that_goes_meanwhile_is_waited_for_no_longer() -> None:
+    desk = Desk(rounds=0.001)
+    objections = iter([None, None, "node n1 is gone"])
+    members = gang("ok", "never")
+    desk.preparations.submit(members, lambda bind: next(objections))
+    async with asyncio.timeout(5):
+        while not desk.results:  # noqa: ASYNC110 - it is the code under test that waits
+            await asyncio.sleep(0.001)
+    assert desk.binder.posted == []
+    assert desk.results == [("p0", "REFUSED", "node n1 is gone"), ("p1", "REFUSED", "node n1 is gone")]
     assert desk.volumes.log[-2:] == ["undo v0", "undo v1"]
 
 

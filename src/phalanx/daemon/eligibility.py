@@ -30,11 +30,13 @@ class Eligibility:
             row = nodes.row(bind.node)
             if row == NO_ROW:
                 return f"node {bind.node} is gone"
+            record = self._state.pods.get(bind.uid)
+            if record is None:
+                return "the pod is gone"
             if nodes.relabelled.end == planned_at:
                 return None
-            record = self._state.pods.get(bind.uid)
             # A pod that is placed is in its own way, in what is dynamic.
-            if record is None or self._placer().view(record.cls).static[row]:
+            if self._placer().view(record.cls).static[row]:
                 return None
             return f"node {bind.node} does not take the pod any more (its labels, taints or cordon have changed)"
 

@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 # How long all preparations of a decision may take together, in seconds (kube-scheduler's bindTimeoutSeconds).
 TIMEOUT = 600.0
+# Meanwhile the guard is asked again in this interval: a node may go, and so may a pod (seconds).
+_ROUNDS = 2.0
 
 
 class PreparationError(Exception):
@@ -38,7 +40,8 @@ class Preparations:
     """Stands before the binder: a decision's bindings are posted when all of its preparations are done.
 
     If one of them fails, or takes longer than `timeout` seconds, none of the decision's pods is bound; what was
-    prepared is taken back, also when a binding is refused later. Every binding is reported exactly once.
+    prepared is taken back, also when a binding is refused later. The guard is asked in between as well. Every
+    binding is reported exactly once.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class Preparations:
         handlers: Mapping[type[Preparation], Handler],
         *,
         timeout: float = TIMEOUT,
+        rounds: float = _ROUNDS,
     ) -> None:
         self._binder = binder(self._answered)
         self._report = report
         self._handlers = handlers
         self._timeout = timeout
+        self._rounds = rounds
         self._tasks: set[asyncio.Task[None]] = set()
         self._prepared: dict[str, Bind] = {}
 
@@ -79,20 +84,26 @@ class Preparations:
             task.cancel()
 
     async def _prepare(self, binds: Sequence[Bind], guard: Guard) -> None:
-        why = await self._failure(binds)
+        why = await self._failure(binds, guard)
         if why:
             await self._fail(binds, why)
             return
         self._prepared.update({bind.uid: bind for bind in binds if bind.preparations})
         self._binder.submit(binds, guard)
 
-    async def _failure(self, binds: Sequence[Bind]) -> str:
+    async def _failure(self, binds: Sequence[Bind], guard: Guard) -> str:
         """Carries out all preparations; why that is impossible, "" once they are done."""
         try:
             async with asyncio.timeout(self._timeout), asyncio.TaskGroup() as tasks:
-                for bind in binds:
-                    for preparation in bind.preparations:
+                watch = tasks.create_task(self._watch(binds, guard))
+                await asyncio.wait(
+                    [
                         tasks.create_task(self._handler(preparation).prepare(bind, preparation))
+                        for bind in binds
+                        for preparation in bind.preparations
+                    ]
+                )
+                watch.cancel()
         except TimeoutError:
             return f"its volumes or devices were not ready within {self._timeout:.0f} s"
         except ExceptionGroup as group:
@@ -102,6 +113,15 @@ class Preparations:
             log.error("preparing %s/%s failed unexpectedly", binds[0].namespace, binds[0].name, exc_info=first)
             return f"{type(first).__name__}: {first}"
         return ""
+
+    async def _watch(self, binds: Sequence[Bind], guard: Guard) -> None:
+        """Ends preparations that nobody waits for any more."""
+        while True:
+            await asyncio.sleep(self._rounds)
+            for bind in binds:
+                objection = guard(bind)
+                if objection is not None:
+                    raise PreparationError(objection)
 
     async def _fail(self, binds: Sequence[Bind], why: str) -> None:
         for bind in binds:
