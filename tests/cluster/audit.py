@@ -6,14 +6,17 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.domains import Counter as DomainCounter
 from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.node_groups import NODE_GROUPS, NodeGroups, Portion
 from phalanx.cluster.nodes import NO_ROW
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.peers import selects
 from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
+from phalanx.model.pools import POOL_LABEL
 from phalanx.model.selectors import HostPort
 
 ON_A_NODE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
@@ -28,6 +31,8 @@ def audit(state: ClusterState) -> None:
     _audit_claims(state)
     _audit_ledger(state)
     _audit_peers(state)
+    _audit_cards(state)
+    _audit_node_groups(state)
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
@@ -285,3 +290,33 @@ def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]
         amounts["scored"] = tuple(nodes.scored[:, row].tolist())
         result[nodes.names[row]] = amounts
     return result
+
+
+def _audit_cards(state: ClusterState) -> None:
+    """What pods hold of each card is what its books say, no more and no less."""
+    stock = state.nodes.stocks[SHARED_DEVICES]
+    assert isinstance(stock, SharedDevices)
+    for row in state.nodes.rows().tolist():
+        held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
+        for record in state.tenants(row):
+            taken = record.taken.get(SHARED_DEVICES)
+            for hold in (hold for share in taken.shares for hold in share) if isinstance(taken, Given) else ():
+                sums = held[hold.family, hold.card]
+                for place, amount in enumerate((hold.memory, hold.cores, 1)):
+                    sums[place] += amount
+        for card in stock.cards(row):
+            assert list(stock.use(row, card.family, card.id)) == held[card.family, card.id]
+
+
+def _audit_node_groups(state: ClusterState) -> None:
+    stock = state.nodes.stocks[NODE_GROUPS]
+    assert isinstance(stock, NodeGroups)
+    held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for row in state.nodes.rows().tolist():
+        group = state.nodes.labels.of(row).get(POOL_LABEL, "")
+        for record in state.tenants(row):
+            taken = record.taken.get(NODE_GROUPS)
+            if group and isinstance(taken, Portion):
+                held[taken.queue, group].update(dict(taken.amounts))
+    for (queue, group), amounts in held.items():
+        assert dict(stock.held(queue, group)) == dict(amounts)

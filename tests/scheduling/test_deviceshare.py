@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Self
 
 import pytest
@@ -229,3 +230,38 @@ def test_cards_never_hold_more_than_they_have() -> None:
         for card in stock.cards(row):
             memory, cores, users = stock.use(row, card.family, card.id)
             assert (memory <= 1000, cores <= 100, users <= card.slots) == (True, True, True)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_happens_the_books_are_right(seed: int) -> None:
+    """After every step of a random life the books are compared with what pods hold (see the audit)."""
+    draw = random.Random(seed)
+    text = policy(
+        actions="enqueue, allocate, preempt, backfill",
+        extra="{name: conformance},",
+        SchedulePolicy=draw.choice(["binpack", "spread"]),
+    )
+    s = Gpus(text)
+    for number in range(3):
+        s.cards(f"n{number}", draw.randint(1, 3), slots=draw.randint(1, 4))
+    for step in range(25):
+        match draw.randrange(6):
+            case 0 | 1:
+                s.gang(f"g{step}", draw.randint(1, 3), created=step)
+                share = {"memory": draw.choice([200, 400, 700]), "count": draw.choice([1, 1, 2])}
+                for member in range(3):
+                    s.sharing(f"g{step}-{member}", gang=f"g{step}", priority=draw.randrange(3), **share)
+            case 2:
+                s.sharing(f"p{step}", draw.choice([300, 600]), cores=draw.choice([0, 50, 100]))
+            case 3:
+                for name in draw.sample(s.placed(), min(2, len(s.placed()))):
+                    s.gone(name)
+            case 4:
+                s.cards(f"n{draw.randrange(3)}", draw.randint(0, 3), slots=draw.randint(1, 4))
+            case 5:
+                s.confirm().restart()
+        s.cycle()
+        if draw.random() < 0.5:
+            s.confirm()
+        if draw.random() < 0.5:
+            s.depart()
