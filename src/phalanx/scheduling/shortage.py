@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.bearings import UNEVEN
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
+from phalanx.scheduling.peer_remedies import peer_remedy, wider_skew
 
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline
@@ -140,7 +142,9 @@ def _smallest_change(
     most = min(short)[0] if short else 0
     needs = " and ".join(text for out, text in short if out == most) or "room"
     where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
-    return f"free or add {needs}{where}"
+    uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.company.peers.spread else None
+    wider = wider_skew(cls, nodes, uneven) if uneven is not None else ""
+    return f"free or add {needs}{where}" + (f", or {wider}" if wider else "")
 
 
 def _too_large(name: str, amount: int, largest: int) -> str:
@@ -160,18 +164,27 @@ def _amount_short(name: str, amount: int, missing: int) -> str:
 
 def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray) -> str:
     """The one reason whose removal opens most nodes that would have room."""
+    parts = _alone_in_the_way(pipeline, nodes, cls, among)
+    if not parts:
+        return "add a node that the pod's selectors, affinity and tolerations accept"
+    reason, opened = max(parts.items(), key=lambda part: int(part[1].sum()))
+    remedy = peer_remedy(reason, cls, nodes, opened) or _remedy(reason)
+    return f"{remedy} ({int(opened.sum())} node(s) with room would open)"
+
+
+def _alone_in_the_way(
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray
+) -> dict[str, BoolArray]:
+    """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
     room = among & (nodes.idle >= cls.least).all(axis=0)
     parts = pipeline.explain(cls, nodes, slice(None))
     objections = np.sum([out for _, out in parts], axis=0)
-    best: tuple[int, str] | None = None
+    found: dict[str, BoolArray] = {}
     for reason, out in parts:
-        opened = int((room & out & (objections == 1)).sum())
-        if opened and (best is None or opened > best[0]):
-            best = (opened, reason)
-    if best is None:
-        return "add a node that the pod's selectors, affinity and tolerations accept"
-    opened, reason = best
-    return f"{_remedy(reason)} ({opened} node(s) with room would open)"
+        opened: BoolArray = room & out & (objections == 1)
+        if opened.any():
+            found[reason] = found[reason] | opened if reason in found else opened
+    return found
 
 
 def _remedy(reason: str) -> str:
