@@ -191,6 +191,39 @@ class TestKoordinator:
         assert facet.removed(kind, "", "n1") == ([], set())
 
 
+class TestWholeGpus:
+    """Where Device objects describe cards, pods with whole GPUs have theirs from there."""
+
+    KIND = ServedKind("scheduling.koordinator.sh", "v1alpha1", "devices", "Device")
+
+    def device(self, *minors: int) -> dict[str, Any]:
+        resources = {"koordinator.sh/gpu-memory": "16Gi"}
+        devices = [{"type": "gpu", "minor": minor, "health": True, "resources": resources} for minor in minors]
+        return {"metadata": {"name": "n1"}, "spec": {"devices": devices}}
+
+    def test_pods_are_shown_anew_when_the_first_card_comes_and_the_last_goes(self) -> None:
+        facet = DeviceObjects()
+        whole = pod({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}})
+        assert facet.shown(whole, None) is whole
+        assert facet.take(self.KIND, self.device(0))[1] == {whole.uid}
+        asked = DeviceNeed(KOORDINATOR, (CardShare(count=2, percent=100, cores=100),), lenient=True)
+        assert facet.shown(whole, None).pod_class.devices == asked
+        assert facet.take(self.KIND, self.device(0, 1))[1] == set()
+        assert facet.removed(self.KIND, "", "n1")[1] == {whole.uid}
+        assert facet.shown(whole, None) is whole
+
+    def test_pods_without_gpus_and_with_parts_of_them_are_left_alone(self) -> None:
+        facet = DeviceObjects()
+        facet.take(self.KIND, self.device(0))
+        for other in (pod({"name": "c"}), pod(koordinator(gpu=50)), pod(limits(vgpu_number=1))):
+            assert facet.shown(other, None) is other
+
+    def test_what_they_hold_is_read(self) -> None:
+        text = '{"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]}'
+        whole = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
+        assert pod(whole, node="n1", allocated=text).cards == (CardHold(KOORDINATOR, "1", 0, 100),)
+
+
 def node(annotations: dict[str, str], **status: Any) -> Node:
     metadata = {"name": "n", "annotations": annotations}
     return node_noun(decode_node(msgspec.json.encode({"metadata": metadata, "status": status})))

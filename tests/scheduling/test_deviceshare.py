@@ -232,6 +232,24 @@ def test_cards_never_hold_more_than_they_have() -> None:
             assert (memory <= 1000, cores <= 100, users <= card.slots) == (True, True, True)
 
 
+def test_whole_gpus_come_from_the_same_cards_where_there_are_any() -> None:
+    s = Gpus()
+    cards = tuple(Card(Family.KOORDINATOR, str(at), 1000, 2**31) for at in range(2))
+    for name, there in (("described", cards), ("plain", ())):
+        offer = {"cpu": 64000, "pods": 110, "nvidia.com/gpu": 2}
+        s.observe(f"node {name}", NodeUpdated(Node(name, allocatable=requests_of(offer), cards=there)))
+    part = PodClass(devices=DeviceNeed(Family.KOORDINATOR, (CardShare(percent=50, cores=50),)))
+    share = CardShare(percent=100, cores=100)
+    whole = PodClass(devices=DeviceNeed(Family.KOORDINATOR, (share,), lenient=True))
+    s.pod("part", pod_class=part).run()
+    assert s.where("part") == "described"
+    for number in range(4):
+        s.pod(f"whole-{number}", pod_class=whole, gpu=1)
+    s.run()
+    assert s.spread("whole") == {"described": 1, "plain": 2}
+    assert "1 node(s) had no GPU with enough room for the pod" in s.why_pod(s.waiting()[0]).message
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_happens_the_books_are_right(seed: int) -> None:
     """After every step of a random life the books are compared with what pods hold (see the audit)."""

@@ -112,6 +112,8 @@ class SharedDevices:
         if need.family not in self.families or not (need.shares or need.problem):
             return np.full(len(places), MANY, dtype=np.int64)
         found = np.zeros(len(places), dtype=np.int64)
+        if need.lenient:
+            found[~some(self._serves(DeviceNeed(need.family), places))] = MANY
         if not need.problem:
             serves = self._serves(need, places)
             at = np.flatnonzero(some(serves))
@@ -189,11 +191,10 @@ class SharedDevices:
         places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
         if need.family not in self.families or need.problem:
             return []
-        family = self._hand(DeviceNeed(need.family), places, self._serves(DeviceNeed(need.family), places))
-        none: BoolArray = ~some(family.serves)
-        serves = self._serves(need, places)
-        other = ~none & ~some(serves)
-        full = ~none & ~other & (self.copies(cls, rows) == 0)
+        there, serves = some(self._serves(DeviceNeed(need.family), places)), some(self._serves(need, places))
+        none: BoolArray = ~there & (not need.lenient)
+        other: BoolArray = there & ~serves
+        full: BoolArray = serves & (self.copies(cls, rows) == 0)
         return [
             ("node(s) had no shared GPUs", none),
             ("node(s) had no GPU of the model, id or mode that the pod asks for", other),

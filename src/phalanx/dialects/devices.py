@@ -193,12 +193,13 @@ def _koordinator_problem(asked: Mapping[str, int]) -> str:
 def holds_of(pod: PodObject, need: DeviceNeed | None) -> tuple[CardHold, ...]:
     """As the annotations tell that its scheduler wrote; what of them cannot be read holds nothing."""
     annotations = pod.metadata.annotations
-    if need is None or not pod.spec.node_name:
+    if not pod.spec.node_name:
         return ()
-    match need.family:
+    match need.family if need is not None else Family.KOORDINATOR:
         case Family.VGPU:
             return tuple(_vgpu_holds(annotations.get(words.VGPU_IDS, "")))
         case Family.GPU_SHARE:
+            assert need is not None
             share = need.shares[0]
             cards = _listed(annotations.get(words.GPU_INDEX))
             return tuple(CardHold(Family.GPU_SHARE, card, share.memory, share.cores) for card in cards)

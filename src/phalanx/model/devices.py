@@ -49,7 +49,8 @@ class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
 
     A card serves it if its model contains one of `kinds` (where there are any) and none of `other_kinds`, its id is
     one of `ids` (where there are any) and none of `other_ids`, and its mode is `mode` (unless ""). With `group` no
-    card serves two pods of that group. `problem` says why no card can serve it.
+    card serves two pods of that group. `problem` says why no card can serve it. A `lenient` need is none on nodes
+    without cards of the family: somebody else hands them out there.
     """
 
     family: Family
@@ -61,6 +62,7 @@ class DeviceNeed(msgspec.Struct, frozen=True, cache_hash=True):
     mode: str = ""
     group: str = ""
     problem: str = ""
+    lenient: bool = False
 
 
 class CardHold(msgspec.Struct, frozen=True, cache_hash=True):
