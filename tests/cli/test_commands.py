@@ -65,7 +65,7 @@ def test_demo_list_names_the_scenarios() -> None:
     names = [entry["name"] for entry in listed]
     assert names[:5] == ["tensorflow", "deadlock", "last-pod-group", "gang-groups", "job-ready"]
     assert names[5:10] == ["gang-preemption", *(f"elastic-quota-{number}" for number in range(1, 5))]
-    assert names[10:] == ["queues", "reclaim", "fair-share"]
+    assert names[10:] == ["queues", "reclaim", "fair-share", "topology"]
     table = run("demo", "--list").output
     assert [line.split()[0] for line in table.splitlines()] == names
 

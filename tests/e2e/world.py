@@ -37,6 +37,7 @@ _CLUSTER_SCOPED = frozenset(
         "PriorityClass",
         "CustomResourceDefinition",
         "Queue",
+        "HyperNode",
         "PersistentVolume",
         "StorageClass",
         "CSINode",
