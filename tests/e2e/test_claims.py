@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 
 from phalanx.kube.client import PatchType
+from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from tests.e2e.world import PODS, Object, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
+GROUPS = Resource("scheduling.k8s.io", "v1alpha2", "podgroups", "PodGroup")
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 FINALIZER = "resource.kubernetes.io/delete-protection"
 BINDING = "/binding$"
@@ -62,16 +64,16 @@ class Devices:
             }
         )
 
-    async def claim(self, name: str, pod: Object | None = None, selector: str = "", **exactly: Any) -> Object:
-        """A claim of one device; of a pod's own if one is given."""
+    async def claim(self, name: str, owner: Object | None = None, selector: str = "", **exactly: Any) -> Object:
+        """A claim of one device, made for a pod or a PodGroup if one is given."""
         asked: Object = {"deviceClassName": self.device_class, **exactly}
         if selector:
             asked["selectors"] = [{"cel": {"expression": selector}}]
         metadata: Object = {"name": name}
-        if pod is not None:
-            owner = {"apiVersion": "v1", "kind": "Pod", "controller": True}
-            owner |= {key: pod["metadata"][key] for key in ("name", "uid")}
-            metadata["ownerReferences"] = [owner]
+        if owner is not None:
+            reference = {"apiVersion": owner["apiVersion"], "kind": owner["kind"], "controller": True}
+            reference |= {key: owner["metadata"][key] for key in ("name", "uid")}
+            metadata["ownerReferences"] = [reference]
         return await self.world.make(
             {
                 "apiVersion": "resource.k8s.io/v1",
@@ -200,6 +202,34 @@ async def test_pods_that_share_a_claim_meet_where_it_is(world: World, devices: D
     assert len({placement[name] for name in NAMES}) == 1
     claim = await world.get(CLAIMS, "shared")
     assert {entry["name"] for entry in claim["status"]["reservedFor"]} == set(NAMES)
+
+
+async def test_members_of_a_native_group_reserve_its_claim_once(world: World, devices: Devices) -> None:
+    try:
+        await world.client.list_all(GROUPS.path(world.namespace))
+    except ApiError:
+        pytest.skip("the server has no native groups")
+    await devices.offer()
+    for name in ("n1", "n2"):
+        await devices.node(name, 1)
+    await world.scheduler()
+    entry = {"name": "gpu", "resourceClaimTemplateName": "one-gpu"}
+    spec = {"schedulingPolicy": {"gang": {"minCount": 3}}, "resourceClaims": [entry]}
+    group = await world.make(
+        {"apiVersion": GROUPS.api_version, "kind": "PodGroup", "metadata": {"name": "g"}, "spec": spec}
+    )
+    await devices.claim("g-gpu", group)
+    statuses = [{"name": "gpu", "resourceClaimName": "g-gpu"}]
+    await world.patch(GROUPS, "g", {"status": {"resourceClaimStatuses": statuses}}, status=True)
+    names = NAMES[:3]
+    for name in names:
+        await world.pod(name, schedulingGroup={"podGroupName": "g"}, resourceClaims=[entry])
+        await world.patch(PODS, name, {"status": {"resourceClaimStatuses": statuses}}, status=True)
+    placement = await world.until_bound(*names)
+    assert len(set(placement.values())) == 1
+    claim = await world.get(CLAIMS, "g-gpu")
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g"}
+    assert claim["status"]["reservedFor"] == [{**consumer, "uid": group["metadata"]["uid"]}]
 
 
 async def test_killed_between_allocation_and_binding(world: World, devices: Devices) -> None:
