@@ -63,6 +63,21 @@ async def test_a_standby_writes_nothing(world: World) -> None:
     assert second.wire.writes == []
 
 
+async def test_a_standby_lists_pods_only_when_it_has_become_the_leader(world: World) -> None:
+    """A list from before could miss the last bindings of the leader before."""
+    await world.node("n1")
+    first = await replica(world)
+    second = await standby(world)
+    second.wire.lose("GET", "/pods$", nth=10**9)  # strikes nobody; it counts
+    lists = second.wire.rules[-1]
+    await world.pods("a", "b", "c", labels=GANG)
+    await world.until_bound("a", "b", "c")
+    assert lists.seen == 0
+    await first.stop()
+    await second.ready()
+    assert lists.seen > 0
+
+
 async def test_an_orderly_end_hands_the_lease_over_at_once(world: World) -> None:
     await world.node("n1")
     first = await replica(world)

@@ -19,18 +19,20 @@ from phalanx.daemon.composite_status import CompositeStatuses
 from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, departures
+from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
-from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.usage_record import UsageRecord
+from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
@@ -152,12 +154,13 @@ class SchedulerService:
         self._accounts = AccountStatuses(
             client, self._pool, self.state, self._intake, self._recorder, time.monotonic
         )
+        self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
             client,
             self._intake,
             self.state,
             changed=self._changed,
-            pod_seen=self.executor.pod_seen,
+            pod_seen=self._pod_seen,
             pod_gone=self.executor.pod_gone,
             gang_touched=self._gang_touched,
         )
@@ -170,6 +173,14 @@ class SchedulerService:
     @property
     def policy(self) -> Policy:
         return self._policy.policy
+
+    def _pod_seen(self, pod: PodObject) -> None:
+        self._refusals.pod_seen(pod)
+        self.executor.pod_seen(pod)
+
+    def _refused(self, node: str, reason: str) -> None:
+        self.telemetry.refused_by_kubelet(reason)
+        self.scheduler.refused(node, time.time())
 
     def _minds_load(self) -> bool:
         """Whether it matters to the policy what nodes really use."""

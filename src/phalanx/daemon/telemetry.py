@@ -82,6 +82,9 @@ class Telemetry:
             buckets=[2**step for step in range(13)],
             registry=self.registry,
         )
+        self._refusals = Counter(
+            "phalanx_kubelet_refusals", "Pods that were bound and not admitted", ["reason"], registry=self.registry
+        )
         self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
 
     def cycle(self, plan: Plan, seconds: float) -> None:
@@ -99,6 +102,9 @@ class Telemetry:
 
     def evicted(self, result: EvictResult) -> None:
         self._evictions[result.evict.reason, result.outcome].inc()
+
+    def refused_by_kubelet(self, reason: str) -> None:
+        self._refusals.labels(reason).inc()
 
     def nominated(self, outcome: NominationOutcome) -> None:
         self._nominations[outcome].inc()

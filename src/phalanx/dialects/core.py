@@ -250,6 +250,7 @@ class ResourceClaimStatus(Wire):
 
 class PodStatus(Wire):
     phase: str = ""
+    reason: str = ""
     start_time: str | None = None
     nominated_node_name: str = ""
     conditions: list[Condition] = []

@@ -6,12 +6,13 @@ from phalanx.scheduling.eviction.futility import Futility
 from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.rounds import Rounds
 from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.rests import Rests
 
 
 class Past:
     """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
-    who lost how many pods when, and `futility` which searches for victims found nothing. Only the first survives a
-    restart: the others are about minutes.
+    who lost how many pods when, `futility` which searches for victims found nothing, and `rests` which nodes are
+    left alone because they refused pods. Only the first survives a restart: the others are about minutes.
     """
 
     def __init__(self, history: UsageHistory | None = None) -> None:
@@ -19,3 +20,4 @@ class Past:
         self.rounds = Rounds()
         self.evictions = EvictionLog()
         self.futility = Futility()
+        self.rests = Rests()

@@ -20,6 +20,7 @@ from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.plugins.fairshare import Fairshare
+from phalanx.scheduling.plugins.rest import Rest
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.promised import claimed, promise
 from phalanx.scheduling.refusals import tell
@@ -62,6 +63,9 @@ class Scheduler:
     def use(self, policy: Policy) -> None:
         """Switches to another policy; everything that waits is looked at again."""
         self.policy = policy
+        for entry in policy.always:
+            if isinstance(entry.plugin, Rest):
+                entry.plugin.rests = self.past.rests
         self.pipeline = Pipeline(policy)
         self.placer = self.pipeline.placer(self.state.nodes)
         self._memory = Memory()
@@ -87,6 +91,11 @@ class Scheduler:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
         times = (self.work.next_alarm, self._wakes)
         return min((when for when in times if when is not None), default=None)
+
+    def refused(self, node: str, now: float) -> float:
+        """The kubelet of a node refused a pod that was bound to it; until when the node is left alone."""
+        self._due = True
+        return self.past.rests.refused(node, now)
 
     def ring(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
@@ -142,7 +151,8 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.announce()
-        self._wakes = self.pipeline.wakes(session)
+        times = (self.pipeline.wakes(session), self.past.rests.next_end(now))
+        self._wakes = min((when for when in times if when is not None), default=None)
         return plan
 
     def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:

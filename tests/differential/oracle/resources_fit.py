@@ -4,6 +4,7 @@ staging/src/k8s.io/component-helpers/resource/helpers.go (PodRequests), pkg/sche
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 from tests.differential.oracle.quantities import amount, milli, whole
@@ -117,7 +118,8 @@ def _allocatable(node: Wire) -> Wire:
 
 
 def _read(amounts: Wire | None) -> Amounts:
-    return {name: amount(value) for name, value in (amounts or {}).items()}
+    """In thousandths, rounded up one by one: the API server has done so (pkg/apis/core/v1/defaults.go)."""
+    return {name: Fraction(math.ceil(amount(value) * 1000), 1000) for name, value in (amounts or {}).items()}
 
 
 def _sum(left: Amounts, right: Amounts) -> Amounts:

@@ -69,10 +69,19 @@ class Case:
 
 def table(name: str) -> list[Case]:
     """The cases of tests/differential/tables/NAME.txt."""
-    text = (Path(__file__).parent / f"{name}.txt").read_text()
+    return read((Path(__file__).parent / f"{name}.txt").read_text(), f"{name}.txt")
+
+
+def one(text: str) -> Case:
+    """A single case, whose lines follow."""
+    (case,) = read(f"case\n{text}", "the case")
+    return case
+
+
+def read(text: str, source: str) -> list[Case]:
     common, cases = Case("", World()), list[Case]()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip() or line.startswith("#"):
+    for number, line in enumerate(map(str.strip, text.splitlines()), start=1):
+        if not line or line.startswith("#"):
             continue
         word, _, rest = line.partition(" ")
         if word == "case":
@@ -82,9 +91,10 @@ def table(name: str) -> list[Case]:
         try:
             _take(cases[-1] if cases else common, word, rest)
         except (ValueError, KeyError, IndexError) as error:
-            raise ValueError(f"{name}.txt, line {number}: {error}: {line}") from error
+            raise ValueError(f"{source}, line {number}: {error}: {line}") from error
     for case in cases:
-        case.world.pods.append(case.pod)
+        if case.pod:
+            case.world.pods.append(case.pod)
         _name_spaces(case.world)
     return cases
 

@@ -1,0 +1,49 @@
+"""Pods that we bound and that their kubelet refused."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.core import PodObject
+
+log = logging.getLogger(__name__)
+
+# What kubelets give as the reason of a pod that they do not admit (pkg/kubelet/lifecycle/predicate.go and others);
+# pods that ran and failed have another one, or none.
+_REASONS = frozenset(
+    {
+        "NodeAffinity",
+        "NodeName",
+        "NodePorts",
+        "TaintToleration",
+        "PodOSNotSupported",
+        "PodOSSelectorNodeLabelDoesNotMatch",
+        "TopologyAffinityError",
+        "UnexpectedAdmissionError",
+    }
+)
+_SHORT_OF = "OutOf"
+
+
+class KubeletRefusals:
+    """Told of every pod before the state learns of it; calls `refused(node, reason)` once for each refused pod."""
+
+    def __init__(self, state: ClusterState, refused: Callable[[str, str], None]) -> None:
+        self._state = state
+        self._refused = refused
+
+    def pod_seen(self, pod: PodObject) -> None:
+        status, node = pod.status, pod.spec.node_name
+        if status.phase != "Failed" or not node or not is_refusal(status.reason):
+            return
+        record = self._state.pods.get(pod.metadata.uid)
+        if record is None or record.pod.finished or pod.spec.scheduler_name not in self._state.schedulers:
+            return
+        log.warning("node %s refused pod %s: %s", node, record.pod.key, status.reason)
+        self._refused(node, status.reason)
+
+
+def is_refusal(reason: str) -> bool:
+    return reason in _REASONS or reason.startswith(_SHORT_OF)

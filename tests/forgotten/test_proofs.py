@@ -1,0 +1,230 @@
+"""Which test proves which duty: a list that is complete, and tests that are there."""
+
+from __future__ import annotations
+
+import ast
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parents[1]
+HERE = "forgotten/test_constraints.py"
+
+# What is forgotten most often, and the tests that prove that we do not: file (under tests/), then their names.
+DUTIES: dict[int, tuple[str, dict[str, tuple[str, ...]]]] = {
+    1: (
+        "the uid goes with every binding and deletion",
+        {
+            "execution/test_binder.py": ("test_created_is_bound",),
+            "execution/test_evictor.py": ("test_the_successor_of_a_pod_is_left_alone",),
+            "execution/test_on_a_server.py": ("test_neither_the_successor_nor_nobody_is_evicted",),
+        },
+    ),
+    2: (
+        "a conflict with our own try may be success: look",
+        {"execution/test_binder.py": ("test_a_conflict_with_our_own_lost_try_is_bound",)},
+    ),
+    3: ("the arithmetic of requests", {HERE: ("test_03",), "differential/test_tables.py": ("test_we_agree",)}),
+    4: ("a resize arrives as a change of a bound pod", {HERE: ("test_04",)}),
+    5: ("terminating pods hold what they have, and are not spread away from", {HERE: ("test_05",)}),
+    6: ("anti-affinity is symmetric, whoever scheduled the other", {HERE: ("test_06",)}),
+    7: ("host ports on every address", {HERE: ("test_07",)}),
+    8: (
+        "volumes are bound before their pods",
+        {
+            "execution/test_preparation.py": ("test_all_is_prepared_before_anybody_is_bound",),
+            "e2e/test_volumes.py": ("test_volumes_of_a_gang_are_there_before_any_of_its_pods_is_bound",),
+        },
+    ),
+    9: ("ReadWriteOncePod", {HERE: ("test_09",)}),
+    10: ("drivers attach so many volumes", {HERE: ("test_10",)}),
+    11: ("nominated pods count", {HERE: ("test_11",)}),
+    12: (
+        "gated pods are not judged",
+        {
+            "execution/test_conditions.py": ("test_gated_pods_are_not_judged",),
+            "e2e/test_gangs.py": ("test_gated_members_wait_for_their_gates_and_are_left_alone",),
+        },
+    ),
+    13: (
+        "who waits for a quota is not Unschedulable",
+        {"execution/test_conditions.py": ("test_who_waits_for_a_turn_does_not_look_unschedulable",)},
+    ),
+    14: (
+        "conditions of others survive ours",
+        {
+            "execution/test_conditions.py": ("test_conditions_of_others_survive",),
+            "execution/test_evictor.py": ("test_conditions_of_others_survive",),
+        },
+    ),
+    15: (
+        "messages are stable",
+        {HERE: ("test_15",), "execution/test_conditions.py": ("test_the_same_again_is_not_written",)},
+    ),
+    16: (
+        "a victim is told before it is deleted",
+        {
+            "execution/test_evictor.py": (
+                "test_a_pod_is_told_why_it_goes_and_then_deleted",
+                "test_where_the_condition_cannot_be_written_nobody_is_deleted",
+            )
+        },
+    ),
+    17: (
+        "disruption budgets count over all victims, and what was granted is granted",
+        {
+            "scheduling/test_caps.py": (
+                "test_the_whole_set_counts",
+                "test_what_the_api_server_has_granted_costs_nothing",
+            ),
+            "scheduling/test_preempt.py": ("test_a_budget_counts_over_the_whole_set_of_victims",),
+        },
+    ),
+    18: (
+        "nobody is preempted again while victims leave",
+        {"scheduling/test_preempt.py": ("test_there_is_no_second_round_while_victims_terminate",)},
+    ),
+    19: (
+        "a version that is too old is told within a watch",
+        {"kube/test_reflector.py": ("test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",)},
+    ),
+    20: (
+        "a connection that is silent is dead",
+        {"kube/test_reflector.py": ("test_silence_longer_than_allowed_is_a_dead_connection",)},
+    ),
+    21: (
+        "what a list lacks is deleted, and a namesake is another",
+        {
+            "kube/test_reflector.py": (
+                "test_a_version_too_old_means_a_new_list_whose_absences_are_deletions",
+                "test_a_new_uid_in_a_watch_is_a_deletion_and_a_creation",
+            ),
+            "dialects/test_intake.py": ("test_the_same_name_with_a_new_uid_is_another_pod",),
+        },
+    ),
+    22: (
+        "lists are consistent, never of any version that is at hand",
+        {"kube/test_reflector.py": ("test_lists_then_watches_from_the_lists_version",)},
+    ),
+    23: (
+        "who takes over lists before it binds",
+        {
+            "e2e/test_leadership.py": (
+                "test_a_standby_lists_pods_only_when_it_has_become_the_leader",
+                "test_a_standby_takes_over_when_the_leader_dies",
+            )
+        },
+    ),
+    24: (
+        "the lease is renewed beside the cycle, by a clock that only goes forward",
+        {
+            "kube/test_lease.py": (
+                "test_on_its_own_thread_it_leads_and_gives_back",
+                "test_trust_counts_from_before_the_renewal_was_sent",
+            )
+        },
+    ),
+    25: ("a FlowSchema of our own", {"forgotten/test_priority.py": ("test_25",)}),
+    26: (
+        "who is asked to wait waits",
+        {
+            "execution/test_binder.py": ("test_too_many_requests_waits_as_long_as_asked",),
+            "kube/test_reflector.py": ("test_retry_after_is_honoured",),
+        },
+    ),
+    27: ("pods on nodes that are not known", {HERE: ("test_27",)}),
+    28: ("less than nothing is free", {HERE: ("test_28",)}),
+    29: ("nodes that are not initialised", {HERE: ("test_29",)}),
+    30: (
+        "groups that are missing, whose minimum changes, that go together",
+        {
+            "dialects/test_native.py": (
+                "test_a_member_waits_for_its_group_whatever_policy_that_will_have",
+                "test_a_disruption_mode_that_nobody_knows_is_the_strictest",
+            ),
+            "dialects/test_intake.py": ("test_a_raised_minimum_of_a_native_group_is_read_again",),
+        },
+    ),
+    31: (
+        "a group that an API server dropped without a word",
+        {"dialects/test_native.py": ("test_a_pod_that_lost_its_group_is_told_once_why",)},
+    ),
+    32: ("preemptionPolicy Never", {"scheduling/test_preempt.py": ("test_who_never_preempts_evicts_nobody",)}),
+    33: ("matchFields", {HERE: ("test_33",)}),
+    34: ("NotIn and absent keys", {HERE: ("test_34",)}),
+    35: ("empty terms", {HERE: ("test_35",)}),
+    36: ("the first of its kind", {HERE: ("test_36",)}),
+    37: ("minDomains", {HERE: ("test_37",)}),
+    38: ("nodeTaintsPolicy", {HERE: ("test_38",)}),
+    39: ("claims of ephemeral volumes", {HERE: ("test_39",)}),
+    40: (
+        "the names and times of events",
+        {
+            "kube/test_events.py": (
+                "test_an_event_as_the_api_wants_it",
+                "test_two_events_of_one_moment_have_two_names",
+            )
+        },
+    ),
+    41: (
+        "a node that refuses pods is left alone for a while",
+        {"scheduling/test_rest.py": ("test_a_node_rests_after_a_refusal_and_is_used_again_by_itself",)},
+    ),
+    42: (
+        "a gang that is bound in part",
+        {
+            "daemon/test_partial.py": (
+                "test_keep_leaves_the_members_and_says_so_once",
+                "test_release_evicts_the_members",
+            )
+        },
+    ),
+    43: (
+        "members that have finished",
+        {
+            "scheduling/test_quorum.py": (
+                "test_a_member_that_joins_when_the_others_have_succeeded",
+                "test_failed_members_count_for_none",
+            )
+        },
+    ),
+    44: (
+        "kinds that are not served, or forbidden",
+        {
+            "kube/test_reflector.py": (
+                "test_a_resource_may_come_and_go",
+                "test_what_becomes_forbidden_stays_known_and_is_said_once",
+            ),
+            "daemon/test_observer.py": ("test_who_may_not_read_budgets_schedules_without_them_and_knows_it",),
+        },
+    ),
+    45: (
+        "it is alive although the API server is away",
+        {"e2e/test_process.py": ("test_probes_and_metrics", "test_it_outlives_a_restart_of_the_api_server")},
+    ),
+}
+
+
+def test_every_duty_is_in_the_list() -> None:
+    assert sorted(DUTIES) == list(range(1, 46))
+
+
+@pytest.mark.parametrize("number", sorted(DUTIES))
+def test_the_proof_is_there(number: int) -> None:
+    _, proofs = DUTIES[number]
+    assert proofs
+    for path, names in proofs.items():
+        there = functions_in(path)
+        for name in names:
+            pattern = re.compile(rf"{name}(_.*)?$" if re.fullmatch(r"test_\d\d", name) else rf"{name}$")
+            assert any(map(pattern.match, there)), f"{path} has no {name}"
+
+
+@cache
+def functions_in(path: str) -> tuple[str, ...]:
+    """The functions of a file that are tests, methods too."""
+    tree = ast.parse((TESTS / path).read_text())
+    functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return tuple(node.name for node in functions if node.name.startswith("test_"))

@@ -1,0 +1,69 @@
+"""A node whose kubelet refused a pod is left alone for a while, longer each time."""
+
+from __future__ import annotations
+
+from phalanx.scheduling.rests import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, Rests
+
+from .scenario import Scenario
+
+NOW = 1_800_000_000.0
+
+
+def later(world: Scenario, moment: float) -> None:
+    world.now = int(moment)
+    world.scheduler.ring(world.now)
+    world.run()
+
+
+def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
+    world = Scenario().node("best", cpu=9, memory="9Gi").node("next", cpu=4, memory="4Gi")
+    world.pod("a", cpu=1).run()
+    assert world.where("a") == "best"
+    until = world.scheduler.refused("best", world.now)
+    assert not world.scheduler.idle
+    world.pod("b", cpu=1).run()
+    assert world.where("b") == "next"
+    assert world.scheduler.alarm == until
+    world.pod("c", cpu=1)
+    later(world, until)
+    assert world.where("c") == "best"
+
+
+def test_who_waits_for_the_only_node_is_told_and_goes_there_in_the_end() -> None:
+    world = Scenario().node("only", cpu=1)
+    until = world.scheduler.refused("only", world.now)
+    world.pod("a", cpu=1).run()
+    assert "1 node(s) refused a pod a moment ago" in world.why_pod("a").message
+    later(world, until)
+    assert world.where("a") == "only"
+
+
+def test_another_policy_does_not_wake_the_node() -> None:
+    world = Scenario().node("only", cpu=1)
+    world.scheduler.refused("only", world.now)
+    world.scheduler.use(world.scheduler.policy)
+    assert world.pod("a", cpu=1).run().where("a") == ""
+
+
+def test_a_node_rests_twice_as_long_each_time_and_not_for_ever() -> None:
+    rests, now, pauses = Rests(), NOW, []
+    for _ in range(7):
+        until = rests.refused("n", now)
+        pauses.append(until - now)
+        now = until
+    assert pauses[:3] == [FIRST_REST, 2 * FIRST_REST, 4 * FIRST_REST]
+    assert pauses[-1] == LONGEST_REST
+
+
+def test_pods_that_were_on_their_way_already_count_once() -> None:
+    rests = Rests()
+    assert {rests.refused("n", NOW + second) for second in range(8)} == {NOW + FIRST_REST}
+    assert rests.refused("n", NOW + FIRST_REST) == NOW + 3 * FIRST_REST
+
+
+def test_old_refusals_are_forgotten() -> None:
+    rests = Rests()
+    rests.refused("n", NOW)
+    later = NOW + FORGOTTEN_AFTER
+    assert rests.resting(later) == ()
+    assert rests.refused("n", later) == later + FIRST_REST
