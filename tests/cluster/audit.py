@@ -19,6 +19,8 @@ from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
 from phalanx.model.pools import POOL_LABEL
 from phalanx.model.selectors import HostPort
 
+from .volume_audit import audit_volumes
+
 ON_A_NODE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 
 
@@ -33,6 +35,7 @@ def audit(state: ClusterState) -> None:
     _audit_peers(state)
     _audit_cards(state)
     _audit_node_groups(state)
+    audit_volumes(state)
 
 
 def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:

@@ -1,0 +1,48 @@
+"""The books of volumes, attachments and disks, computed anew from the pods that hold them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from phalanx.cluster.attachments import ATTACHMENTS, Attachments
+from phalanx.cluster.disks import DISKS, Disks
+from phalanx.cluster.members import NO_NODE
+from phalanx.cluster.state import ClusterState
+from phalanx.cluster.volume_supply import VOLUMES, Promise, VolumeSupply
+from phalanx.model.pod import MemberState
+from phalanx.model.volumes import Disk, SoleUse
+
+_HOLDING = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
+
+
+def audit_volumes(state: ClusterState) -> None:
+    """Raises AssertionError where a count differs from what the pods say."""
+    stocks = state.nodes.stocks
+    attachments, disks, supply = stocks[ATTACHMENTS], stocks[DISKS], stocks[VOLUMES]
+    assert isinstance(attachments, Attachments)
+    assert isinstance(disks, Disks)
+    assert isinstance(supply, VolumeSupply)
+    used: dict[int, Counter[tuple[str, str]]] = {}
+    mounted: dict[int, Counter[Disk]] = {}
+    users: Counter[str] = Counter()
+    promised: Counter[str] = Counter()
+    for record in state.pods.values():
+        if record.row == NO_NODE or record.state not in _HOLDING:
+            continue
+        needs = record.cls.pod_class.volumes
+        if attachments.concerns(record.cls.pod_class):
+            used.setdefault(record.row, Counter()).update(record.pod.volumes.attached)
+        if held := [need for need in needs if isinstance(need, Disk)]:
+            mounted.setdefault(record.row, Counter()).update(held)
+        users.update(need.claim for need in needs if isinstance(need, SoleUse))
+        promise = record.taken.get(VOLUMES)
+        if isinstance(promise, Promise):
+            promised.update(filter(None, promise.volumes))
+    assert {row: counts for row, counts in used.items() if counts} == attachments._used
+    assert mounted == disks._mounted
+    assert +users == +disks._users
+    assert dict(promised) == supply._promised
+    free = {name for places in supply._free.values() for site in places._sites.values() for name in site.things}
+    assert free == {
+        name for name, volume in supply._volumes.items() if not volume.reserved and name not in promised
+    }
