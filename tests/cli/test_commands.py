@@ -99,7 +99,8 @@ def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_a
     assert shown["inactive"] == []
     file = tmp_path / "policy.yaml"
     file.write_text(
-        "actions: allocate, gangpreempt\ntiers: [{plugins: [{name: predicates}, {name: numa-aware}]}]\n"
+        "actions: allocate, gangpreempt\ntiers: [{plugins: [{name: predicates},\n"
+        "  {name: deviceshare, arguments: {deviceshare.NodeLockEnable: true}}]}]\n"
         "configurations: [{name: gangpreempt, arguments: {allowWholeBundle: false, maxDomains: 2}}]\n"
         "phalanx: {evictions: eviction-api}\n"
     )
@@ -107,7 +108,8 @@ def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_a
     assert lines[-4:] == [
         "evictions      preempt: victims on any nodes; only what gangs have above their minimum",
         "evictions      through the Eviction API",
-        "note: plugin numa-aware is accepted but not yet active in this version",
+        "note: plugin deviceshare: argument deviceshare.NodeLockEnable is accepted but has no effect in this "
+        "version",
         "note: action gangpreempt: argument maxDomains has no effect in this version",
     ]
 

@@ -14,7 +14,7 @@ from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.evictionoptions import EvictionOptions, eviction_options, silences_vetoes, without_effect
 from phalanx.scheduling.plugin import Plugin, overrides
 from phalanx.scheduling.registry import available_plugins, standing
-from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, FOREIGN_VICTIMS, PLANNED_PLUGINS, SWITCHES
+from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, FOREIGN_VICTIMS, SWITCHES
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -183,14 +183,10 @@ def _plugin(
         errors.append(f"{place} ({name}).arguments: expected a mapping")
         return None
     kind = known.get(name)
-    if kind is None and name not in PLANNED_PLUGINS:
-        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, [*known, *PLANNED_PLUGINS])}")
-        return None
-    keys = kind.arguments if kind is not None else PLANNED_PLUGINS[name]
-    _check_arguments(arguments, keys, f"{place} ({name})", errors)
     if kind is None:
-        inactive.append(f"plugin {name} is accepted but not yet active in this version")
+        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, known)}")
         return None
+    _check_arguments(arguments, kind.arguments, f"{place} ({name})", errors)
     try:
         hierarchical = option.get("enableHierarchy") is True
         plugin = kind(Arguments(f"{place} ({name})", arguments, hierarchical=hierarchical))

@@ -40,9 +40,6 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     }
 )
 
-# Plugins that have no counterpart yet: none.
-PLANNED_PLUGINS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType({})
-
 # Which switch of a plugin says whether its vetoes count when these actions choose victims.
 VETO_SWITCHES: MappingProxyType[str, str] = MappingProxyType(
     {
