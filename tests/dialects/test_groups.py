@@ -269,17 +269,13 @@ def test_native_policies_that_cannot_be_followed(policy: object, code: str) -> N
     assert problem.code == code
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"schedulingConstraints": {"topology": [{"key": "rack"}]}},
-    ],
-)
-def test_native_what_cannot_be_honoured_yet_is_refused_loudly(extra: dict[str, Any]) -> None:
-    problem = read(NATIVE, schedulingPolicy={"gang": {"minCount": 2}}, **extra).problem
-    assert problem is not None
-    assert problem.code == "UnsupportedField"
-    assert f"spec.{next(iter(extra))}" in problem.message
+def test_native_a_topology_key_asks_for_one_domain() -> None:
+    spec = read(
+        NATIVE,
+        schedulingPolicy={"gang": {"minCount": 2}},
+        schedulingConstraints={"topology": [{"key": "rack"}]},
+    )
+    assert (spec.topology, spec.problem) == (TopologyRule.by_label("rack"), None)
 
 
 @pytest.mark.parametrize(

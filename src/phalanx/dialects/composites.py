@@ -33,13 +33,6 @@ def read_composite(kind: ServedKind, document: Document) -> Composite:
     least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minGroupCount")
     parent, priority = reader.text("parentCompositePodGroupName"), reader.number("priority")
     topology = topology_of(reader)
-    if topology is not None:
-        reader.refuse(
-            "spec.schedulingConstraints",
-            reader.spec["schedulingConstraints"],
-            "this scheduler cannot honour it yet; remove it",
-            code="UnsupportedField",
-        )
     preempts = reader.text("preemptionPolicy") != "Never"
     return Composite(
         key=GangKey(reader.ref.namespace, reader.ref.name),

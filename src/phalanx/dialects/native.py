@@ -33,7 +33,6 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     reader = GroupReader(resource, document)
     least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
     topology = topology_of(reader)
-    _refuse_unbuilt(reader)
     return GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -176,10 +175,3 @@ def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
 
 def _items(value: object) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
-
-
-def _refuse_unbuilt(reader: GroupReader) -> None:
-    advice = "this scheduler cannot honour it yet; remove it"
-    for name in ("schedulingConstraints",):
-        if reader.spec.get(name):
-            reader.refuse(f"spec.{name}", reader.spec[name], advice, code="UnsupportedField")
