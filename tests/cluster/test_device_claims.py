@@ -370,6 +370,34 @@ def test_shared_devices_of_the_network_are_given_once() -> None:
     assert "cannot allocate all claims" in made.why("c")
 
 
+def test_a_node_that_serves_the_first_alternative_is_preferred() -> None:
+    """Although it is the fuller one; the next pods take what is left of each list."""
+    made = desk(2, 1)
+    made.device_class("any")
+    first, second = (
+        {"name": name, "deviceClassName": "gpu", "count": count} for name, count in (("two", 2), ("one", 1))
+    )
+    document: Wire = {"spec": {"devices": {"requests": [{"name": "gpu", "firstAvailable": [first, second]}]}}}
+    for name in ("a", "b", "c"):
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": f"uid-{name}", "controller": True}
+        metadata = {
+            "name": f"{name}-gpu",
+            "namespace": "default",
+            "uid": f"uid-{name}-gpu",
+            "ownerReferences": [owner],
+        }
+        made.put("ResourceClaim", {**document, "metadata": metadata})
+    made.pod(
+        "busy",
+        containers=[{"name": "c", "resources": {"requests": {"cpu": "16"}}}],
+        nodeName="n0",
+        resourceClaims=[],
+    )
+    for name in ("a", "b", "c"):
+        made.pod(name, f"{name}-gpu")
+    assert made.binds() == {"a": "n0", "b": "n1"}
+
+
 # kept current, or computed anew
 
 STEPS = st.lists(

@@ -25,7 +25,7 @@ from phalanx.cluster.claim_entries import Entry, Taken
 from phalanx.cluster.device_shelves import Inquiry, Near, devices_near
 from phalanx.cluster.device_use import DeviceUse
 from phalanx.cluster.labels import Rows, term_matches
-from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY
 from phalanx.model.claims import (
     MOST_CONSUMERS,
@@ -153,6 +153,18 @@ class DeviceClaims:
                 entry.away[taken.uid] = weakref.ref(taken, partial(self._left, key, taken.uid))
             self._recount(key, entry)
         self.changes.note(row)
+
+    def merits(self, cls: ClassRecord, rows: Rows, depth: int) -> FloatArray | None:
+        """float[rows, depth]: how early in the class's lists of alternatives (firstAvailable) stands what the j-th
+        further pod would get, from 0 to 100; None where the class has no such lists."""
+        standing = self._standing(cls)
+        listed = any(request.prioritised for spec in standing.fresh for request in spec.requests)
+        if not listed or self._complaint(standing):
+            return None
+        self._counts(standing)
+        inquiry = self._inquiry(standing)
+        numbers = np.arange(self._nodes.capacity)[rows].tolist()
+        return np.array([[inquiry.merit(row, copy) for copy in range(depth)] for row in numbers]).reshape(-1, depth)
 
     def refuse(self, cls: ClassRecord) -> str | None:
         return self._complaint(self._standing(cls)) or None

@@ -40,6 +40,7 @@ class Inquiry:
         self._answers: dict[Shelf, Answer] = {}
         self._counts: IntArray = np.zeros(0, dtype=np.int64)
         self._faults: dict[int, str] = {}
+        self._merits: dict[int, tuple[float, ...]] = {}
         self._cursor = -1
 
     def counts(self, alive: Sequence[int], capacity: int, most: int) -> IntArray:
@@ -51,6 +52,7 @@ class Inquiry:
         if stale is None:
             self._counts = np.zeros(capacity, dtype=np.int64)
             self._faults.clear()
+            self._merits.clear()
             stale = list(alive)
         for row in dict.fromkeys(stale):
             self._counts[row] = self._count(row, most)
@@ -60,6 +62,12 @@ class Inquiry:
     def fault(self, row: int) -> str:
         """Why a row cannot serve the question, beside having too few devices; as of the last count."""
         return self._faults.get(row, "")
+
+    def merit(self, row: int, copy: int) -> float:
+        """How good what the row gives to the n-th pod (from 0) is by the pod's own lists, 0 to 100; as of the last
+        count."""
+        merits = self._merits.get(row, ())
+        return merits[min(copy, len(merits) - 1)] if merits else 0.0
 
     def laid(self, row: int) -> Laid:
         slots: list[Slot] = []
@@ -99,12 +107,14 @@ class Inquiry:
     def _count(self, row: int, most: int) -> int:
         laid = self.laid(row)
         self._faults.pop(row, None)
+        self._merits.pop(row, None)
         if laid.fault:
             self._faults[row] = laid.fault
             return 0
         found = self.answer(laid.shelf)
         if found.hard and not found.copies:
             self._faults[row] = TOO_HARD
+        self._merits[row] = found.merits
         return most if found.endless else len(found.copies)
 
     def _left(self, offer: Offer) -> tuple[tuple[str, int], ...]:

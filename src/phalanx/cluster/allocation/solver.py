@@ -21,6 +21,7 @@ MOST_TRIES = 20_000
 _MOST_DEVICES_OF_A_POD = 256
 # Copies that are counted on one node; more pods than this run on none.
 MOST_COPIES = 1024
+_MOST_ALTERNATIVES = 8
 
 # A counter of one of the pools of a shelf.
 ShelfCounter = tuple[int, CounterId]
@@ -68,9 +69,11 @@ class TooHardError(Exception):
 
 class Answer(msgspec.Struct, frozen=True):
     """What one pod after the other gets from a shelf. `endless`: the last one left everything as it was.
-    `hard`: the search was given up before it was known whether there is one more."""
+    `hard`: the search was given up before it was known whether there is one more. `merits` says for each pod how
+    early in its lists the chosen alternatives stand: 100 where all are the first ones, 0 without such lists."""
 
     copies: tuple[Picks, ...] = ()
+    merits: tuple[float, ...] = ()
     endless: bool = False
     hard: bool = False
 
@@ -84,13 +87,31 @@ def answer(question: Question, shelf: Shelf, limit: int = MOST_COPIES) -> Answer
         try:
             picks = solver.next()
         except TooHardError:
-            return Answer(tuple(copies), hard=True)
+            return Answer(tuple(copies), _merits(question, copies), hard=True)
         if picks is None:
             break
         copies.append(picks)
         if solver.state() == before:
-            return Answer(tuple(copies), endless=True)
-    return Answer(tuple(copies))
+            return Answer(tuple(copies), _merits(question, copies), endless=True)
+    return Answer(tuple(copies), _merits(question, copies))
+
+
+def _merits(question: Question, copies: list[Picks]) -> tuple[float, ...]:
+    """As kube-scheduler's DynamicResources scores: the n-th alternative of a list counts 8 - n."""
+    listed = [
+        (number, place)
+        for number, part in enumerate(question.parts)
+        for place, (request, _) in enumerate(part.requests)
+        if request.prioritised
+    ]
+    if not listed:
+        return (0.0,) * len(copies)
+    chosen = (
+        {(number, pick.request): pick.alternative for number, part in enumerate(picks) for pick in part}
+        for picks in copies
+    )
+    points = (sum(_MOST_ALTERNATIVES - found.get(each, 0) for each in listed) for found in chosen)
+    return tuple(100.0 * each / (_MOST_ALTERNATIVES * len(listed)) for each in points)
 
 
 class _Solver:

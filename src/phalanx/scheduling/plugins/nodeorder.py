@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.device_claims import CLAIMS, DeviceClaims
 from phalanx.cluster.labels import term_matches
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
@@ -22,6 +23,7 @@ class NodeOrder(Plugin):
     without_effect = ("selectorspread.weight",)
     arguments = (
         "balancedresource.weight",
+        "dynamicresources.weight",
         "imagelocality.weight",
         "leastrequested.weight",
         "mostrequested.weight",
@@ -39,6 +41,7 @@ class NodeOrder(Plugin):
         self._balanced = arguments.integer("balancedresource.weight", 1)
         self._taint = arguments.integer("tainttoleration.weight", 3)
         self._images = arguments.integer("imagelocality.weight", 1)
+        self._claims = arguments.integer("dynamicresources.weight", 2)
         self.peers = PeerRules(
             affinity_weight=arguments.integer("podaffinity.weight", 2),
             spread_weight=arguments.integer("podtopologyspread.weight", 2),
@@ -59,7 +62,18 @@ class NodeOrder(Plugin):
             before = load.processor_and_memory_before()
             gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
             total = total + (gain * 25.0 + 75.0) * self._balanced
+        if self._claims and cls.pod_class.claims:
+            total = total + self._listed(cls, load)
         return total
+
+    def _listed(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
+        claims = load.nodes.stocks[CLAIMS]
+        assert isinstance(claims, DeviceClaims)
+        merits = claims.merits(cls, load.rows, load.depth)
+        if merits is None:
+            return 0.0
+        return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
 
     def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         parts = (
