@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.daemon.node_load import Averages, NodeLoads, Sample, sample_of
+from phalanx.daemon.node_load import Averages, NodeLoads, Sample, measure, sample_of
 from phalanx.kube.errors import ConnectionLost
 from phalanx.model.events import NodesMeasured
 from phalanx.model.node_load import NodeLoad
@@ -56,6 +56,14 @@ class Metrics:
         if self.items is None:
             raise ConnectionLost("no metrics server")
         return {"items": self.items}
+
+
+async def test_a_snapshot_takes_what_is_known_now() -> None:
+    metrics = Metrics()
+    metrics.items = [item("a"), item("old", at="1970-01-01T00:01:00Z")]
+    assert await measure(metrics) == NodesMeasured((NodeLoad("a", 250, 2**30),))  # type: ignore[arg-type]
+    metrics.items = None
+    assert await measure(metrics) is None  # type: ignore[arg-type]
 
 
 async def test_it_is_asked_only_while_somebody_minds_and_failures_are_survived() -> None:

@@ -105,11 +105,31 @@ class NodeLoads:
         if self._failing:
             self._failing = ""
             log.info("what nodes really use is known again")
-        items = answer.get("items") if isinstance(answer, dict) else None
-        for item in items if isinstance(items, list) else ():
+        for item in _items(answer):
             found = sample_of(item)
             if found is not None:
                 self._averages.take(*found)
+
+
+async def measure(client: KubeClient) -> NodesMeasured | None:
+    """What nodes use right now; None where nobody says."""
+    averages = Averages()
+    try:
+        answer: Any = await client.get(PATH)
+    except (ApiError, ConnectionLost):
+        return None
+    latest = 0
+    for item in _items(answer):
+        found = sample_of(item)
+        if found is not None:
+            averages.take(*found)
+            latest = max(latest, found[1].at)
+    return averages.news(latest)
+
+
+def _items(answer: Any) -> list[Any]:
+    items = answer.get("items") if isinstance(answer, dict) else None
+    return items if isinstance(items, list) else []
 
 
 def sample_of(item: Any) -> tuple[str, Sample] | None:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.node_load import measure
 from phalanx.daemon.observer import (
     DISRUPTION_BUDGETS,
     NAMESPACES,
@@ -118,6 +119,9 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)
+    loads = await measure(client)
+    if loads is not None:
+        snapshot.take([loads])
     return snapshot
 
 
