@@ -17,6 +17,7 @@ from phalanx.dialects.facets import Facet, News
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.pod_volumes import NamedVolumes, named_volumes
 from phalanx.dialects.reader import Document
+from phalanx.dialects.storage_facts import StorageFacts
 from phalanx.dialects.storage_objects import (
     NO_PROVISIONER,
     Claim,
@@ -71,6 +72,8 @@ class _Resolved(msgspec.Struct, frozen=True):
 
 
 _UNRESOLVED = _Resolved()
+# Facts about an object, and the uids of pods that are to be shown anew.
+Found = tuple[list[StockFact], set[str]]
 _NOBODY = ("", "", NamedVolumes())
 
 
@@ -103,6 +106,7 @@ class Volumes(Facet):
         self._reserved: dict[str, set[str]] = {}
         self._attached_on: dict[str, set[str]] = {}
         self._attached_as: dict[str, set[str]] = {}
+        self._facts = StorageFacts()
         self._twins: dict[tuple[PodClass, tuple[VolumeNeed, ...]], PodClass] = {}
 
     # pods
@@ -255,6 +259,32 @@ class Volumes(Facet):
     # objects
 
     def take(self, kind: ServedKind, document: Document) -> News:
+        return self._news(self._take(kind, document))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        return self._news(self._remove(kind, f"{namespace}/{name}" if namespace else name))
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+        """A claim that cannot be read holds its pods; anything else counts as absent."""
+        if kind.plural != CLAIMS:
+            return self.removed(kind, namespace, name)
+        claim = Claim(namespace, name, uid, fault=error)
+        self._known[CLAIMS].add(claim.key)
+        return self._news(self._claim(claim.key, claim))
+
+    def unserved(self, kind: ServedKind) -> News:
+        facts: list[ClusterEvent] = []
+        touched: set[str] = set()
+        for key in sorted(self._known[kind.plural]):
+            news, uids = self._news(self._remove(kind, key))
+            facts += news
+            touched |= uids
+        return facts, touched
+
+    def _news(self, found: Found) -> News:
+        return self._facts.new(found[0]), found[1]
+
+    def _take(self, kind: ServedKind, document: Document) -> Found:
         match kind.plural:
             case "persistentvolumeclaims":
                 claim = read_claim(document)
@@ -275,54 +305,37 @@ class Volumes(Facet):
             case "csidrivers":
                 driver = read_driver(document)
                 self._known[DRIVERS].add(driver.name)
-                return _driver(driver)
+                return _driver(driver), set()
             case "csistoragecapacities":
                 capacity = read_capacity(document)
                 if capacity is None:
                     metadata = document["metadata"]
-                    return self.removed(kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
+                    return self._remove(kind, f"{metadata.get('namespace') or ''}/{metadata['name']}")
                 self._known[CAPACITIES].add(capacity.key)
                 return [StockFact("volumes", capacity)], set()
         name = str(document["metadata"]["name"])
         self._known[ATTACHMENTS].add(name)
         return self._attach(name, read_attachment(document)), set()
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
-        key = f"{namespace}/{name}" if namespace else name
+    def _remove(self, kind: ServedKind, key: str) -> Found:
+        """`key` is namespace/name, or the name of what has no namespace."""
         self._known[kind.plural].discard(key)
         match kind.plural:
             case "persistentvolumeclaims":
                 return self._claim(key, None)
             case "persistentvolumes":
-                return self._volume(name, None)
+                return self._volume(key, None)
             case "storageclasses":
-                return self._class(name, None)
+                return self._class(key, None)
             case "csinodes":
-                return [StockFact("attachments", NodeStorage(name))], set()
+                return [StockFact("attachments", NodeStorage(key))], set()
             case "csidrivers":
-                return _driver(StorageDriver(name))
+                return _driver(StorageDriver(key)), set()
             case "csistoragecapacities":
                 return [StockFact("volumes", StorageCapacityGone(key))], set()
-        return self._attach(name, None), set()
+        return self._attach(key, None), set()
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
-        """A claim that cannot be read holds its pods; anything else counts as absent."""
-        if kind.plural == CLAIMS:
-            self._known[CLAIMS].add(f"{namespace}/{name}")
-            return self._claim(f"{namespace}/{name}", Claim(namespace, name, uid, fault=error))
-        return self.removed(kind, namespace, name)
-
-    def unserved(self, kind: ServedKind) -> News:
-        facts: list[ClusterEvent] = []
-        touched: set[str] = set()
-        for key in sorted(self._known[kind.plural]):
-            namespace, _, name = key.rpartition("/")
-            news, uids = self.removed(kind, namespace, name)
-            facts += news
-            touched |= uids
-        return facts, touched
-
-    def _claim(self, key: str, claim: Claim | None) -> News:
+    def _claim(self, key: str, claim: Claim | None) -> Found:
         last = self._claims.get(key)
         if claim == last:
             return [], set()
@@ -331,7 +344,7 @@ class Volumes(Facet):
             _drop(self._of_volume, last.volume, key)
             del self._claims[key]
         if claim is None:
-            facts: list[ClusterEvent] = [StockFact("attachments", ClaimAttachment(key))]
+            facts: list[StockFact] = [StockFact("attachments", ClaimAttachment(key))]
         else:
             self._claims[key] = claim
             _add(self._of_class, claim.storage_class, key)
@@ -339,7 +352,7 @@ class Volumes(Facet):
             facts = [StockFact("attachments", self._attachment(claim))]
         return facts, self._resolve(self._users.get(key, ()))
 
-    def _volume(self, name: str, volume: StoredVolume | None) -> News:
+    def _volume(self, name: str, volume: StoredVolume | None) -> Found:
         last = self._volumes.get(name)
         if volume == last:
             return [], set()
@@ -352,7 +365,7 @@ class Volumes(Facet):
             self._volumes[name] = volume
             _add(self._reserved, volume.claim, name)
             claims.add(volume.claim)
-        facts: list[ClusterEvent] = [StockFact("volumes", _offer(name, volume))]
+        facts: list[StockFact] = [StockFact("volumes", _offer(name, volume))]
         facts += [
             StockFact("attachments", self._attachment(self._claims[key]))
             for key in sorted(claims & self._claims.keys())
@@ -361,12 +374,12 @@ class Volumes(Facet):
         facts += map(self._attachments_of, sorted(nodes))
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
 
-    def _class(self, name: str, known: StoredClass | None) -> News:
+    def _class(self, name: str, known: StoredClass | None) -> Found:
         if known == self._classes.get(name):
             return [], set()
         if known is None:
             del self._classes[name]
-            facts: list[ClusterEvent] = [StockFact("volumes", StorageClassGone(name))]
+            facts: list[StockFact] = [StockFact("volumes", StorageClassGone(name))]
         else:
             self._classes[name] = known
             facts = [StockFact("volumes", known.noun)]
@@ -374,7 +387,7 @@ class Volumes(Facet):
         facts += [StockFact("attachments", self._attachment(self._claims[key])) for key in claims]
         return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
 
-    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[ClusterEvent]:
+    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[StockFact]:
         last = self._attachments.pop(name, None)
         if last is not None:
             _drop(self._attached_on, last.node, name)
@@ -403,8 +416,8 @@ def _offer(name: str, volume: StoredVolume | None) -> object:
     return volume.noun
 
 
-def _driver(driver: StorageDriver) -> News:
-    return [StockFact("volumes", driver), StockFact("attachments", driver)], set()
+def _driver(driver: StorageDriver) -> list[StockFact]:
+    return [StockFact("volumes", driver), StockFact("attachments", driver)]
 
 
 def _once(needs: Iterable[VolumeNeed]) -> list[VolumeNeed]:
