@@ -163,6 +163,14 @@ class TestTrees:
         world.pod("lone", gpu=3).run()
         assert "lone" in world.placed()
 
+    def test_a_child_beyond_what_is_needed_waits_for_itself_and_its_gangs_for_each_other(self) -> None:
+        world = self.tree(7).run()
+        assert world.why("r2w").code == "NotEnoughResources"
+        assert world.why("r2l").message.startswith(
+            "gang ns/r2l waits for CompositePodGroup ns/r2, which has 1 of the 2 groups that it needs; gang ns/r2w"
+        )
+        assert world.node("n2", gpu=1).run().started() == {"r1l", "r1w", "r2l", "r2w"}
+
     def test_a_parent_that_is_missing_is_waited_for(self) -> None:
         world = World().node("n1", gpu=8).composite("mid", 1, "top").group("a", 1, "mid", gpu=1).run()
         assert world.why("a").message == "waiting for CompositePodGroup ns/top"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.model.gang import Dialect, MatchPolicy, Problem
-from phalanx.model.pod import PodPhase
+from phalanx.model.pod import PlanMark, PodPhase
 
 from .scenario import Scenario
 
@@ -59,6 +59,21 @@ class TestOnceScheduled:
     def test_it_does_so_after_a_restart_too_when_only_the_condition_is_left_to_tell(self) -> None:
         world = native(Scenario().node("n1", gpu=8), 4, once_satisfied=True)
         world.pod("p-0", gang="job", gpu=1, node="n1").pod("q", gang="job", gpu=1).run()
+        assert "q" in world.placed()
+
+    def test_nor_does_it_matter_when_the_member_was_made(self) -> None:
+        """Times are whole seconds: one that came right after the plan looks like one that it left over."""
+        mark = PlanMark("c1-1000@one", 3, 1000)
+        world = native(Scenario().node("n1", gpu=8), 3, once_satisfied=True)
+        world.pod("p-0", gang="job", gpu=1, node="n1", mark=mark, phase=PodPhase.SUCCEEDED)
+        world.pod("p-1", gang="job", gpu=1, node="n1", mark=mark).pod("q", gang="job", gpu=1, created=1000).run()
+        assert "q" in world.placed()
+
+    def test_what_a_plan_left_over_is_made_up_for_although_another_has_finished(self) -> None:
+        mark = PlanMark("c1-1000@one", 3, 1000)
+        world = native(Scenario().node("n1", gpu=8), 3)
+        world.pod("p-0", gang="job", gpu=1, node="n1", mark=mark, phase=PodPhase.SUCCEEDED)
+        world.pod("p-1", gang="job", gpu=1, node="n1", mark=mark).pod("q", gang="job", gpu=1, created=1000).run()
         assert "q" in world.placed()
 
     def test_before_it_was_scheduled_the_quorum_holds_whatever_runs_already(self) -> None:

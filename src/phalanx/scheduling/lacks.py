@@ -16,53 +16,50 @@ from phalanx.scheduling.work import Unit
 WAITING_FOR_COMPOSITE = "WaitingForComposite"
 
 
-class Lacks(msgspec.Struct, frozen=True):
-    """`able` of the `least` children that the composite needs hold or could be placed. `of` tells what which gang
-    (by its place in the unit) lacks: facts of a refusal, or a verdict. `holds` where the composite has what it
-    needs: then each gang waits for itself."""
+class Waits(msgspec.Struct, frozen=True):
+    """A gang that could start waits for its composite, of whose `least` children `able` hold or could be placed.
+    `culprit` is a gang that could not; None where there are too few groups."""
 
     composite: GangKey
     least: int
     able: int
+    culprit: GangKey | None
+
+
+class Lacks(msgspec.Struct, frozen=True):
+    """What which gang lacks, by its place in the unit: facts of a refusal, a verdict, or for whom it waits. `holds`
+    where the tree has what it needs, and these wait for themselves."""
+
     of: tuple[tuple[int, object], ...]
     holds: bool = False
 
 
 def tell_lacks(session: Session, unit: Unit, lacks: Lacks) -> None:
-    """Judges the gangs of a tree: who lacks something is told what, the others whom they wait for."""
-    verdicts = {unit.gangs[place]: _verdict(facts, unit.gangs[place]) for place, facts in lacks.of}
-    culprit = next(iter(verdicts), None)
-    for gang in unit.own:
-        if gang in verdicts:
-            session.judge_gang(gang, verdicts[gang])
-        elif not lacks.holds and gang.pending:
-            why = verdicts[culprit] if culprit is not None else None
-            session.judge_gang(gang, waiting_for_composite(gang.key, lacks, culprit, why))
+    facts = {unit.gangs[place]: lack for place, lack in lacks.of}
+    verdicts = {gang: _verdict(lack, gang) for gang, lack in facts.items() if not isinstance(lack, Waits)}
+    by_key = {gang.key: verdict for gang, verdict in verdicts.items()}
+    for gang, lack in facts.items():
+        if isinstance(lack, Waits):
+            verdicts[gang] = _waiting(gang.key, lack, by_key.get(lack.culprit) if lack.culprit else None)
+        session.judge_gang(gang, verdicts[gang])
 
 
-def waiting_for_composite(gang: GangKey, lacks: Lacks, culprit: GangRecord | None, why: Verdict | None) -> Verdict:
-    least = max(1, lacks.least)
+def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
     message = (
-        f"gang {gang} waits for CompositePodGroup {lacks.composite}, which has {lacks.able} of the {least} groups "
-        "that it needs"
+        f"gang {gang} waits for CompositePodGroup {facts.composite}, which has {facts.able} of the {facts.least} "
+        "groups that it needs"
     )
-    if culprit is None or why is None:
-        missing = least - lacks.able
-        return Verdict(
-            WAITING_FOR_COMPOSITE,
-            message,
-            needed=least,
-            members=lacks.able,
-            change=f"create {missing} more group(s)",
-        )
+    if why is None:
+        change = f"create {facts.least - facts.able} more group(s)"
+        return Verdict(WAITING_FOR_COMPOSITE, message, needed=facts.least, members=facts.able, change=change)
     return Verdict(
         WAITING_FOR_COMPOSITE,
-        f"{message}; gang {culprit.key}: {why.message}",
+        f"{message}; gang {facts.culprit}: {why.message}",
         why.unschedulable,
-        needed=least,
-        placeable=lacks.able,
-        members=lacks.able,
-        change=f"help gang {culprit.key} first: {why.change}" if why.change else "",
+        needed=facts.least,
+        placeable=facts.able,
+        members=facts.able,
+        change=f"help gang {facts.culprit} first: {why.change}" if why.change else "",
         fault=why.fault,
     )
 

@@ -7,24 +7,32 @@ from collections.abc import Mapping
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.domains import Area, area_of
 from phalanx.scheduling.formation import Formation
 from phalanx.scheduling.gathering import gather, together
+from phalanx.scheduling.lacks import Waits
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import Spot
+from phalanx.scheduling.shortage import Gap, Shortage, Spot
 
 
 class Muster:
-    """One attempt. `calls` are the gangs that may take part, those whose quorums hold included. Afterwards `placed`
-    of each call tells who and where, `lacks` why a gang could not be placed, `able` how many children of each
-    formation could be. A formation with a topology is placed in the smallest domain that takes it."""
+    """One attempt. `calls` are the gangs that may take part, those whose quorums hold included; `lacks` says what
+    keeps the others from it. Afterwards `placed` of each call tells who and where, `lacks` why every gang that is
+    still open waits. A formation with a topology is placed in the smallest domain that takes it."""
 
-    def __init__(self, session: Session, calls: Mapping[GangRecord, Call], transaction: Transaction) -> None:
+    def __init__(
+        self,
+        session: Session,
+        calls: Mapping[GangRecord, Call],
+        lacks: Mapping[GangRecord, object],
+        transaction: Transaction,
+    ) -> None:
         self._session = session
         self._calls = calls
         self._transaction = transaction
-        self.lacks: dict[GangRecord, object] = {}
-        self.able: dict[Formation, int] = {}
+        self.lacks = dict(lacks)
+        self._able: dict[Formation, int] = {}
 
     def run(self, formation: Formation, spot: Spot | None = None) -> bool:
         """Whether the formation holds now; if not, nothing of it has been placed."""
@@ -36,6 +44,7 @@ class Muster:
         self._transaction.back_to(mark)
         for gang, before in placed.items():
             self._calls[gang].placed = before
+        note_waiting(formation, self._able.get(formation, 0), self._calls, self.lacks)
         return False
 
     def _near(self, formation: Formation, outer: Spot | None) -> object:
@@ -74,16 +83,18 @@ class Muster:
                 return None
             self._transaction.back_to(mark)
             undone()
-        self.able.setdefault(formation, 0)
-        for gang, call in calls.items():
-            if not call.need.satisfied and gang not in self.lacks:
-                self.lacks[gang] = facts
+        if isinstance(facts, Shortage | Gap | Excess):
+            # What no domain has, before any gang was tried in one.
+            asks = (gang for gang, call in calls.items() if not call.need.satisfied and _asks(gang, facts))
+            first = next(asks, None)
+            if first is not None and isinstance(self.lacks.get(first), Waits | None):
+                self.lacks[first] = facts
         return facts
 
     def _children(self, formation: Formation, spot: Spot | None) -> object:
         """Places every child that can be placed; why the first one cannot, if they are too few."""
         able = sum(self._take(child, spot) for child in formation.children)
-        self.able[formation] = able
+        self._able[formation] = able
         if able >= max(1, formation.least):
             return None
         lacks = (self.lacks[gang] for gang in formation.gangs() if gang in self.lacks)
@@ -107,6 +118,33 @@ class Muster:
         call.placed = []
         self.lacks[child] = facts
         return False
+
+
+def _asks(gang: GangRecord, facts: object) -> bool:
+    """Whether a refusal may speak of the gang."""
+    return not isinstance(facts, Shortage) or any(member.cls is facts.cls for member in gang.pending.values())
+
+
+def note_waiting(
+    formation: Formation, able: int, calls: Mapping[GangRecord, Call], lacks: dict[GangRecord, object]
+) -> None:
+    """Notes that the open gangs of a formation that does not hold wait for it, unless they lack something."""
+    culprit = next((gang.key for gang in formation.gangs() if not isinstance(lacks.get(gang), Waits | None)), None)
+    waits = Waits(formation.key, max(1, formation.least), able, culprit)
+    for gang in formation.gangs():
+        if gang in calls and not calls[gang].need.satisfied:
+            lacks.setdefault(gang, waits)
+
+
+def hold_up(formation: Formation, calls: Mapping[GangRecord, Call], lacks: dict[GangRecord, object]) -> bool:
+    """Whether too few of the children may take part; then everybody below waits for them."""
+    able = 0
+    for child in formation.children:
+        able += not hold_up(child, calls, lacks) if isinstance(child, Formation) else child in calls
+    if able >= max(1, formation.least):
+        return False
+    note_waiting(formation, able, calls, lacks)
+    return True
 
 
 def core(formation: Formation, calls: Mapping[GangRecord, Call]) -> list[GangRecord]:

@@ -45,6 +45,8 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
     counts = record.counts()
     policy = gang.match_policy
     repair = unfinished_plan(record, gang) is not None
+    if policy is MatchPolicy.UNTIL_SCHEDULED and gang.once_satisfied and counts.active:
+        return Requirement(0)
     done = 0
     if policy in _ONCE and not repair and was_satisfied(record, gang):
         if policy is MatchPolicy.ONCE_SATISFIED or counts.active:
@@ -69,8 +71,10 @@ def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> in
     match policy:
         case MatchPolicy.WAITING_RUNNING_SUCCEEDED:
             return counts.active + counts.succeeded
-        case MatchPolicy.WAITING_AND_RUNNING | MatchPolicy.UNTIL_SCHEDULED:
+        case MatchPolicy.WAITING_AND_RUNNING:
             return counts.active
+        case MatchPolicy.UNTIL_SCHEDULED:
+            return counts.active + (counts.succeeded if repair else 0)
     # Of the two policies that look at waiting members only, bound ones count just while their plan is unfinished;
     # a member that has finished meanwhile was part of it all the same.
     if repair:

@@ -11,9 +11,9 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.assembly import Call, demand_of
 from phalanx.scheduling.demand import Charge, Parts, Quorum
 from phalanx.scheduling.explanation import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.formation import Formation, formation_of
+from phalanx.scheduling.formation import formation_of
 from phalanx.scheduling.lacks import Lacks, tell_lacks
-from phalanx.scheduling.mustering import Muster, core, could_hold
+from phalanx.scheduling.mustering import Muster, core, hold_up
 from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Refusal, Unit
@@ -44,18 +44,6 @@ class Attempt:
         parts += [Charge(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
         self.demand = Parts(unit.key, tuple(parts))
 
-    @property
-    def possible(self) -> bool:
-        return could_hold(self.formation, self.calls)
-
-    @property
-    def able(self) -> int:
-        """How many children may take part."""
-        return sum(
-            could_hold(child, self.calls) if isinstance(child, Formation) else child in self.calls
-            for child in self.formation.children
-        )
-
     def core_unit(self, unit: Unit) -> Unit | None:
         """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
         gangs = tuple(core(self.formation, self.calls))
@@ -83,12 +71,12 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
         session.saw(unit)
         return False
     attempt, promised = Attempt(session, unit, unit.composite), claimed(unit)
-    if not attempt.possible:
+    if hold_up(attempt.formation, attempt.calls, attempt.lacks):
         session.unclaim(promised)
-        _refuse(session, unit, attempt, attempt.lacks)
+        _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
     if not attempt.open:
-        _content(session, unit, attempt, {})
+        _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
     refusal = session.known(attempt.demand) if not promised else None
     if refusal is not None:
@@ -101,7 +89,7 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
     if kept and not place_where_promised(session, transaction, kept):
         for call in kept:
             call.placed = []
-    muster = Muster(session, attempt.calls, transaction)
+    muster = Muster(session, attempt.calls, attempt.lacks, transaction)
     if not muster.run(attempt.formation):
         transaction.rollback()
         core = attempt.core_unit(unit)
@@ -110,40 +98,38 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
             if waits_on(session, unit, wanted):
                 session.saw(unit)
                 return False
-        _refuse(session, unit, attempt, {**attempt.lacks, **muster.lacks}, muster)
+        _wait(session, unit, attempt, muster.lacks)
         return False
     transaction.commit()
     commit(attempt.open)
     session.unclaim(claimed(unit))  # who was promised room and is not needed now
-    _content(session, unit, attempt, muster.lacks)
+    placed = {call.gang for call in attempt.open if call.placed}
+    _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True
 
 
-def _refuse(
-    session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], muster: Muster | None = None
+def _content(
+    session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
 ) -> None:
-    formation = attempt.formation
-    able = muster.able[formation] if muster is not None else attempt.able
-    facts = _facts(unit, formation, able, lacks)
-    _tell(session, unit, attempt, session.refuse(attempt.demand, facts), parked=muster is not None)
-
-
-def _content(session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object]) -> None:
-    """The tree has what it needs; gangs that are still open wait each for itself."""
-    without = {**attempt.lacks, **lacks}
+    """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.own:
-        if gang not in without:
+        if gang not in lacks:
             session.judge_gang(gang, None)
-    if without:
-        facts = _facts(unit, attempt.formation, attempt.able, without, holds=True)
-        _tell(session, unit, attempt, session.refuse(attempt.demand, facts), parked=bool(lacks))
+    if lacks:
+        _wait(session, unit, attempt, lacks, parked, holds=True)
 
 
-def _facts(
-    unit: Unit, formation: Formation, able: int, lacks: Mapping[GangRecord, object], holds: bool = False
-) -> Lacks:
-    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in formation.gangs() if gang in lacks)
-    return Lacks(formation.key, formation.least, able, of, holds)
+def _wait(
+    session: Session,
+    unit: Unit,
+    attempt: Attempt,
+    lacks: Mapping[GangRecord, object],
+    parked: bool = True,
+    holds: bool = False,
+) -> None:
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
+    refusal = session.refuse(attempt.demand, Lacks(of, holds))
+    _tell(session, unit, attempt, refusal, parked)
 
 
 def _tell(session: Session, unit: Unit, attempt: Attempt, refusal: Refusal, parked: bool = True) -> None:
