@@ -65,14 +65,46 @@ def test_identical_pods_are_placed_as_one_by_one() -> None:
     assert s.spread() == {"gpus": 2, "plain": 4}
 
 
+PROPORTIONAL = (
+    "proportional: {enable: true, resources: nvidia.com/gpu,"
+    " resourceProportion: {nvidia.com/gpu.cpu: 4, nvidia.com/gpu.memory: 8}}"
+)
+
+
+def test_pods_without_gpus_leave_cpu_and_memory_to_those_that_are_idle() -> None:
+    s = Scenario(policy(PROPORTIONAL)).node("n", cpu=32, memory="64G", gpu=6)
+    s.job("cpus", 10, minimum=1, cpu=1, memory="1G").run()
+    # Six idle GPUs keep 24 CPU and 48 GB.
+    assert len(s.placed()) == 8
+    assert "1 node(s) keep CPU and memory for pods that ask for nvidia.com/gpu" in s.why_pod("cpus-9").message
+    s.pod("gpus", cpu=12, memory="20G", gpu=3).run()
+    assert s.where("gpus") == "n"
+
+
+def test_what_is_not_asked_for_is_not_kept_from_anybody() -> None:
+    s = Scenario(policy(PROPORTIONAL)).node("n", cpu=8, memory="64G", gpu=6).node("plain", cpu=2, memory="256M")
+    s.pod("memory", memory="1G").pod("cpu", cpu=1).pod("neither").run()
+    assert (s.where("memory"), s.where("cpu")) == ("n", "plain")
+    assert s.where("neither")
+
+
+def test_members_of_a_gang_count_while_they_are_placed() -> None:
+    s = Scenario(policy(PROPORTIONAL)).nodes(2, cpu=12, memory="64G", gpu=2)
+    s.job("g", 8, cpu=1).job("h", 1, cpu=1).run()
+    assert s.spread("g") == {"n1": 4, "n2": 4}
+    assert s.waiting() == ["h-0"]
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
+        "proportional: {rate: 1}",
+        "proportional: {resources: r, resourceProportion: {r.cpu: much}}",
         "sra: {enabled: true}",
         "sra: {enable: maybe}",
         "sra: {resourceWeight: {nvidia.com/gpu: -1}, resources: nvidia.com/gpu}",
     ],
 )
 def test_what_cannot_be_read_is_an_error(wrong: str) -> None:
-    with pytest.raises(PolicyError, match="sra"):
+    with pytest.raises(PolicyError, match="resource-strategy-fit"):
         load_policy(policy(wrong))

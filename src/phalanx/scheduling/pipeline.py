@@ -39,6 +39,7 @@ _POINTS = (
     "equip",
     "filter",
     "consents",
+    "room",
     "explain",
     "refuse",
     "preference",
@@ -75,7 +76,7 @@ class Pipeline:
         for plugin in self.plugins("equip"):
             plugin.equip(nodes)
         filters, preferences, scorers = (self.plugins(point) for point in ("filter", "preference", "score"))
-        return Placer(nodes, filters, preferences, scorers, self.stocks, self.peers)
+        return Placer(nodes, filters, preferences, scorers, self.stocks, self.peers, self.plugins("room"))
 
     def refusal(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""

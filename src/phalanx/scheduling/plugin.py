@@ -13,7 +13,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.arguments import Arguments
@@ -208,6 +208,11 @@ class Plugin:
 
     def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """float[N] from what `filter` may depend on, normalised over `mask`; None if the class has none."""
+        raise NotImplementedError
+
+    def room(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+        """int64[rows]: at most how many more copies each row takes, from what its nodes have idle; where that is 0,
+        `explain` says why."""
         raise NotImplementedError
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:

@@ -13,7 +13,7 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "enableJobOrder": ("gang_order",),
         "enableTaskOrder": ("pod_order",),
-        "enablePredicate": ("filter", "consents", "explain", "refuse"),
+        "enablePredicate": ("filter", "consents", "room", "explain", "refuse"),
         "enableNodeOrder": ("preference", "score"),
         "enableJobEnqueued": ("admit", "admitted"),
         "enableBestNode": (),

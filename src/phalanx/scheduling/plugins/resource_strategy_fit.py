@@ -8,7 +8,11 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.resource_space import FloatArray
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.resources import CPU, MEMORY
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.load import Load
@@ -32,17 +36,16 @@ class Scarce(msgspec.Struct, frozen=True):
 
 
 class ResourceStrategyFit(Plugin):
-    """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or
-    100 x free (LeastAllocated), times `resourceStrategyFitWeight`.
+    """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or 100 x
+    free (LeastAllocated), times `resourceStrategyFitWeight`.
 
     `sra` adds 100 x (the part of the scarce resources that a node does not have) x its weight. A resource name that
-    ends in `*` stands for a prefix. A pod's own annotations may override type and weights
-    (`PodClass.strategy`).
+    ends in `*` stands for a prefix. With `proportional` pods that need no GPU, say, leave as much CPU and memory
+    idle as the idle GPUs will need. A pod's own annotations may override type and weights (`PodClass.strategy`).
     """
 
     name = "resource-strategy-fit"
-    without_effect = ("proportional",)
-    arguments = ("resourceStrategyFitWeight", "resources", "sra", *without_effect)
+    arguments = ("proportional", "resourceStrategyFitWeight", "resources", "sra")
 
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
@@ -50,8 +53,34 @@ class ResourceStrategyFit(Plugin):
         for name, entry in (arguments.mapping("resources") or _BY_DEFAULT).items():
             self._strategies[name] = _strategy(arguments.owner, name, entry)
         self._scarce = _scarce(arguments)
-        for key in self.without_effect:
-            arguments.mapping(key)
+        self._kept = _kept(arguments)
+        if not self._kept:
+            self.quiet = frozenset({"room", "explain"})
+
+    def room(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+        """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
+        of those may use it."""
+        found = np.full(nodes.alive[rows].shape, MANY, dtype=np.int64)
+        requests = dict(cls.pod_class.requests)
+        if any(name in requests for name, _, _ in self._kept):
+            return found
+        for name, cpu, memory in self._kept:
+            column = nodes.space.find(name)
+            if column is None:
+                continue
+            scarce = nodes.idle[column][rows].clip(min=0)
+            for place, each, wanted in (
+                (CPU_COLUMN, cpu, requests.get(CPU, 0)),
+                (MEMORY_COLUMN, memory, requests.get(MEMORY, 0)),
+            ):
+                if wanted:
+                    left = (nodes.idle[place][rows] - scarce * each).clip(min=0)
+                    found = np.where(scarce > 0, np.minimum(found, left // wanted), found)
+        return found
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        names = ", ".join(name for name, _, _ in self._kept)
+        return [(f"node(s) keep CPU and memory for pods that ask for {names}", self.room(cls, nodes, rows) == 0)]
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         return self._fit(cls, load) + self._away(cls, load)
@@ -106,6 +135,24 @@ def _scarce(arguments: Arguments) -> Scarce:
     found = tuple((name, weights.integer(name, 1, least=0)) for name in names)
     weight = own.integer("weight", 0, least=0)
     return Scarce(weight, found) if own.boolean("enable", False) else Scarce()
+
+
+def _kept(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
+    """(scarce resource, thousandths of a core, bytes that go with one of it): a GB is a billion bytes, as in
+    Volcano."""
+    own = Arguments(f"{arguments.owner}: proportional", arguments.mapping("proportional"))
+    own.only(("enable", "resources", "resourceProportion"))
+    rates = Arguments(f"{arguments.owner}: proportional.resourceProportion", own.mapping("resourceProportion"))
+    names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
+    found = tuple(
+        (
+            name,
+            round(rates.number(f"{name}.cpu", 1.0, least=0) * 1000),
+            round(rates.number(f"{name}.memory", 1.0, least=0) * 10**9),
+        )
+        for name in names
+    )
+    return found if own.boolean("enable", False) else ()
 
 
 def _strategy(owner: str, resource: str, entry: object) -> Strategy:
