@@ -212,18 +212,15 @@ class DeviceClaims:
             case ClaimGone(key):
                 return self._learn_claim(key, None)
             case DeviceClass():
-                self._classes[fact.name] = fact
-                self._rethink()
+                last, self._classes[fact.name] = self._classes.get(fact.name), fact
+                return self._rethink(last != fact)
             case DeviceClassGone(name):
-                self._classes.pop(name, None)
-                self._rethink()
+                return self._rethink(self._classes.pop(name, None) is not None)
             case DeviceSlice():
-                self._resupplied(self._supply.put(fact))
+                return self._resupplied(self._supply.put(fact))
             case DeviceSliceGone(name):
-                self._resupplied(self._supply.remove(name))
-            case _:
-                raise TypeError(f"nobody tells claims {fact!r}")
-        return True
+                return self._resupplied(self._supply.remove(name))
+        raise TypeError(f"nobody tells claims {fact!r}")
 
     # claims
 
@@ -232,7 +229,7 @@ class DeviceClaims:
         last, entry.fact = entry.fact, fact
         self._recount(key, entry)
         if last is None or last.allocation is None:
-            return fact is not None and fact.allocation is None
+            return False  # whoever waited for the claim itself is shown anew
         return fact is None or fact.allocation is None or len(fact.consumers) < len(last.consumers)
 
     def _recount(self, key: str, entry: Entry) -> None:
@@ -356,12 +353,14 @@ class DeviceClaims:
             some |= term_matches(term, self._nodes.labels, self._nodes.name_column, rows)
         return some
 
-    def _rethink(self) -> None:
-        self._inquiries.clear()
-        self.changes.note_all(self._nodes.rows().tolist())
+    def _rethink(self, changed: bool) -> bool:
+        if changed:
+            self._inquiries.clear()
+            self.changes.note_all(self._nodes.rows().tolist())
+        return changed
 
-    def _resupplied(self, nodes: set[str] | None) -> None:
-        """Something else is offered on these nodes; None: anywhere."""
+    def _resupplied(self, nodes: set[str] | None) -> bool:
+        """Something else is offered on these nodes (None: anywhere); whether on any."""
         if nodes is None:
             rows = self._nodes.rows().tolist()
         else:
@@ -369,6 +368,7 @@ class DeviceClaims:
         for row in rows:
             self._near.pop(row, None)
         self.changes.note_all(rows)
+        return nodes is None or bool(nodes)
 
     def _note_pools(self, pools: Iterable[PoolId]) -> None:
         names: set[str] = set()

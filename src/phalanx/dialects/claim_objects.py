@@ -232,7 +232,6 @@ def _allocation_of(document: Document) -> Allocation | None:
             for result in wire.devices.results or ()
         ),
         nodes=_terms(wire.node_selector),
-        document=msgspec.json.encode(body).decode(),
         conditions=any(result.binding_conditions for result in wire.devices.results or ()),
     )
 

@@ -35,6 +35,7 @@ ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
 _GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
 _CLAIMS, _CLASSES, _SLICES = "resourceclaims", "deviceclasses", "resourceslices"
 _CLASSES_KEPT = 4096
+_SPECS_KEPT = 4096
 
 
 class _Reference(msgspec.Struct, frozen=True):
@@ -73,6 +74,7 @@ class ClaimFacet(Facet):
         self._claims: dict[str, Claim] = {}
         self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
         self._admins: set[str] = set()
+        self._specs: dict[ClaimSpec, ClaimSpec] = {}
         self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...]], PodClass] = {}
 
     # pods
@@ -199,7 +201,11 @@ class ClaimFacet(Facet):
     def _claim(self, claim: Claim) -> News:
         if self._claims.get(claim.key) == claim:
             return nothing()
-        self._claims[claim.key] = claim
+        # Claims made from one template ask for the same thing, and share it.
+        if len(self._specs) >= _SPECS_KEPT:
+            self._specs.clear()
+        spec = self._specs.setdefault(claim.spec, claim.spec)
+        claim = self._claims[claim.key] = msgspec.structs.replace(claim, spec=spec)
         return [_told(claim)], set(self._referrers.get(claim.key, ()))
 
 

@@ -119,8 +119,8 @@ class AllocatedDevice(msgspec.Struct, frozen=True):
 class Allocation(msgspec.Struct, frozen=True):
     """What a claim was given, and the nodes on which it can be used (None: all), as the API tells.
 
-    `document` is the JSON of `status.allocation`; `conditions` says that the claim is usable only when its devices
-    are ready (binding conditions).
+    `document` is the JSON of `status.allocation` of what is yet to be written, "" once it has been; `conditions`
+    says that the claim is usable only when its devices are ready (binding conditions).
     """
 
     devices: tuple[AllocatedDevice, ...] = ()
@@ -227,8 +227,8 @@ class AllocateClaim(Preparation, frozen=True):
     """Give a claim its devices and reserve it for a pod, or for the pod's PodGroup if `group` names one.
 
     `allocation` is the JSON of `status.allocation`, "" where the claim has been allocated before. `uid` is the
-    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready, `fault`
-    says that no devices were found after all.
+    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready; `fault`
+    says that none were found after all.
     """
 
     namespace: str
