@@ -120,9 +120,7 @@ class Domains:
         copies = self._copies(want, limit)
         for level in self.ladder(area.rule).levels:
             placeable, room, fits = self._count(level, area, want, copies)
-            numbers = np.flatnonzero(fits)
-            numbers = numbers[np.lexsort((level.first[numbers], room[numbers]))]
-            for number in numbers[:_MOST_TRIES].tolist():
+            for number in _tightest(np.flatnonzero(fits), room, level.first):
                 yield Domain(level, number, int(placeable[number]), limit)
 
     def fits(self, area: Area, want: Want) -> bool:
@@ -229,6 +227,18 @@ class Domains:
             of_role = [portion for portion in want.portions if portion.role == role]
             fits &= sum((np.minimum(sums[each.cls], each.count) for each in of_role), nothing) >= least
         return np.minimum(placeable, want.total), room, fits
+
+
+def _tightest(numbers: IntArray, room: FloatArray, first: IntArray) -> Iterator[int]:
+    """The domains with the least room, of equals the first seen; found one by one, as the first mostly does."""
+    for _ in range(_MOST_TRIES):
+        if not len(numbers):
+            return
+        here = room[numbers]
+        equal = numbers[here == here.min()]
+        best = int(equal[first[equal].argmin()])
+        yield best
+        numbers = numbers[numbers != best]
 
 
 def _sums(level: Level, copies: IntArray) -> FloatArray:
