@@ -13,20 +13,27 @@ import yaml
 from phalanx.dialects.accounts import ACCOUNT_KINDS, read_account
 from phalanx.dialects.budgets import BUDGET, parse_budget
 from phalanx.dialects.eviction_limits import MIN_RUN_TIME
+from phalanx.dialects.groups import read_group
+from phalanx.dialects.hypernodes import HYPER_NODES, read_hypernode
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.account import EvictionRate
 from phalanx.model.events import AccountUpdated
-from tests.dialects.objects import VOLCANO_QUEUE
+from tests.dialects.objects import VOLCANO, VOLCANO_QUEUE
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
 
 
+def documents(name: str) -> Iterator[dict[str, Any]]:
+    for block in _BLOCK.findall((DOCS / name).read_text(encoding="utf-8")):
+        for document in yaml.safe_load_all(block):
+            yield document if isinstance(document, dict) else {}
+
+
 def examples() -> Iterator[dict[str, Any]]:
     for name in ("quotas.md", "queues.md"):
-        for block in _BLOCK.findall((DOCS / name).read_text(encoding="utf-8")):
-            yield from yaml.safe_load_all(block)
+        yield from documents(name)
 
 
 OBJECTS = [example for example in examples() if "kind" in example]
@@ -69,3 +76,17 @@ def test_the_example_of_limits_on_eviction_is_one() -> None:
     queue = {"metadata": {"name": "q", "annotations": limits}}
     (account,) = read_account(VOLCANO_QUEUE, queue).accounts
     assert (account.min_run_time, account.eviction_rate) == (600, EvictionRate(10, 60))
+
+
+def test_the_examples_of_topologies_are_read_without_a_complaint() -> None:
+    seen: list[str] = []
+    for document in documents("topology.md"):
+        if document.get("kind") == "HyperNode":
+            found, faults = read_hypernode(HYPER_NODES.served_as("v1alpha1"), document)
+            assert (found.problem, faults, found.tier) == ("", (), document["spec"]["tier"])
+        elif document.get("kind") == "PodGroup":
+            (group,) = read_group(VOLCANO, document)
+            assert (group.problem, group.warnings) == (None, ())
+            assert group.topology is not None
+        seen.append(document.get("kind", ""))
+    assert (seen.count("HyperNode"), seen.count("PodGroup")) == (2, 2)
