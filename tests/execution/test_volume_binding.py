@@ -100,8 +100,8 @@ def api() -> Api:
     return Api()
 
 
-async def prepare(api: Api, what: BindClaim, rejected: Callable[[str, str], None] | None = None) -> None:
-    handler = VolumeBinding(api, rejected or (lambda storage_class, node: None), pause=api.pause)
+async def prepare(api: Api, what: BindClaim, rejected: Callable[[str, str, int], None] | None = None) -> None:
+    handler = VolumeBinding(api, rejected or (lambda storage_class, node, size: None), pause=api.pause)
     async with asyncio.timeout(5):
         await handler.prepare(BIND, what)
 
@@ -177,8 +177,8 @@ async def test_a_provisioner_that_removes_the_annotation_has_refused(api: Api) -
     told = []
     api.on_pause = [lambda: None, lambda: api.change(CLAIM, {"metadata": {"annotations": {SELECTED: None}}})]
     with pytest.raises(PreparationError, match='provisioning failed for PVC "data"'):
-        await prepare(api, DYNAMIC, lambda storage_class, node: told.append((storage_class, node)))
-    assert told == [("late", "n1")]
+        await prepare(api, DYNAMIC, lambda *what: told.append(what))
+    assert told == [("late", "n1", 2**30)]
 
 
 async def test_what_is_older_than_our_write_says_nothing(api: Api) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,8 +39,10 @@ if TYPE_CHECKING:
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
 NO_SPACE = "node(s) did not have enough free storage"
+REFUSED = "node(s) had a volume refused by its provisioner a moment ago"
 
 _HOST = "kubernetes.io/hostname"
+_NONE: Mapping[str, int] = {}
 
 Claims = tuple[UnboundClaim, ...]
 Sites = dict[str, list[Site[Volume]]]
@@ -82,7 +84,7 @@ class VolumeSupply:
         self._capacities: dict[str, tuple[str, _Capacity]] = {}
         self._room: dict[str, Places[_Capacity]] = {}
         self._drivers: dict[str, StorageDriver] = {}
-        self._trouble: dict[str, set[str]] = {}
+        self._trouble: dict[str, dict[str, int]] = {}
 
     # what a class may do
 
@@ -112,7 +114,7 @@ class VolumeSupply:
         refusal = self.refuse(cls)
         if refusal is not None:
             return [(refusal, np.ones(shape, dtype=np.bool_))]
-        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE)}
+        reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE, REFUSED)}
         for place, row in self._each(rows):
             reason = self._objection(claims, row)
             if reason:
@@ -215,8 +217,9 @@ class VolumeSupply:
             all(labels.get(key) in values for key, values in term) for term in known.topologies
         ):
             return NO_VOLUME
-        if not claim.node and self._nodes.names[row] in self._trouble.get(claim.storage_class, ()):
-            return NO_SPACE
+        refused = self._trouble.get(claim.storage_class, _NONE).get(self._nodes.names[row])
+        if refused is not None and not claim.node and claim.size >= refused:
+            return REFUSED
         driver = self._drivers.get(known.provisioner)
         if driver is None or not driver.tracks_capacity or not claim.size:
             return ""
@@ -286,6 +289,7 @@ class VolumeSupply:
                 self._classes[fact.name] = fact
                 return grown and self._changed_everywhere()
             case StorageClassGone(name):
+                self._trouble.pop(name, None)
                 return self._classes.pop(name, None) is not None and self._changed_everywhere()
             case StorageCapacity():
                 self._forget_capacity(fact.key)
@@ -302,22 +306,23 @@ class VolumeSupply:
                 last = self._drivers.get(fact.name)
                 self._drivers[fact.name] = fact
                 return last != fact and self._changed_everywhere()
-            case ProvisioningTrouble(storage_class, node, lasts):
-                return self._avoid(storage_class, node, lasts)
+            case ProvisioningTrouble(storage_class, node, size, lasts):
+                return self._avoid(storage_class, node, size if lasts else None)
         return False
 
-    def _avoid(self, storage_class: str, node: str, lasts: bool) -> bool:
-        avoided = self._trouble.setdefault(storage_class, set())
-        if lasts:
-            avoided.add(node)
+    def _avoid(self, storage_class: str, node: str, size: int | None) -> bool:
+        """Volumes of this size and above are not asked for; None ends that."""
+        refused = self._trouble.setdefault(storage_class, {})
+        if size is None:
+            refused.pop(node, None)
         else:
-            avoided.discard(node)
-        if not avoided:
+            refused[node] = size
+        if not refused:
             del self._trouble[storage_class]
         row = self._nodes.row(node)
         if row >= 0:
             self.changes.note(row)
-        return not lasts
+        return size is None
 
     def _offer(self, volume: Volume) -> bool:
         if self._volumes.get(volume.name) == volume:

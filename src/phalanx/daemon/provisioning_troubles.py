@@ -5,13 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.volume_supply import VOLUMES
 from phalanx.model.events import StockFact
 from phalanx.model.volumes import ProvisioningTrouble
 
-# Without it the same node would be chosen again, where a driver does not publish what it has left (seconds).
-_AVOIDED = 60.0
+# How long a node is avoided, doubling while it goes on refusing (seconds): longer than a refused pod pauses at first,
+# or the same node would be chosen again; short, because a refusal may pass and the node be the only one.
+_FIRST = 4.0
+_LONGEST = 60.0
+
+
+class _Trouble(msgspec.Struct):
+    """The smallest size that was refused, for how long it counts, and whether it counts still."""
+
+    size: int
+    seconds: float
+    lasts: bool = True
 
 
 class ProvisioningTroubles:
@@ -27,16 +39,26 @@ class ProvisioningTroubles:
         self._state = state
         self._wake = wake
         self._later = later or (lambda seconds, call: asyncio.get_running_loop().call_later(seconds, call))
-        self._last: dict[tuple[str, str], object] = {}
+        self._known: dict[tuple[str, str], _Trouble] = {}
 
-    def note(self, storage_class: str, node: str) -> None:
-        token = self._last[storage_class, node] = object()
-        self._state.apply(StockFact(VOLUMES, ProvisioningTrouble(storage_class, node)))
-        self._later(_AVOIDED, lambda: self._forgive(storage_class, node, token))
+    def note(self, storage_class: str, node: str, size: int) -> None:
+        """No volume of this class and size (bytes) could be made for the node."""
+        key, last = (storage_class, node), self._known.get((storage_class, node))
+        seconds = min(_LONGEST, 2 * last.seconds) if last is not None else _FIRST
+        size = min(size, last.size) if last is not None and last.lasts else size
+        trouble = self._known[key] = _Trouble(size, seconds)
+        self._state.apply(StockFact(VOLUMES, ProvisioningTrouble(storage_class, node, size)))
+        self._later(seconds, lambda: self._forgive(key, trouble))
 
-    def _forgive(self, storage_class: str, node: str, token: object) -> None:
-        if self._last.get((storage_class, node)) is not token:
+    def _forgive(self, key: tuple[str, str], trouble: _Trouble) -> None:
+        if self._known.get(key) is not trouble:
             return
-        del self._last[storage_class, node]
+        trouble.lasts = False
+        storage_class, node = key
         self._state.apply(StockFact(VOLUMES, ProvisioningTrouble(storage_class, node, lasts=False)))
+        self._later(_LONGEST, lambda: self._forget(key, trouble))
         self._wake()
+
+    def _forget(self, key: tuple[str, str], trouble: _Trouble) -> None:
+        if self._known.get(key) is trouble:
+            del self._known[key]

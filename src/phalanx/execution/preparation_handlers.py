@@ -14,7 +14,7 @@ from phalanx.model.volumes import BindClaim
 
 
 def preparation_handlers(
-    client: PooledClient, unprovisioned: Callable[[str, str], None]
+    client: PooledClient, unprovisioned: Callable[[str, str, int], None]
 ) -> Mapping[type[Preparation], Handler]:
-    """`unprovisioned(storage class, node)` learns where a volume could not be made."""
+    """`unprovisioned(storage class, node, bytes)` learns where a volume could not be made."""
     return {BindClaim: VolumeBinding(client, unprovisioned), AllocateClaim: ClaimAllocation(client)}

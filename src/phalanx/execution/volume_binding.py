@@ -48,14 +48,14 @@ class Client(Protocol):
 class VolumeBinding:
     """Carries out `BindClaim`. Everything that it has done is found in the API again, so a restart goes on there.
 
-    Claims under way in one namespace are looked at together. `rejected(storage class, node)` learns what a
-    provisioner could not do. `pause` waits for some seconds.
+    Claims under way in one namespace are looked at together. `rejected(storage class, node, bytes)` learns
+    what a provisioner could not do. `pause` waits for some seconds.
     """
 
     def __init__(
         self,
         client: Client,
-        rejected: Callable[[str, str], None] = lambda storage_class, node: None,
+        rejected: Callable[[str, str, int], None] = lambda storage_class, node, size: None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -187,7 +187,7 @@ class VolumeBinding:
             claim = _usable(wanted, document, uid)
             if not wanted.volume and not claim.volume and claim.node != wanted.node:
                 if not claim.node:
-                    self._rejected(claim.storage_class, wanted.node)
+                    self._rejected(claim.storage_class, wanted.node, claim.size)
                 raise PreparationError(f'provisioning failed for PVC "{claim.name}"')
             if claim.bound:
                 return claim

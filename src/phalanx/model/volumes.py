@@ -159,11 +159,12 @@ class StorageDriver(msgspec.Struct, frozen=True):
 
 
 class ProvisioningTrouble(msgspec.Struct, frozen=True):
-    """A provisioner has just sent a claim of the class back because of the node; or, when it no longer `lasts`, it
-    may be asked again."""
+    """A provisioner has just sent a claim of the class and of `size` bytes back because of the node; or, when it no
+    longer `lasts`, it may be asked again."""
 
     storage_class: str
     node: str
+    size: int = 0
     lasts: bool = True
 
 
