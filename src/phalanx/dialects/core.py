@@ -19,6 +19,11 @@ class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
     """The base of everything here: camelCase on the wire, unknown fields are skipped."""
 
 
+class Closed(Wire, forbid_unknown_fields=True):
+    """What restricts where a pod may go. A field of it that we do not know may restrict further, so the pod is not
+    placed in spite of it: the field is named in `faults`."""
+
+
 def clamp_priority(value: int) -> int:
     """The API's priorities are 32 bits wide; a number beyond them is as good as the last one."""
     return max(-(2**31), min(2**31 - 1, value))
@@ -78,27 +83,27 @@ class Container(Wire):
     restart_policy_rules: list[RestartRule] = []
 
 
-class SelectorRequirement(Wire):
+class SelectorRequirement(Closed):
     key: str = ""
     operator: str = ""
     values: list[str] = []
 
 
-class SelectorTerm(Wire):
+class SelectorTerm(Closed):
     match_expressions: list[SelectorRequirement] = []
     match_fields: list[SelectorRequirement] = []
 
 
-class NodeSelector(Wire):
+class NodeSelector(Closed):
     node_selector_terms: list[SelectorTerm] = []
 
 
-class PreferredSchedulingTerm(Wire):
+class PreferredSchedulingTerm(Closed):
     weight: int = 0
     preference: SelectorTerm | None = None
 
 
-class NodeAffinity(Wire):
+class NodeAffinity(Closed):
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -107,12 +112,12 @@ class NodeAffinity(Wire):
     )
 
 
-class LabelSelector(Wire):
+class LabelSelector(Closed):
     match_labels: dict[str, str] = {}
     match_expressions: list[SelectorRequirement] = []
 
 
-class PodAffinityTerm(Wire):
+class PodAffinityTerm(Closed):
     label_selector: LabelSelector | None = None
     namespaces: list[str] = []
     namespace_selector: LabelSelector | None = None
@@ -121,12 +126,12 @@ class PodAffinityTerm(Wire):
     mismatch_label_keys: list[str] = []
 
 
-class WeightedPodAffinityTerm(Wire):
+class WeightedPodAffinityTerm(Closed):
     weight: int = 0
     pod_affinity_term: PodAffinityTerm = msgspec.field(default_factory=PodAffinityTerm)
 
 
-class PodAffinity(Wire):
+class PodAffinity(Closed):
     required: list[PodAffinityTerm] = msgspec.field(
         default_factory=list, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -135,20 +140,21 @@ class PodAffinity(Wire):
     )
 
 
-class Affinity(Wire):
+class Affinity(Closed):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class PodToleration(Wire):
+class PodToleration(Closed):
     key: str = ""
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: Any = None
 
 
-class TopologySpreadConstraint(Wire):
+class TopologySpreadConstraint(Closed):
     max_skew: int = 0
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -163,8 +169,13 @@ class ImageVolume(Wire):
     reference: str = ""
 
 
-class Volume(Wire):
-    """Only the sources that restrict where a pod may run, and images, which nodes may have already."""
+class Unread(Wire):
+    """What is there and of no interest."""
+
+
+class Volume(Closed):
+    """The sources that restrict where a pod may run, and images, which nodes may have already; then, unread, those
+    that every node has."""
 
     name: str = ""
 
@@ -179,6 +190,26 @@ class Volume(Wire):
     portworx_volume: Any = None
     rbd: Any = None
     vsphere_volume: Any = None
+
+    azure_file: Unread | None = None
+    cephfs: Unread | None = None
+    config_map: Unread | None = None
+    csi: Unread | None = None
+    downward_api: Unread | None = msgspec.field(default=None, name="downwardAPI")
+    empty_dir: Unread | None = None
+    fc: Unread | None = None
+    flex_volume: Unread | None = None
+    flocker: Unread | None = None
+    git_repo: Unread | None = None
+    glusterfs: Unread | None = None
+    host_path: Unread | None = None
+    nfs: Unread | None = None
+    photon_persistent_disk: Unread | None = None
+    projected: Unread | None = None
+    quobyte: Unread | None = None
+    scale_io: Unread | None = msgspec.field(default=None, name="scaleIO")
+    secret: Unread | None = None
+    storageos: Unread | None = None
 
 
 class SchedulingGate(Wire):
@@ -199,7 +230,7 @@ class WorkloadRef(Wire):
     pod_group_replica_key: str = ""
 
 
-class PodResourceClaim(Wire):
+class PodResourceClaim(Closed):
     name: str = ""
     resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None

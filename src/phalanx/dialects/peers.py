@@ -1,7 +1,8 @@
 """What a pod's spec says about other pods: affinity, anti-affinity and topology spread constraints.
 
-The API server merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of the pods that it takes in. Where
-it has not (an older one, or a manifest that was never sent to it), they are merged here; twice is as good as once.
+The API server merges `matchLabelKeys` and `mismatchLabelKeys` into the selectors of the pods that it takes in.
+Where it has not (an older one, or a manifest that was never sent to it), they are merged here; twice is as good as
+once.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ def peers_of(pod: PodObject) -> tuple[Peers, tuple[Fault, ...]]:
     far = affinity.pod_anti_affinity if affinity else None
     if near is None and far is None and not spec.topology_spread_constraints:
         return NO_PEERS, ()
-    broken = [fault.path for fault in pod.faults]
+    # (Beside a field that we do not know the rest still says whom a pod that runs keeps away.)
+    broken = [fault.path for fault in pod.faults if not fault.unknown]
     found, faults = Peers(), []
     if not any(path.startswith((_AFFINITY, _ANTI)) for path in broken):
         reading = _Reading(pod)

@@ -2,7 +2,8 @@
 
 Rules: null is the same as absent; a label or annotation that is not text is written as text (numbers as digits,
 lists and maps as JSON), because hand-written manifests carry such values; anything else of the wrong type is left
-at its default and named in a `Fault`. A list item is never dropped, so positions in messages stay true.
+at its default and named in a `Fault`; so is a field that is not known, where that matters (`Closed`). A list item
+is never dropped, so positions in messages stay true.
 """
 
 from __future__ import annotations
@@ -18,10 +19,12 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """A field that could not be read. `path` is like `spec.containers[0].ports`."""
+    """A field that could not be read. `path` is like `spec.containers[0].ports`. One that is `unknown` is only not
+    known to us: all beside it was read."""
 
     path: str
     message: str
+    unknown: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: {self.message}"
@@ -54,6 +57,11 @@ def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
         result = _value(hints[field.name], content, here, faults)
         if result is not _UNREADABLE:
             read[field.name] = result
+    if kind.__struct_config__.forbid_unknown_fields:
+        known = {field.encode_name for field in msgspec.structs.fields(kind)}
+        for name in sorted(name for name, content in value.items() if name not in known and content is not None):
+            here = f"{path}.{name}" if path else name
+            faults.append(Fault(here, "this version of Phalanx does not know the field", unknown=True))
     return kind(**read)
 
 

@@ -108,7 +108,7 @@ class Predicates(Plugin):
         if self._taints:
             reasons.extend(self._by_taint(cls, nodes, rows))
         if self._affinity:
-            reasons.append(("node(s) didn't match Pod's node affinity/selector", ~self._selected(cls, nodes, rows)))
+            reasons.append((_mismatch(cls), ~self._selected(cls, nodes, rows)))
         if cls.pod_class.features:
             reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
         if self._volumes and cls.pod_class.volumes:
@@ -156,3 +156,10 @@ def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
 
 def _declares(node: Node | None, features: frozenset[str]) -> bool:
     return node is not None and features.issubset(node.features)
+
+
+def _mismatch(cls: ClassRecord) -> str:
+    """Names the terms that nothing can match: they are false, and their sisters still count."""
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    faults = [term.invalid for term in cls.pod_class.affinity or () if term.invalid]
+    return f"{reason} ({'; '.join(faults)})" if faults else reason
