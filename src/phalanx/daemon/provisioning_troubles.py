@@ -12,7 +12,7 @@ from phalanx.cluster.volume_supply import VOLUMES
 from phalanx.model.events import StockFact
 from phalanx.model.volumes import ProvisioningTrouble
 
-# How long a node is avoided, doubling while it goes on refusing (seconds): longer than a refused pod pauses at first,
+# How long a node is avoided, doubling while it goes on refusing (seconds): longer than a refused pod pauses first,
 # or the same node would be chosen again; short, because a refusal may pass and the node be the only one.
 _FIRST = 4.0
 _LONGEST = 60.0
