@@ -277,3 +277,33 @@ class TestWhatWouldHelp:
         assert change.startswith(
             "wait for pods that tolerate no such pod beside them to leave: there are some in host x1, y1, z1"
         )
+
+
+class TestWhereAGangGathers:
+    def test_it_gathers_where_all_of_it_fits_not_where_its_first_member_is_best_off(self) -> None:
+        found = Scenario()
+        found.node("x1", labels={ZONE: "x"}, cpu=3)
+        for number in range(5):
+            found.node(f"y{number}", labels={ZONE: "y"}, cpu="1200m")
+        found.gang("job", 5)
+        pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()
+        assert zones_of(found, "job") == {"y": 5}
+
+    def test_followers_lead_their_leaders_to_where_there_is_room_for_all(self) -> None:
+        found = Scenario()
+        found.node("x1", labels={ZONE: "x"}, cpu=8)
+        found.pod("full", node="x1", cpu=6)
+        for number in range(5):
+            found.node(f"y{number}", labels={ZONE: "y"}, cpu="1300m")
+        found.gang("job", 5)
+        pods(found, "job-w", 4, "worker", near("ps"), gang="job", role="worker", cpu=1)
+        pods(found, "job-p", 1, "ps", Peers(), gang="job", role="ps", cpu=1).run()
+        assert zones_of(found, "job") == {"y": 5}
+
+    def test_it_waits_where_no_domain_takes_all_of_it(self) -> None:
+        found = world(per_zone=1)
+        found.gang("job", 5)
+        pods(found, "job", 5, "job", near("job"), gang="job", cpu=1).run()
+        assert found.placed("job") == []
+        found.node("x2", labels={ZONE: "x", HOST: "x2"}, cpu=1).run()
+        assert zones_of(found, "job") == {"x": 5}

@@ -19,6 +19,7 @@ from phalanx.scheduling.domains import Area, Want, area_of
 from phalanx.scheduling.gathering import Facts, gather
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.otherways import Choice, other_way
+from phalanx.scheduling.meeting import meeting_places
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
@@ -155,6 +156,8 @@ def assemble(
     if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first, spot) else None
     if facts is None or any(call.area is not None or call.parts for call in calls):
+    if isinstance(facts, Shortage) and _gathered(session, transaction, calls, demand, spot):
+        return None
         return facts
     found = other_way(session, transaction, [_choice(session, call) for call in calls])
     if found is None:
@@ -165,6 +168,22 @@ def assemble(
 
 
 def _all_in_turn(
+def _gathered(
+    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, spot: Spot | None
+) -> bool:
+    """Whether all can be placed in another domain than where the first of those who have to be near to each other
+    would go by itself."""
+    wanted: dict[ClassRecord, int] = {}
+    for part in demand.gangs:
+        for cls in {portion.cls for portion in part.portions}:
+            wanted[cls] = wanted.get(cls, 0) + part.forced(cls)
+    for rows in meeting_places(session, wanted.items()):
+        with session.placer.within(rows):
+            if _all_in_turn(session, transaction, calls, demand, hardest_first, spot) is None:
+                return True
+    return False
+
+
     session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order, spot: Spot | None
 ) -> Facts | None:
     start = transaction.mark()
