@@ -154,7 +154,8 @@ async def test_a_gang_that_lacks_a_device_takes_none(world: World, devices: Devi
     await world.scheduler()
     for name in NAMES:
         await devices.pod(name, labels=gang(4))
-    await world.until_held(*NAMES, words="3 of the 4 .*cannot allocate all claims")
+    said = await world.until_held(*NAMES, words="3 of the 4 .*cannot allocate all claims")
+    assert "To help: free or add devices that its claims ask for" in said["message"]
     assert await devices.held() == []
     await devices.node("n2", 1)
     await world.until_bound(*NAMES)
@@ -285,6 +286,28 @@ async def test_a_gang_waits_as_a_whole_for_the_claim_of_one(world: World, device
     await devices.node("n2", 1)
     await devices.furnish(await world.get(PODS, "w-2"))
     await world.until_bound("w-0", "w-1", "w-2")
+
+
+@pytest.mark.usefixtures("embedded")
+async def test_a_gang_whose_claims_cannot_all_be_written_gives_all_devices_back(
+    world: World, devices: Devices
+) -> None:
+    """The decision falls as a whole; what was allocated for it is free again, and the next one goes through."""
+    await devices.offer()
+    await devices.node("n1", 4)
+    for name in NAMES:
+        await devices.pod(name, labels=gang(4))
+    world.server.faults.answer("PATCH", "/resourceclaims/w-2-gpu/status$", 403, message="denied by policy")
+    first = await world.scheduler()
+    refused = await world.until_event("FailedScheduling", words="resource claim w-2-gpu: .*denied by policy")
+    assert refused["type"] == "Warning"
+    placement = await world.until_bound(*NAMES)
+    assert set(placement.values()) == {"n1"}
+    # Written again for each: the first time it was taken back, but for the one that was refused.
+    writes = [write for write in first.wire.writes if "-gpu/status" in write]
+    assert len([write for write in writes if "w-2-gpu" in write]) == 2
+    assert len(writes) > 2 + 3
+    assert len({device for _, _, device in await devices.held()}) == 4
 
 
 async def test_devices_that_must_be_made_ready_are_waited_for(world: World, devices: Devices) -> None:

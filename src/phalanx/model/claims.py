@@ -227,8 +227,8 @@ class AllocateClaim(Preparation, frozen=True):
     """Give a claim its devices and reserve it for a pod, or for the pod's PodGroup if `group` names one.
 
     `allocation` is the JSON of `status.allocation`, "" where the claim has been allocated before. `uid` is the
-    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready; `fault`
-    says that none were found after all.
+    claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready, and
+    `fault` says that none were found after all.
     """
 
     namespace: str

@@ -9,6 +9,7 @@ import numpy as np
 
 from phalanx.cluster.bearings import UNEVEN
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.device_claims import NOT_ALLOCATABLE
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.quantity import format_quantity
@@ -197,4 +198,6 @@ def _remedy(reason: str) -> str:
         return "label nodes as the pod's selector or affinity asks, or relax it"
     if "free ports" in reason:
         return "choose another host port"
+    if reason == NOT_ALLOCATABLE:
+        return "free or add devices that its claims ask for"
     return f"remove the cause of: {reason}"
