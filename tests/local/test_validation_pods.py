@@ -271,7 +271,9 @@ SPEC = [
         {"tolerations": [{"key": "a", "operator": "Exists", "value": "v"}]},
         "value must be empty when `operator` is 'Exists'",
     ),
-    ({"tolerations": [{"key": "a", "operator": "Gt"}]}, 'supported values: "Equal", "Exists"'),
+    ({"tolerations": [{"key": "a", "operator": "Ge"}]}, 'supported values: "Equal", "Exists", "Gt", "Lt"'),
+    ({"tolerations": [{"key": "a", "operator": "Gt", "value": "07"}]}, "must be a valid decimal integer"),
+    ({"tolerations": [{"key": "a", "operator": "Lt", "value": str(2**63)}]}, "value out of range"),
     (
         {"tolerations": [{"key": "a", "effect": "Frob"}]},
         'supported values: "NoSchedule", "PreferNoSchedule", "NoExecute"',

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from typing import Any, Final
 
 from phalanx.local.validation.errors import (
@@ -17,6 +19,7 @@ from phalanx.local.validation.metadata import validate_selector
 from phalanx.local.validation.names import dns_label, dns_subdomain, label_key, label_value
 
 NOT_POSITIVE: Final = "must be greater than zero"
+_DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
 EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _BAD_OPERATOR: Final = "not a valid selector operator"
 
@@ -132,7 +135,7 @@ def _pod_term(errors: list[FieldError], term: dict[str, Any], path: str) -> None
 
 
 def check_tolerations(errors: list[FieldError], tolerations: Any, path: str) -> None:
-    """Checks tolerations (operators Exists and Equal; Lt and Gt need a feature that is off by default)."""
+    """Checks tolerations; Lt and Gt, a feature that is off by default on real servers, are on here."""
     for index, toleration in enumerate(tolerations or ()):
         here = f"{path}[{index}]"
         key, operator = toleration.get("key") or "", toleration.get("operator") or ""
@@ -158,10 +161,20 @@ def check_tolerations(errors: list[FieldError], tolerations: Any, path: str) -> 
             if value:
                 detail = "value must be empty when `operator` is 'Exists'"
                 errors.append(invalid(f"{here}.operator", value, detail))
+        elif operator in ("Gt", "Lt"):
+            errors.extend(invalid(f"{here}.value", value, text) for text in _decimal_complaints(value))
         else:
-            errors.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists")))
+            errors.append(not_supported(f"{here}.operator", operator, ("Equal", "Exists", "Gt", "Lt")))
         if effect and effect not in EFFECTS:
             errors.append(not_supported(f"{here}.effect", effect, EFFECTS, keep_order=True))
+
+
+def _decimal_complaints(value: str) -> Iterator[str]:
+    """Why a value is no whole number of 64 bits as the API server wants it written."""
+    if not _DECIMAL.fullmatch(value):
+        yield "must be a valid decimal integer in canonical form"
+    elif not -(2**63) <= int(value) < 2**63:
+        yield f'strconv.ParseInt: parsing "{value}": value out of range'
 
 
 def check_taints(errors: list[FieldError], taints: Any, path: str) -> None:
