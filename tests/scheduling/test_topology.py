@@ -396,3 +396,23 @@ tiers:
         policy = self.POLICY % ", levels: [topology.kubernetes.io/rack]"
         world = Network(policy).rack("a", 3).rack("b", 3).pod("first", cpu=1, node="b1")
         assert world.pods("p", 6, cpu=1).run().racks("p") == {"b"}
+
+
+class TestFewDomainsBelow:
+    def test_a_gang_that_needs_two_racks_fills_one_before_it_begins_the_other(self) -> None:
+        world = Network().rack("a", 3, "z").rack("b", 4, "z").rack("c", 3, "z")
+        world.close("job", 5, TopologyRule(required=(ZONE,), preferred=RACK)).run()
+        assert sorted(sum(1 for n in world.placed() if world.where(n).startswith(r)) for r in "abc") == [0, 1, 4]
+
+    def test_the_rest_goes_where_it_fits_tightest(self) -> None:
+        world = Network().rack("a", 4, "z").rack("b", 3, "z").rack("c", 2, "z")
+        world.close("job", 6, TopologyRule(required=(ZONE,), preferred=RACK)).run()
+        assert world.racks() == {"a", "c"}
+
+    def test_on_every_level_between(self) -> None:
+        policy = AWARE.replace("topology.kubernetes.io/rack]", "net/block, topology.kubernetes.io/rack]")
+        world = Network(policy)
+        for rack, block, zone in (("a", "x", "z"), ("b", "x", "z"), ("c", "y", "z"), ("d", "y", "z")):
+            world.rack(rack, 2, zone, **{"net/block": block})
+        world.pod("other", cpu=4, node="a1").close("job", 5, TopologyRule.by_label(ZONE)).run()
+        assert sum(1 for n in world.placed("job") if world.where(n)[0] in "cd") == 4

@@ -10,16 +10,17 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import FloatArray
+from phalanx.cluster.topology import Level
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.batches import Batch, Order, batches_of, hardest_first, leanest_first
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, PartDemand, Quorum, gang_demand, portions_of
-from phalanx.scheduling.domains import Area, Want, area_of
+from phalanx.scheduling.domains import Area, Domain, Want, area_of
 from phalanx.scheduling.gathering import Facts, gather
 from phalanx.scheduling.huddles import Huddles
-from phalanx.scheduling.otherways import Choice, other_way
 from phalanx.scheduling.meeting import meeting_places
+from phalanx.scheduling.otherways import Choice, other_way
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
@@ -155,9 +156,9 @@ def assemble(
     facts = _all_in_turn(session, transaction, calls, demand, hardest_first, spot)
     if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first, spot) else None
-    if facts is None or any(call.area is not None or call.parts for call in calls):
     if isinstance(facts, Shortage) and _gathered(session, transaction, calls, demand, spot):
         return None
+    if facts is None or any(call.area is not None or call.parts for call in calls):
         return facts
     found = other_way(session, transaction, [_choice(session, call) for call in calls])
     if found is None:
@@ -167,7 +168,6 @@ def assemble(
     return None
 
 
-def _all_in_turn(
 def _gathered(
     session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, spot: Spot | None
 ) -> bool:
@@ -184,6 +184,7 @@ def _gathered(
     return False
 
 
+def _all_in_turn(
     session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order, spot: Spot | None
 ) -> Facts | None:
     start = transaction.mark()
@@ -215,6 +216,7 @@ class _Turn:
         self._place = place
         self._order = order
         self._spot = spot
+        self._levels: tuple[Level, ...] = ()
 
     def run(self) -> Facts | None:
         """Places the gang's quorum in the smallest domain that takes it; what is in the way leaves its traces."""
@@ -235,10 +237,11 @@ class _Turn:
         placed in other ways as well."""
         call, before = self._call, len(self._call.placed)
 
-        def on_the_spot(spot: Spot | None) -> Facts | None:
-            outer, self._spot = self._spot, spot or self._spot
+        def on_the_spot(domain: Domain, spot: Spot | None) -> Facts | None:
+            outer = self._spot, self._levels
+            self._spot, self._levels = spot or self._spot, self._session.domains.finer(area, domain)
             facts = attempt()
-            self._spot = outer
+            self._spot, self._levels = outer
             return facts
 
         def undone() -> None:
@@ -351,8 +354,22 @@ class _Turn:
                 failed = batch
         return self._short_of(failed, rest, start, total) if failed is not None and rest else None
 
-    def _put(self, batch: Batch, members: list[PodRecord]) -> int:
-        """Places as many of the members as fit and are allowed; how many."""
+    def _put(self, batch: Batch, members: list[PodRecord], depth: int = 0) -> int:
+        """Places as many of the members as fit and are allowed, in as few domains of each level below as possible;
+        how many."""
+        session, done = self._session, 0
+        if depth < len(self._levels) and len(members) > 1:
+            level, spent = self._levels[depth], set[int]()
+            while done < len(members) and session.allowance.room(batch.payer, batch.cls.footprint):
+                number = session.domains.part(level, batch.cls, len(members) - done, spent)
+                if not number:
+                    break
+                spent.add(number)
+                with session.placer.within(level.rows(number)):
+                    done += self._put(batch, members[done:], depth + 1)
+        return done + self._put_anywhere(batch, members[done:])
+
+    def _put_anywhere(self, batch: Batch, members: list[PodRecord]) -> int:
         session, cls, done = self._session, batch.cls, 0
         wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
         while done < wanted:

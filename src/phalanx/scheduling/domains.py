@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -166,6 +166,26 @@ class Domains:
         level = levels[-1]
         room = np.where(self._allowed(level, area), sum(_sums(level, each) for each in copies.values()), 0)
         return int((room // total).sum())
+
+    def finer(self, area: Area, domain: Domain) -> tuple[Level, ...]:
+        """The levels below a domain, the widest first; single nodes are none."""
+        levels = self.ladder(area.rule).levels
+        below = levels[: levels.index(domain.level)] if domain.level in levels else ()
+        return tuple(level for level in reversed(below) if level.count < int((level.ids > 0).sum()))
+
+    def part(self, level: Level, cls: ClassRecord, count: int, spent: Collection[int]) -> int:
+        """The domain of a level, within the placer's scope, for the next members of a class.
+
+        The tightest that takes them all, else the roomiest; 0 if there is none but those that are spent.
+        """
+        copies, scope = self._placer.potential(cls), self._placer.scope
+        room = _sums(level, copies if scope is None else np.where(scope, copies, 0))
+        room[[0, *spent]] = 0
+        fitting = np.flatnonzero(room >= count)
+        if len(fitting):
+            return next(_tightest(fitting, room, level.first))
+        best = int(np.lexsort((level.first, -room))[0])
+        return best if room[best] > 0 else 0
 
     def holds(self, area: Area, rows: Iterable[int]) -> bool:
         """Whether members on these rows and those that are there already keep the rule."""

@@ -10,7 +10,7 @@ import msgspec
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, Portion
-from phalanx.scheduling.domains import Area, Want
+from phalanx.scheduling.domains import Area, Domain, Want
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Shortage, Spot
 from phalanx.scheduling.spots import no_domain, spot_of
@@ -38,7 +38,7 @@ def gather(
     transaction: Transaction,
     area: Area,
     want: Want,
-    attempt: Callable[[Spot | None], F | None],
+    attempt: Callable[[Domain, Spot | None], F | None],
     undone: Callable[[], None],
     otherwise: Callable[[], bool] | None = None,
     culprit: int = 0,
@@ -52,7 +52,7 @@ def gather(
     mark = transaction.mark()
     for domain in session.domains.tries(area, want):
         with session.placer.within(domain.rows):
-            facts = attempt(None)
+            facts = attempt(domain, None)
             if facts is None:
                 return None
             transaction.back_to(mark)
@@ -65,4 +65,4 @@ def gather(
     if nearest is None:
         return no_domain(session, area, want, culprit)
     with session.placer.within(nearest.rows):
-        return attempt(spot_of(session, area, nearest))
+        return attempt(nearest, spot_of(session, area, nearest))

@@ -76,7 +76,7 @@ class Muster:
                 self._transaction,
                 area,
                 want,
-                lambda spot: self._children(formation, spot or outer),
+                lambda _, spot: self._children(formation, spot or outer),
                 undone,
             )
             if facts is None:
