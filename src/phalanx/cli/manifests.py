@@ -20,6 +20,8 @@ LEASE_NAMESPACE = "kube-system"
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
 _READ = ["get", "list", "watch"]
+# Kubernetes' own groups (scheduling.k8s.io).
+_NATIVE = ["podgroups", "compositepodgroups"]
 _CUSTOM_GROUPS = [
     "scheduling.x-k8s.io",
     "scheduling.sigs.k8s.io",
@@ -97,8 +99,8 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
-    yield _rule(["scheduling.k8s.io"], ["priorityclasses", "podgroups", "workloads"], _READ)
-    yield _rule(["scheduling.k8s.io"], ["podgroups/status"], ["patch"])
+    yield _rule(["scheduling.k8s.io"], ["priorityclasses", *_NATIVE, "workloads"], _READ)
+    yield _rule(["scheduling.k8s.io"], [f"{kind}/status" for kind in _NATIVE], ["patch"])
     # The object itself is patched to remember a gang that has been satisfied once.
     yield _rule(_CUSTOM_GROUPS, ["podgroups"], [*_READ, "patch"])
     yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])

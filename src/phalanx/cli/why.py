@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
+_COMPOSITE_WORDS = frozenset({"compositepodgroup", "compositepodgroups", "cpg", "composite"})
+
+
+_NOUNS = {
+    "pod": "pod",
+    "gang": "group object or pod that declares a gang",
+    "composite": "CompositePodGroup",
+}
 
 
 @click.command()
@@ -43,7 +51,8 @@ def why(
 ) -> None:
     """Say why a pod or a group waits, and the smallest change that would help.
 
-    KIND is pod or podgroup (short: po, pg); a gang that only labels declare is a podgroup too. The answer comes
+    KIND is pod, podgroup or compositepodgroup (short: po, pg, cpg); a gang that only labels declare is a podgroup
+    too. The answer comes
     from a dry run over the live cluster, so it is current even while no scheduler runs. Nothing is changed.
 
     Of what waits for room it also says who leaves or would be evicted for it, or who would have to go and may not.
@@ -83,10 +92,12 @@ def why(
         where = namespace or client.namespace
         if kind == "pod":
             answer = await bid_farewell(client, where, name, inquiry.pod(where, name))
+        elif kind == "composite":
+            answer = inquiry.composite(GangKey(where, name))
         else:
             answer = await recall_loss(client, where, name, inquiry.gang(GangKey(where, name)))
         if answer is None:
-            what = "pod" if kind == "pod" else "group object or pod that declares a gang"
+            what = _NOUNS[kind]
             raise click.ClickException(f"no {what} {name!r} in namespace {where!r}")
         return answer
 
@@ -126,6 +137,9 @@ def render(answer: Answer) -> str:
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state == "Waiting" and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    if answer.composite:
+        lines.append(f"  Part of CompositePodGroup {answer.composite}")
+    lines.extend(f"  Group {group.name}: {group.state}; {group.message}" for group in answer.groups)
     if answer.loss is not None and answer.state not in ("Terminating", "Evicted"):
         loss = answer.loss
         lines.append(f"  {loss.told if loss.pods else f'Lost members at {loss.since}'}: {loss.message}")
@@ -138,7 +152,7 @@ def render(answer: Answer) -> str:
 
 
 def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
-    """KIND/NAME or KIND NAME; (pod | gang, name)."""
+    """KIND/NAME or KIND NAME; (pod | gang | composite, name)."""
     words = target[0].split("/", 1) if len(target) == 1 else list(target)
     if len(words) != 2 or not all(words):
         raise click.UsageError("expected KIND/NAME, such as pod/worker-0 or podgroup/tf-smoke-gpu")
@@ -147,4 +161,6 @@ def parse_target(target: tuple[str, ...]) -> tuple[str, str]:
         return "pod", words[1]
     if kind in _GANG_WORDS:
         return "gang", words[1]
-    raise click.UsageError(f"unknown kind {words[0]!r}: expected pod or podgroup")
+    if kind in _COMPOSITE_WORDS:
+        return "composite", words[1]
+    raise click.UsageError(f"unknown kind {words[0]!r}: expected pod, podgroup or compositepodgroup")

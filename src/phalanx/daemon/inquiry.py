@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -11,12 +11,14 @@ from phalanx.daemon.departed import note_evictions
 from phalanx.daemon.losses import Loss, afterwards, loss_of, words_of
 from phalanx.daemon.outlook import DUE, Outlook, outlook
 from phalanx.daemon.snapshot import Snapshot
+from phalanx.model.composite import Composite
 from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.scheduling.eviction.log import rates
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
+from phalanx.scheduling.lacks import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.quorum import requirement
 from phalanx.scheduling.rehearsal import Rehearsal
@@ -32,7 +34,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
     `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
     and `change` are empty where nothing is in the way. `evictions` is there where it waits for room, `loss` where
-    a gang lost members to evictions and lacks them.
+    a gang lost members to evictions and lacks them. `composite` is the group of groups that a gang is a part of,
+    `groups` are those of one.
     """
 
     kind: str
@@ -51,6 +54,16 @@ class Answer(msgspec.Struct, omit_defaults=True):
     evictions: Outlook | None = None
     loss: Loss | None = None
     uid: str = ""
+    composite: str = ""
+    groups: list[GroupLine] = []
+
+
+class GroupLine(msgspec.Struct):
+    """What is known about one gang of a group of groups, as in its own answer."""
+
+    name: str
+    state: str
+    message: str
 
 
 class Inquiry:
@@ -114,6 +127,45 @@ class Inquiry:
             return self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
         return self._mourn(self._without_pending(answer, key), record)
 
+    def composite(self, key: GangKey) -> Answer | None:
+        """None where there is no such CompositePodGroup."""
+        composites = self._state.surroundings.composites
+        noun = composites.nouns.get(key)
+        if noun is None:
+            return None
+        name = f"{noun.ref.namespace}/{noun.ref.name}"
+        answer = Answer(noun.ref.kind, name, "Waiting", "", minimum=noun.min_groups, uid=noun.ref.uid)
+        below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
+        answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
+        fault = composites.fault(composites.root_of(key))
+        if fault is not None:
+            wrong, _, answer.change = fault.message.partition("; ")
+            answer.reason, answer.message = fault.code, wrong
+            return answer
+        able, least = self._able(noun, below), max(1, noun.min_groups)
+        answer.placeable, answer.missing = able, max(0, least - able)
+        if able >= least:
+            starting = any(found.state == "Starting" for found in below.values())
+            answer.state = "Starting" if starting else "Satisfied"
+            answer.message = f"{able} groups have started or would start now, {least} are needed"
+            return answer
+        answer.message = f"{able} of the {least} groups that it needs have started or could start"
+        culprits = [found for found in below.values() if found.state == "Waiting"]
+        culprit = next((found for found in culprits if found.reason != WAITING_FOR_COMPOSITE), None)
+        if culprit is not None:
+            answer.reason, answer.change = culprit.reason, culprit.change
+            answer.message += f"; gang {culprit.name}: {culprit.message}"
+        else:
+            answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
+        return answer
+
+    def _able(self, noun: Composite, below: Mapping[GangKey, Answer]) -> int:
+        """How many children have started, or would now, or wait for other children only."""
+        composites, gangs = self._state.surroundings.composites.children(noun.key)
+        states = [below[gang.key] for gang in gangs if gang.key in below]
+        able = sum(found.state != "Waiting" or found.reason == WAITING_FOR_COMPOSITE for found in states)
+        return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
+
     def _mourn(self, answer: Answer, record: GangRecord) -> Answer:
         """Whom the gang loses at this moment, if anyone."""
         leaving = (m.pod for uid, m in record.members.items() if self._before[uid] is MemberState.TERMINATING)
@@ -160,6 +212,8 @@ class Inquiry:
 
     def _describe(self, answer: Answer, record: GangRecord) -> None:
         answer.members = self._counts[record.key]
+        above = self._state.surroundings.composites.above(record)
+        answer.composite = str(above[0].key) if above else ""
         if record.noun is not None:
             answer.minimum = record.noun.min_member
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]

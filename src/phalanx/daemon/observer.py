@@ -303,14 +303,11 @@ class Observer:
 
     def _has_native_groups(self, served: Discovery) -> bool:
         """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
-        kinds = [kind for kind, _ in served_groups(served) if kind.group == native.GROUP]
-        if kinds or any(name.startswith(f"{native.GROUP}/v1a") for name in served.degraded):
-            self._lacks_native = False
-            return True
-        if not self._lacks_native:
-            self._lacks_native = True
+        has = has_native_groups(served)
+        if not has and not self._lacks_native:
             log.info("%s", native.NOT_SERVED)
-        return False
+        self._lacks_native = not has
+        return has
 
     def _group_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
         intake = self._intake
@@ -415,6 +412,13 @@ def _text(error: Exception) -> str:
 def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
     """The kinds of group objects that this server has, each in the version that we prefer."""
     return _served(served, GROUP_RESOURCES)
+
+
+def has_native_groups(served: Discovery) -> bool:
+    """Whether Kubernetes' own groups are served; a version that could not be read may have them."""
+    kinds = (kind.group for kind, _ in served_groups(served))
+    unread = (name.partition("/")[0] for name in served.degraded)
+    return native.GROUP in {*kinds, *unread}
 
 
 def served_accounts(served: Discovery) -> list[tuple[ServedKind, Resource]]:

@@ -16,6 +16,7 @@ from phalanx.daemon.observer import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
+    has_native_groups,
     served_accounts,
     served_facets,
     served_groups,
@@ -99,6 +100,7 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
     await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
     await read(NODES, decode_node, intake.node)
     served = await discover(client)
+    snapshot.take(intake.serves_native(has_native_groups(served)))
     for kind, resource in served_groups(served):
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served):
