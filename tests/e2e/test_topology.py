@@ -136,3 +136,17 @@ async def test_a_hypernode_with_a_mistake_harms_only_itself(world: World) -> Non
     assert set(placed.values()) == {"r1a", "r1b"}
     world.namespace = "default"  # where events about cluster-wide objects are
     await world.until_event("InvalidHyperNode", f"{world.name}-odd", "this is no regular expression")
+
+
+async def test_two_racks_that_claim_one_node_are_told_so_and_the_first_has_it(world: World) -> None:
+    await racks(world, "r1")
+    await hypernode(world, "x1", 1, "Node", "r1a", "r1b")
+    await hypernode(world, "x2", 1, "Node", "r1b")
+    await world.scheduler()
+    await world.make(group("g", minMember=2, networkTopology={"highestTierAllowed": 1}))
+    await world.pods("a", "b", cpu="3", annotations={"scheduling.k8s.io/group-name": "g"})
+    assert await where(world, "a", "b") == {"r1"}
+    world.namespace = "default"
+    await world.until_event(
+        "HyperNodeConflict", f"{world.name}-x2", f"is a member of HyperNode {world.name}-x1 as well"
+    )

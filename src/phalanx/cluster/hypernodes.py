@@ -116,7 +116,7 @@ class HyperNodeTree:
         return ""
 
     def faults(self) -> list[Fault]:
-        """By HyperNode, then by text."""
+        """What of those that can be read does not hold, by HyperNode, then by text."""
         self._refresh()
         disputes: dict[tuple[int, int], list[int]] = {}
         for row, losers in self._disputed.items():
@@ -159,7 +159,7 @@ class HyperNodeTree:
         usable = [each for each in self._known.values() if not each.problem]
         self._order = sorted(usable, key=lambda each: (each.tier, each.name))
         self._names = ["", *(each.name for each in self._order)]
-        self._faults = [Fault(each.name, each.problem) for each in self._known.values() if each.problem]
+        self._faults = []
         self._by_name, self._patterns, self._terms = {}, [], []
         number_of = {name: number for number, name in enumerate(self._names)}
         parents: dict[int, list[int]] = {}

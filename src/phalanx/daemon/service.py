@@ -23,6 +23,7 @@ from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.narrator import Narrator
+from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
@@ -106,6 +107,7 @@ class SchedulerService:
         self._policy = PolicyFile(options.config, self._use)
         connect_extenders(self._policy.policy)
         self.state = ClusterState(options.scheduler_names)
+        self._network_faults = NetworkFaults(self.state.topology)
         self.scheduler = Scheduler(self.state, self._policy.policy)
         self.telemetry = Telemetry(options.metrics_address)
         self._intake = Intake(options.scheduler_names, self._policy.dialects)
@@ -255,7 +257,7 @@ class SchedulerService:
             await asyncio.sleep(_GATHER)
             self.scheduler.observe(time.time())
             self.scheduler.ring(time.time())
-            self.executor.tell(self._intake.drain_notices())
+            self.executor.tell([*self._intake.drain_notices(), *self._network_faults.news()])
             while not self._stopping.is_set() and not self.scheduler.idle:
                 if self.observer.fresh:
                     self._cycle()
