@@ -177,3 +177,46 @@ async def test_nothing_is_written_to_a_group_that_says_what_is_true(world: World
     second = await world.scheduler()
     await world.settled(second)
     assert (await world.get(GROUPS, "g"))["metadata"]["resourceVersion"] == version
+
+
+async def test_a_group_whose_members_go_together_says_that_it_was_preempted(world: World) -> None:
+    for name in ("n1", "n2"):
+        await world.node(name, cpu="4")
+    for value in (1, 1000):
+        document = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": value}
+        await world.make({**document, "metadata": {"name": f"{world.name}-{value}"}})
+    await world.scheduler()
+    low = f"{world.name}-1"
+    await world.make(group(1, disruptionMode="PodGroup", priorityClassName=low))
+    await world.pods("a", "b", cpu="4", priorityClassName=low, terminationGracePeriodSeconds=30, **MEMBER)
+    await world.until_bound("a", "b")
+    await world.phase("Running", "a", "b")
+    await world.pod("vip", cpu="4", priorityClassName=f"{world.name}-1000")
+
+    async def leave() -> bool:
+        pods = [await world.get(PODS, name) for name in "ab"]
+        return all(pod["metadata"].get("deletionTimestamp") for pod in pods)
+
+    await world.until(leave, "both members are told to leave")
+    told = await until_told(world, "DisruptionTarget", "True", "PreemptionByScheduler")
+    assert "vip" in told["message"]
+    assert condition(await world.get(GROUPS, "g"), "PodGroupScheduled")["status"] == "True"
+    await world.delete(PODS, "a", "b")
+    await world.until_bound("vip")
+
+
+async def test_a_topology_key_keeps_all_members_in_one_domain(world: World) -> None:
+    for name, rack, cpu in (("n1", "r1", "2"), ("n2", "r2", "1"), ("n3", "r2", "2")):
+        await world.node(name, cpu=cpu)
+        await world.patch_node(name, {"metadata": {"labels": {"example.com/rack": rack}}})
+    await world.scheduler()
+    await world.make(group(3, schedulingConstraints={"topology": [{"key": "example.com/rack"}]}))
+    await world.pods("a", "b", "c", **MEMBER)
+    placed = await world.until_bound("a", "b", "c")
+    assert {placed[name] for name in "abc"} == {"n2", "n3"}
+    await world.pod("d", **MEMBER)
+    await world.until_held("d")
+    await world.pod("other", cpu="1")
+    assert (await world.until_bound("other"))["other"] == "n1", "it was not for lack of room elsewhere"
+    await world.delete(PODS, "a")
+    await world.until_bound("d")
