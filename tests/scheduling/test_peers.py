@@ -46,11 +46,13 @@ def statements(draw: st.DrawFn) -> Peers:
             key,
             max_skew=draw(st.integers(1, 3)),
             min_domains=draw(st.sampled_from([1, 1, 4])),
-            required=draw(st.booleans()),
+            required=required,
+            lenient=not required and draw(st.booleans()),
             affinity=draw(st.booleans()),
             taints=draw(st.booleans()),
         )
         for key in draw(st.lists(st.sampled_from(KEYS), max_size=2, unique=True))
+        for required in [draw(st.booleans())]
     )
     return Peers(
         affinity=tuple(term() for _ in range(draw(st.sampled_from([0, 0, 0, 1, 2])))),

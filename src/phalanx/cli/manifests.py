@@ -89,6 +89,9 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["pods/status"], ["patch"])
     yield _rule([""], ["pods/eviction"], ["create"])
     yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
+    # Only read with the policy's `dialects: {defaultSpread: true}`.
+    yield _rule([""], ["services", "replicationcontrollers"], _READ)
+    yield _rule(["apps"], ["replicasets", "statefulsets"], _READ)
     yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*_READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
     yield _rule(["storage.k8s.io"], storage, _READ)

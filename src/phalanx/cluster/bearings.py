@@ -199,7 +199,7 @@ def _evenness(book: PeerBook, cls: ClassRecord, rule: Spread, keys: tuple[str, .
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
     """A node counts only if it has the labels of all constraints of a kind."""
-    return tuple(sorted({rule.key for rule in rules if rule.required is required}))
+    return tuple(sorted({rule.key for rule in rules if rule.required is required and not rule.lenient}))
 
 
 def _labelled(each: Evenness) -> BoolArray:

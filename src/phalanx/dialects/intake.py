@@ -93,7 +93,9 @@ class Intake:
         self._disruption = DisruptionBook(self._notices)
         self._pools = PoolFacet()
         self.composites = CompositeObjects(self._notices)
-        self.facets = Facets((*known_facets(), HyperNodes(self._notices), self._pools, self.composites))
+        self.facets = Facets(
+            (*known_facets(self._options), HyperNodes(self._notices), self._pools, self.composites)
+        )
 
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""

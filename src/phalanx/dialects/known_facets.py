@@ -7,9 +7,12 @@ from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.facets import Facet
 from phalanx.dialects.namespace_labels import NamespaceLabels
 from phalanx.dialects.numa import NumaFacet
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.usual_spread import UsualSpread
 from phalanx.dialects.volumes import Volumes
 
 
-def known_facets() -> tuple[Facet, ...]:
+def known_facets(options: DialectOptions) -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    return (Volumes(), DeviceObjects(), NumaFacet(), ClaimFacet(), NamespaceLabels())
+    facets = (Volumes(), DeviceObjects(), NumaFacet(), ClaimFacet(), NamespaceLabels())
+    return (*facets, UsualSpread()) if options.default_spread else facets

@@ -47,7 +47,8 @@ class Spread(msgspec.Struct, frozen=True, cache_hash=True):
     The domain of a new pod may hold at most `max_skew` more than the emptiest eligible one; where fewer than
     `min_domains` are eligible the emptiest counts as having none. `required` is DoNotSchedule, otherwise it is a
     wish. With `affinity` nodes that the pod's node selector or affinity rules out are not counted, with `taints`
-    those with taints that it does not tolerate (nodeAffinityPolicy and nodeTaintsPolicy: Honor).
+    those with taints that it does not tolerate (nodeAffinityPolicy and nodeTaintsPolicy: Honor). A `lenient` wish
+    does not mind nodes without the label.
     """
 
     whom: PodSelection
@@ -57,6 +58,7 @@ class Spread(msgspec.Struct, frozen=True, cache_hash=True):
     required: bool = True
     affinity: bool = True
     taints: bool = False
+    lenient: bool = False
 
 
 class Peers(msgspec.Struct, frozen=True, cache_hash=True):

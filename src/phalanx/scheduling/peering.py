@@ -40,7 +40,7 @@ class Wish:
         self.growth = growth
         self.skew = evenness.rule.max_skew
         ids = evenness.domains.ids[considered]
-        domains = len(ids) if evenness.rule.key == _HOSTNAME else len(np.unique(ids))
+        domains = len(ids) if evenness.rule.key == _HOSTNAME else len(np.unique(ids[ids >= 0]))
         self.weight = log(domains + 2)
 
 
@@ -85,7 +85,8 @@ class Peering:
         self.exclusive = list(dict.fromkeys(each.region.domains for each in closing if self._growth(each)))
         self.labelled: BoolArray = static.copy()
         for wish in bearing.wishes:
-            self.labelled &= wish.domains.ids >= 0
+            if not wish.rule.lenient:
+                self.labelled &= wish.domains.ids >= 0
         self.wishes = (
             [Wish(each, self._growth(each.counter), self.labelled) for each in bearing.wishes]
             if rules.spread_weight
@@ -202,18 +203,20 @@ class Peering:
         """float[N]: the preferences, weighted."""
         total = np.zeros(self._nodes.capacity)
         if self.wishes:
-            counts = [wish.evenness.counter.counts[wish.evenness.domains.ids] for wish in self.wishes]
-            total += self.spread_points(counts, self.labelled)
+            parts = [(wish.evenness.domains.ids, wish.evenness.counter.counts) for wish in self.wishes]
+            total += self.spread_points(parts, self.labelled)
         if self.pulls:
             raw = sum((pull.weighed()[pull.domains.ids] for pull in self.pulls), start=np.zeros(1, dtype=np.int64))
             total += self.pull_points(raw, self._static)
         return total
 
-    def spread_points(self, counts: Sequence[IntArray], considered: BoolArray) -> FloatArray:
-        """From how many are in the domains of each unit (rows, or groups of them), per wish."""
+    def spread_points(
+        self, parts: Sequence[tuple[npt.NDArray[np.int32], IntArray]], considered: BoolArray
+    ) -> FloatArray:
+        """Per wish from the domains of the units (rows, or groups of them) and how many are in each domain."""
         raw = np.zeros(len(considered))
-        for wish, here in zip(self.wishes, counts, strict=True):
-            raw += here * wish.weight + (wish.skew - 1)
+        for wish, (ids, counts) in zip(self.wishes, parts, strict=True):
+            raw += np.where(ids >= 0, counts[ids] * wish.weight + (wish.skew - 1), 0.0)
         whole = np.floor(raw + 0.5)
         some = whole[considered]
         if not len(some):

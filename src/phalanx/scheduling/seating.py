@@ -98,8 +98,8 @@ class _Wishes:
     def points(self) -> FloatArray:
         total = np.zeros(len(self._labelled))
         if self._wishes:
-            here = [counts[ids] for _, ids, _, counts in self._wishes]
-            total += self._peering.spread_points(here, self._labelled)
+            parts = [(ids, counts) for _, ids, _, counts in self._wishes]
+            total += self._peering.spread_points(parts, self._labelled)
         if self._pulls:
             raw = sum((weights[ids] for ids, weights in self._pulls), start=np.zeros(1, dtype=np.int64))
             total += self._peering.pull_points(raw, self._everywhere)
