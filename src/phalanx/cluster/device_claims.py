@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocation.expressions import Selectors
 from phalanx.cluster.allocation.outcome import allocations
 from phalanx.cluster.allocation.question import Question
+from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.supply import PoolId, Supply
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.claim_entries import Entry, Taken

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.cluster.allocation.expressions import Selectors
 from phalanx.cluster.allocation.question import Question
+from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.supply import Offer, Pool, Supply
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.device_shelves import Inquiry, devices_near

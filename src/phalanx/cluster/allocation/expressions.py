@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Hashable
-from functools import cached_property
 from typing import Any
 
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
 from phalanx.cluster.allocation.functions import kubernetes_functions, quantity, semver
+from phalanx.cluster.allocation.selectors import SelectorError
 from phalanx.model.claims import Device, DeviceAttribute
 
 # As the API server limits them.
@@ -26,11 +26,6 @@ _MAPS = re.compile(r"\bdevice\s*\.\s*(attributes|capacity)\b(?!\s*\[)(?!\s*\.\s*
 _LITERAL = re.compile(r"'(?:[^'\\\n]|\\.)*'|\"(?:[^\"\\\n]|\\.)*\"")
 # With these an expression may see names that it does not spell out.
 _LOOKS_AROUND = re.compile(r"[+{]|\b(?:exists|exists_one|all|map|filter|size|string|type|format|join|replace)\b")
-_MOST_ANSWERS = 1 << 18
-
-
-class SelectorError(ValueError):
-    """An expression that is not legal, or that failed for a device."""
 
 
 class Program:
@@ -76,55 +71,18 @@ class Program:
         return name.rpartition("/")[2] in self._text
 
 
-class Selectors:
-    """Expressions compiled once, with the answers that they gave."""
-
-    def __init__(self) -> None:
-        self._programs: dict[str, Program | SelectorError] = {}
-        self._answers: dict[tuple[str, Hashable], bool | SelectorError] = {}
-
-    def compiled(self, text: str) -> Program:
-        """Raises SelectorError."""
-        found = self._programs.get(text)
-        if found is None:
-            try:
-                found = Program(self._env, text)
-            except SelectorError as error:
-                found = error
-            self._programs[text] = found
-        if isinstance(found, SelectorError):
-            raise found
-        return found
-
-    def matches(self, text: str, driver: str, device: Device) -> bool:
-        """Raises SelectorError."""
-        program = self.compiled(text)
-        key = text, program.sees(driver, device)
-        answer = self._answers.get(key)
-        if answer is None:
-            if len(self._answers) >= _MOST_ANSWERS:
-                self._answers.clear()
-            try:
-                answer = program.evaluate(driver, device)
-            except SelectorError as error:
-                answer = error
-            self._answers[key] = answer
-        if isinstance(answer, SelectorError):
-            raise answer
-        return answer
-
-    @cached_property
-    def _env(self) -> cel.Env:
-        return cel.NewEnv(
-            variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
-            extensions=[
-                kubernetes_functions(),
-                ext_bindings.ExtBindings(),
-                ext_math.ExtMath(),
-                ext_optional.ExtOptional(),
-                ext_strings.ExtStrings(),
-            ],
-        )
+def environment() -> cel.Env:
+    """What every expression is compiled in."""
+    return cel.NewEnv(
+        variables={"device": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)},
+        extensions=[
+            kubernetes_functions(),
+            ext_bindings.ExtBindings(),
+            ext_math.ExtMath(),
+            ext_optional.ExtOptional(),
+            ext_strings.ExtStrings(),
+        ],
+    )
 
 
 def _compile(env: cel.Env, text: str) -> cel.Expression:
