@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.cli.why import render
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.inquiry import Answer, Inquiry
 from phalanx.daemon.snapshot import Snapshot
@@ -13,6 +14,7 @@ from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
+from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.policy import load_policy
 
 KEY = GangKey("ns", "g")
@@ -98,3 +100,16 @@ def test_who_is_not_there_gets_no_answer() -> None:
     inquiry = Inquiry(cluster.snapshot, load_policy(), 1e9)
     assert inquiry.pod("ns", "nobody") is None
     assert inquiry.gang(GangKey("ns", "nobody")) is None
+
+
+def test_a_gang_with_a_topology_says_in_which_domain_it_is_or_would_be() -> None:
+    cluster = Cluster(cpus=1, minimum=2)
+    state = cluster.snapshot.state
+    for name in ("r1a", "r1b"):
+        offered = requests_of({"cpu": 1000, "pods": 110})
+        state.apply(NodeUpdated(Node(name, allocatable=offered, labels=(("rack", "r1"),))))
+    state.apply(GangUpdated(Gang(KEY, min_member=2, topology=TopologyRule.by_label("rack"))))
+    cluster.pods(0, 2)
+    answer = cluster.gang()
+    assert (answer.state, answer.domain) == ("Starting", "r1 (rack)")
+    assert "  Domain: r1 (rack)" in render(answer)

@@ -137,6 +137,8 @@ def render(answer: Answer) -> str:
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
         if answer.missing and answer.state == "Waiting" and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
+    if answer.domain:
+        lines.append(f"  Domain: {answer.domain}")
     if answer.composite:
         lines.append(f"  Part of CompositePodGroup {answer.composite}")
     lines.extend(f"  Group {group.name}: {group.state}; {group.message}" for group in answer.groups)

@@ -14,7 +14,7 @@ from phalanx.daemon.snapshot import Snapshot
 from phalanx.model.composite import Composite
 from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
-from phalanx.model.pod import MemberState, Pod
+from phalanx.model.pod import ACTIVE, MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.scheduling.eviction.log import rates
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
@@ -34,7 +34,8 @@ class Answer(msgspec.Struct, omit_defaults=True):
     the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
     `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
     and `change` are empty where nothing is in the way. `evictions` is there where it waits for room, `loss` where
-    a gang lost members to evictions and lacks them. `composite` is the group of groups that a gang is a part of,
+    a gang lost members to evictions and lacks them. `domain` is where a gang with a topology is, or would be placed
+    now. `composite` is the group of groups that a gang is a part of,
     `groups` are those of one.
     """
 
@@ -54,6 +55,7 @@ class Answer(msgspec.Struct, omit_defaults=True):
     evictions: Outlook | None = None
     loss: Loss | None = None
     uid: str = ""
+    domain: str = ""
     composite: str = ""
     groups: list[GroupLine] = []
 
@@ -86,6 +88,7 @@ class Inquiry:
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
+        self._domains = scheduler.look(now).domains
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
@@ -215,6 +218,9 @@ class Inquiry:
         above = self._state.surroundings.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
         if record.noun is not None:
+            if record.noun.topology is not None:
+                rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
+                answer.domain = self._domains.home(record.noun.topology, rows)
             answer.minimum = record.noun.min_member
             answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
 

@@ -187,6 +187,13 @@ class Domains:
         best = int(np.lexsort((level.first, -room))[0])
         return best if room[best] > 0 else 0
 
+    def home(self, rule: TopologyRule, rows: Sequence[int]) -> str:
+        """The smallest domain that holds all the rows, as people call it; "" if there is none."""
+        for level in self.ladder(rule).levels if rows else ():
+            if number := level.shared(rows):
+                return f"{level.names[number]} ({level.title})" if level.title != "cluster" else ""
+        return ""
+
     def holds(self, area: Area, rows: Iterable[int]) -> bool:
         """Whether members on these rows and those that are there already keep the rule."""
         ladder = self.ladder(area.rule)
