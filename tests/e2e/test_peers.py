@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,12 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SIGS = "pod-group.scheduling.sigs.k8s.io"
+PACKED_BUT_SPREAD = """
+phalanx: {dialects: {defaultSpread: true}}
+actions: allocate
+tiers: [{plugins: [{name: predicates}, {name: binpack},
+  {name: nodeorder, arguments: {leastrequested.weight: 0, podtopologyspread.weight: 20}}]}]
+"""
 
 
 async def zones(world: World, *names: str) -> None:
@@ -98,3 +105,18 @@ async def test_a_pod_follows_those_it_has_to_be_near_to(world: World) -> None:
     await world.pods("db", cpu="1", **app("db"))
     placed = await world.until_bound("db", "web")
     assert placed["db"] == placed["web"]
+
+
+async def test_pods_of_a_service_are_spread_where_the_policy_asks_for_it(world: World, tmp_path: Path) -> None:
+    await zones(world, "z1", "z2", "z3")
+    service = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
+    await world.make({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service})
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(PACKED_BUT_SPREAD, encoding="utf-8")
+    await world.scheduler(config=str(policy))
+    await world.pods("a", "b", "c", cpu="1", **app("web"))
+    placed = await world.until_bound("a", "b", "c")
+    assert sorted(placed.values()) == ["z1", "z2", "z3"]
+    await world.pods("d", "e", "f", cpu="1", **app("batch"))
+    placed = await world.until_bound("d", "e", "f")
+    assert len({placed[name] for name in "def"}) == 1
