@@ -234,3 +234,17 @@ def test_disruption_budgets_are_read_and_left_to_their_owners() -> None:
     assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
         (["poddisruptionbudgets"], ["get", "list", "watch"])
     ]
+
+
+def test_volumes_are_bound_and_never_made_or_deleted() -> None:
+    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    found = {
+        name: set(rule["verbs"])
+        for rule in role["rules"]
+        for name in rule["resources"]
+        if name.startswith(("persistent", "storage", "csi", "volume"))
+    }
+    read = {"get", "list", "watch"}
+    written = {"persistentvolumes", "persistentvolumeclaims"}
+    only_read = {"storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"}
+    assert found == dict.fromkeys(written, read | {"patch"}) | dict.fromkeys(only_read, read)

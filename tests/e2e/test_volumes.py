@@ -119,6 +119,30 @@ async def test_a_gang_and_its_volumes_survive_the_scheduler(
         assert sorted(storage.provisioned) == sorted(f"data-{name}" for name in names)
 
 
+@pytest.mark.parametrize(("nth", "after"), [(1, False), (2, True)])
+async def test_reserved_volumes_are_found_again(world: World, nth: int, after: bool) -> None:
+    async with Storage(world) as storage:
+        await storage.storage_class("local", provisioner="kubernetes.io/no-provisioner")
+        names = ("n1", "n2", "n3")
+        for name in names:
+            await world.node(name)
+            await storage.volume(f"on-{name}", "local", nodes=[name])
+        first = await world.scheduler()
+        first.wire.die("PATCH", "/persistentvolumes/", nth=nth, after=after)
+        for at in range(3):
+            await storage.claim(f"data-{at}", "local")
+            await world.pod(f"w-{at}", labels=labelled(3), volumes=uses(f"data-{at}"))
+        async with asyncio.timeout(20):
+            await first.wire.dead.wait()
+        await first.kill()
+        await world.scheduler()
+        placement = await world.until_bound("w-0", "w-1", "w-2")
+        claims = await storage.claims()
+        assert sorted(placement.values()) == list(names)
+        for at in range(3):
+            assert claims[f"data-{at}"]["spec"]["volumeName"] == storage.name(f"on-{placement[f'w-{at}']}")
+
+
 async def test_a_gang_whose_volume_cannot_be_made_goes_elsewhere_as_a_whole(world: World) -> None:
     async with Storage(world) as storage:
         storage.rejects = {"n1", "n2"}
