@@ -191,6 +191,19 @@ async def test_an_eviction_that_was_called_off_leaves_nothing_behind(native: Wor
     assert await native.target() == {}
 
 
+async def test_who_is_preempted_before_anything_was_written_was_scheduled_all_the_same() -> None:
+    world = World(NATIVE, schedulingPolicy={"gang": {"minCount": 1}})
+    for event in world.intake.group(NATIVE, world.api.document):
+        world.state.apply(event)
+    world.statuses.touch(G)
+    world.doom("a", "b")
+    world.statuses.disrupted(G, WHY)
+    assert (await world.target())["status"] == "True"
+    told = {entry["type"]: entry["status"] for entry in world.api.document["status"]["conditions"]}
+    assert told["PodGroupInitiallyScheduled"] == "True"
+    await world.pool.close()
+
+
 async def test_a_namesake_is_not_told_what_happened_to_the_group_before_it(native: World) -> None:
     native.doom("a", "b")
     native.statuses.disrupted(G, WHY)

@@ -105,6 +105,7 @@ class GangRecord:
         "noun",
         "parted",
         "pending",
+        "renewed",
         "told",
     )
 
@@ -122,6 +123,7 @@ class GangRecord:
         self.arrivals = 0
         self.told: tuple[Verdict | None, int] | None = None
         self.admitted = False
+        self.renewed = False  # until what was held for members of the former one has been given up
         self._counts = [0] * len(MemberState)
         self._roles: dict[str, list[int]] = {}
         self._unconfirmed: dict[PlanMark, int] = {}
@@ -160,6 +162,11 @@ class GangRecord:
         self._tally(record, record.state, -1)
         record.state, record.mark = state, mark
         self._tally(record, state, 1)
+
+    def renew(self) -> None:
+        """The gang is declared by another object of its name: what was decided for the former one is over."""
+        self.finished, self.failures, self.known = None, 0, None
+        self.renewed = True
 
     def hold(self, footprint: Footprint, count: int) -> None:
         left = self.holdings.get(footprint, 0) + count

@@ -480,6 +480,8 @@ class ClusterState:
             return
         if gang.admitted or old is None or old.uid != gang.uid:
             record.admitted = False
+        if old is not None and old.uid and gang.uid and old.uid != gang.uid:
+            record.renew()
         if old is None or old.queue != gang.queue:
             self._recharge(record)
         self._touch_gang(gang.key)

@@ -39,13 +39,15 @@ class _Entry:
     """One gang's object. `written` is the last change with the status that it was derived from: until the watch
     shows the object anew, the same change is not written again. At most one write is under way (`busy`).
     `disruption` says why the gang is evicted as a whole, until it has its quorum again. `hypernode` is what the
-    object was last told to be in. `uid` is the object's: of a namesake nothing is known.
+    object was last told to be in. `uid` is the object's: of a namesake nothing is known. `scheduled` tells that
+    the first quorum was bound at some time.
     """
 
-    __slots__ = ("backoff", "busy", "disruption", "gathering", "hypernode", "stale", "uid", "written")
+    __slots__ = ("backoff", "busy", "disruption", "gathering", "hypernode", "scheduled", "stale", "uid", "written")
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
+        self.scheduled = False
         self.disruption: str | None = None
         self.hypernode = ""
         self.gathering = False
@@ -94,6 +96,8 @@ class GroupStatuses:
             self._entries.pop(key, None)
             return
         entry = self._entry(key, gang.noun.source.uid)
+        # Asked now: when the status is derived members may have left again.
+        entry.scheduled = entry.scheduled or ever_scheduled(gang, gang.noun)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
@@ -182,7 +186,7 @@ class GroupStatuses:
             roles={role: record.counts(role) for role in record.roles()},
             occupied_by=group.occupied_by,
             verdict=self._verdict(key),
-            ever_scheduled=ever_scheduled(record, gang),
+            ever_scheduled=entry.scheduled or ever_scheduled(record, gang),
             admitted=gang.admitted or record.admitted,
             now=int(self._now()),
             generation=group.generation,

@@ -126,7 +126,7 @@ class WorkList:
         self._parked: dict[UnitKey, Demand] = {}
         self._groups: dict[Demand, Group] = {}
         self._content: dict[GangKey, GangRecord] = {}
-        self._stray: dict[GangKey, None] = {}
+        self._stray: dict[str, PodRecord] = {}
         self._unasked: dict[UnitKey, None] = {}
         self._unripe: dict[UnitKey, None] = {}
         self._ripened = state.ripened
@@ -189,10 +189,10 @@ class WorkList:
         return list(content.values())
 
     def take_stray(self) -> list[PodRecord]:
-        """Pods for which room is held, of gangs that are not declared any more: they ask for nothing."""
+        """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
+        for it."""
         stray, self._stray = self._stray, {}
-        gangs = [gang for key in stray if (gang := self._state.gangs.get(key)) is not None and gang.noun is None]
-        return [member for gang in gangs for member in gang.pending.values() if member.claim is not None]
+        return [member for member in stray.values() if member.claim is not None]
 
     def park(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
         group = self._groups.get(demand)
@@ -410,8 +410,7 @@ class WorkList:
                 self._active[uid] = None
         for key in [*gangs, *self._moved(gangs)]:
             self._index(key)
-            if self._declared(key) is None and self._holds(key):
-                self._stray[key] = None
+            self._stray.update((member.pod.uid, member) for member in self._lapsed(key))
             for unit in sorted(self._units_with.get(key, ())):
                 self._leave(unit)
                 self._active.pop(unit, None)
@@ -480,10 +479,13 @@ class WorkList:
         record = self._state.gangs.get(key)
         return record if record is not None and record.noun is not None else None
 
-    def _holds(self, key: GangKey) -> bool:
-        """Whether room is held for any member."""
+    def _lapsed(self, key: GangKey) -> list[PodRecord]:
+        """Members for whom room is held although nobody declares their gang, or another object does now."""
         record = self._state.gangs.get(key)
-        return record is not None and any(member.claim is not None for member in record.pending.values())
+        if record is None or not (record.noun is None or record.renewed):
+            return []
+        record.renewed = False
+        return [member for member in record.pending.values() if member.claim is not None]
 
     def _drop(self, unit: BundleKey) -> None:
         del self._owners[unit]
