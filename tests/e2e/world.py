@@ -29,6 +29,7 @@ _PLURALS = {
     "StorageClass": "storageclasses",
     "DeviceClass": "deviceclasses",
     "CSIStorageCapacity": "csistoragecapacities",
+    "Numatopology": "numatopologies",
 }
 _CLUSTER_SCOPED = frozenset(
     {
@@ -46,6 +47,7 @@ _CLUSTER_SCOPED = frozenset(
         "DeviceClass",
         "ResourceSlice",
         "Device",
+        "Numatopology",
     }
 )
 PODS = Resource("", "v1", "pods", "Pod")
