@@ -190,6 +190,18 @@ def test_a_need_that_nobody_can_meet_is_said_at_once() -> None:
     assert "what it asks of GPUs cannot be read" in s.why_pod("a").message
 
 
+def test_a_card_that_is_mended_wakes_who_waits() -> None:
+    s = Gpus(policy(GPUSharingEnable=True))
+    offer = requests_of({"cpu": 64000, "pods": 110, "volcano.sh/gpu-memory": 1000})
+    for healthy in (False, True):
+        card = Card(Family.GPU_SHARE, "0", 1000, 2**31, healthy=healthy)
+        s.observe("node n", NodeUpdated(Node("n", allocatable=offer, cards=(card,))))
+        if not healthy:
+            s.pod("a", pod_class=PodClass(devices=DeviceNeed(Family.GPU_SHARE, (CardShare(memory=500),))))
+        s.run()
+    assert s.where("a") == "n"
+
+
 def test_without_the_switch_nobody_minds_cards() -> None:
     s = Gpus(policy(VGPUEnable=False)).cards("n", 1)
     s.sharing("a", 400).sharing("b", 400).run()

@@ -212,4 +212,4 @@ class NodeTable:
 
 def _eligibility(node: Node | None) -> object:
     """What of a node decides who may go there, amounts aside."""
-    return node and (node.labels, node.taints, node.unschedulable, node.features)
+    return node and (node.labels, node.taints, node.unschedulable, node.features, node.cards)
