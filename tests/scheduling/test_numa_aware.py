@@ -196,3 +196,35 @@ def test_what_is_dealt_keeps_to_the_rules(
         # No fewer NUMA nodes could hold it, were they idle.
         span = sum(1 for taken in dealt if taken)
         assert all(sum(zones) < asked[0] for zones in combinations(cpus, span - 1))
+
+
+def literal(free: list[int], cpus: tuple[int, ...], policy: NumaPolicy, count: int) -> set[int] | None:
+    """The NUMA nodes that the kubelet's topology manager settles on for one container, hint by hint; None where it
+    does not admit it, or where there are not enough CPUs at all."""
+    masks = [set(mask) for size in range(1, len(cpus) + 1) for mask in combinations(range(len(cpus)), size)]
+    least = min((len(mask) for mask in masks if sum(cpus[at] for at in mask) >= count), default=len(cpus))
+    hints = [(mask, len(mask) == least) for mask in masks if sum(free[at] for at in mask) >= count]
+    if policy is SINGLE:
+        hints = [(mask, preferred) for mask, preferred in hints if preferred and len(mask) == 1]
+    if sum(free) < count:
+        return None
+    if not hints:
+        return None if policy in (RESTRICTED, SINGLE) else set(range(len(cpus)))
+    best, preferred = min(hints, key=lambda hint: (not hint[1], len(hint[0]), sum(1 << at for at in hint[0])))
+    return best if preferred or policy is BEST else None
+
+
+@given(
+    free=counts,
+    more=counts,
+    count=st.integers(1, 14),
+    policy=st.sampled_from([BEST, RESTRICTED, SINGLE]),
+)
+def test_one_container_gets_what_the_kubelet_would_give_it(
+    free: list[int], more: list[int], count: int, policy: NumaPolicy
+) -> None:
+    cpus = tuple(left + (more[at] if at < len(more) else 0) for at, left in enumerate(free))
+    expected, dealt = literal(free, cpus, policy, count), deal(tuple(free), cpus, policy, (count,))
+    assert (dealt is None) == (expected is None)
+    if dealt is not None and expected is not None:
+        assert {at for at, taken in enumerate(dealt) if taken} <= expected
