@@ -254,7 +254,7 @@ def _world(facts: list[StockFact], needs: tuple[VolumeNeed, ...], pods: int) -> 
     return state, Scheduler(state, load_policy())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(supplies(), st.integers(1, 8))
 def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
     supply: tuple[list[StockFact], tuple[VolumeNeed, ...]], pods: int
