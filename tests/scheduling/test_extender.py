@@ -149,6 +149,17 @@ def test_groups_are_let_in_or_not_and_the_extender_hears_of_it() -> None:
     assert [document["job"]["Name"] for verb, document in s.asked if verb == "enqueued"] == ["yes"]
 
 
+def test_answers_are_forgotten_together_and_only_where_there_are_any() -> None:
+    s = Extended("predicateVerb", predicate=refusing()).nodes(1)
+    extender = s.policy.configured(Extender)
+    assert extender is not None
+    assert extender.season(1000.0) == extender.season(1015.0) == 0
+    s.pod("p", cpu=1).run()
+    assert extender.season(s.now) == 0
+    assert extender.season(s.now + 10) == 1
+    assert extender.season(s.now + 30) == 1
+
+
 def test_what_nobody_configured_is_not_asked() -> None:
     s = Extended().nodes(1)
     s.pod("p", cpu=1).run()

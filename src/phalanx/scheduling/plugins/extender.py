@@ -82,9 +82,10 @@ class Extender(Plugin):
         self.quiet = frozenset(point for point, verb in points.items() if not verb)
         if not self.url:
             self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
-            self.quiet = frozenset(points)
+            self.quiet = frozenset({*points, "season", "wakes"})
         self._link = Link()
         self._season = 0
+        self._renewals = 0
         # Who was refused where: the reason by class and row.
         self._refused: dict[int, dict[int, str]] = {}
 
@@ -93,12 +94,15 @@ class Extender(Plugin):
         self._link.caller = caller
 
     def season(self, now: float) -> Hashable:
+        """How often answers were forgotten; where nothing was asked there are none to forget."""
         season = int(now // _SEASON)
         if season != self._season:
             self._season = season
-            self._link.renew()
-            self._refused.clear()
-        return season
+            if self._link.busy:
+                self._renewals += 1
+                self._link.renew()
+                self._refused.clear()
+        return self._renewals
 
     def wakes(self, session: View) -> float | None:
         """When another answer may be given to those who wait."""
