@@ -13,6 +13,7 @@ from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
+from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.defragmentation.facts import Facts
 from phalanx.scheduling.defragmentation.planning import plan
 from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits, Obstacle, Relocation, RoomFor
@@ -367,6 +368,34 @@ class TestRoomForAGang:
 
 
 NAMES = ("n1", "n2", "n3", "n4")
+
+
+class TestDomains:
+    RACK = TopologyRule.by_label("rack")
+
+    def racks(self) -> Scenario:
+        """Racks a (two nodes) and b (one node) of four CPUs each."""
+        scenario = Scenario()
+        for name in ("a1", "a2", "b1"):
+            scenario.node(name, cpu=4, labels={"rack": name[0]})
+        return scenario
+
+    def test_room_is_made_in_one_domain(self) -> None:
+        scenario = on(on(self.racks(), "a1", "x", cpu=2), "a2", "y", cpu=1)
+        scenario.gang("job", 2, topology=self.RACK).pods("job", 2, gang="job", cpu=4).work()
+        assert moves(room(scenario, "job")) == {"x": ("a1", "b1"), "y": ("a2", "b1")}
+
+    def test_where_no_domain_can_take_all_nothing_is_planned(self) -> None:
+        scenario = on(self.racks(), "a1", "x", cpu=2)
+        scenario.gang("job", 3, topology=self.RACK).pods("job", 3, gang="job", cpu=4).work()
+        assert not room(scenario, "job").reached
+
+    def test_members_that_have_to_stay_together_are_not_moved_one_by_one(self) -> None:
+        scenario = self.racks().gang("near", 1, topology=self.RACK)
+        scenario.pod("x", node="a1", gang="near", cpu=1, more=KEPT)
+        answer = empty(scenario, 1, {"a1"})
+        assert not answer.reached
+        assert "has to stay near the rest of its gang" in str(answer)
 
 
 @st.composite

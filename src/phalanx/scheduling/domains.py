@@ -138,6 +138,14 @@ class Domains:
         numbers = numbers[np.argsort(levels[-1].first[numbers], kind="stable")]
         return [Domain(levels[-1], int(number), int(placeable[number]), limit) for number in numbers]
 
+    def widest(self, area: Area) -> list[Domain]:
+        """All of the widest domains that may be used, in the order of their first nodes."""
+        levels = self.ladder(area.rule).levels
+        numbers = np.flatnonzero(self._allowed(levels[-1], area)) if levels else np.zeros(0, dtype=np.intp)
+        order = np.argsort(levels[-1].first[numbers], kind="stable") if len(numbers) else numbers
+        limit = self.rows(area.outer) if area.outer is not None else None
+        return [Domain(levels[-1], number, 0, limit) for number in numbers[order].tolist()]
+
     def placeable(self, domain: Domain, area: Area, want: Want) -> int:
         """How many of the members fit into a domain."""
         placeable, _, _ = self._count(domain.level, area, want, self._copies(want, domain.limit))

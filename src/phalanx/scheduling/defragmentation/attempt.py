@@ -8,6 +8,7 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.board import Board
 from phalanx.scheduling.defragmentation.relocation import Cost, Limits, Obstacle
@@ -28,10 +29,17 @@ class StuckError(Exception):
 
 class Attempt:
     """`gone` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
-    order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are.
+    order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are: all of
+    them in the `domain` (bool[N]), if one is given.
     """
 
-    def __init__(self, session: Session, limits: Limits, spared: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        session: Session,
+        limits: Limits,
+        spared: frozenset[str] = frozenset(),
+        domain: BoolArray | None = None,
+    ) -> None:
         self.board = Board(session)
         self.gone: dict[PodRecord, int] = {}
         self.steps: list[list[PodRecord]] = []
@@ -41,6 +49,9 @@ class Attempt:
         self._session = session
         self._limits = limits
         self.spared = spared
+        self._domain = domain
+        if domain is not None:
+            self.board.closed[domain] = True  # nobody moves to where room is to be made
         self._departures = Departures(session, session.evictions)
         self._arrived: set[int] = set()
         self._totals = session.totals()
@@ -57,6 +68,8 @@ class Attempt:
             return "is on its way there"
         if not record.pod.controlled:
             return "has no controller that would make it again elsewhere"
+        if record.gang is not None and stays_together(record.gang):
+            return "has to stay near the rest of its gang"
         return self._departures.veto(record)
 
     def empty(self, row: int) -> None:
@@ -70,7 +83,7 @@ class Attempt:
     def place(self, member: PodRecord) -> bool:
         """Puts a member of the beneficiary where there is room for it, and closes the row to those who move."""
         rows = self.board.fitting(member.cls, closed_too=True)
-        rows = rows[[row not in self._arrived for row in rows.tolist()]]
+        rows = rows[[row not in self._arrived and self._inside(row) for row in rows.tolist()]]
         held = rows[self.board.closed[rows]]
         row = self.board.fullest(member.cls, held if len(held) else rows)
         if row is None:
@@ -82,7 +95,11 @@ class Attempt:
 
     def could_take(self, cls: ClassRecord) -> list[int]:
         """The rows that the class may use and that nobody has moved to."""
-        return [row for row in np.flatnonzero(self.board.mask(cls)).tolist() if row not in self._arrived]
+        rows = np.flatnonzero(self.board.mask(cls)).tolist()
+        return [row for row in rows if row not in self._arrived and self._inside(row)]
+
+    def _inside(self, row: int) -> bool:
+        return self._domain is None or bool(self._domain[row])
 
     def cost(self) -> Cost:
         now, totals = self._session.now, self._totals
@@ -174,6 +191,13 @@ class Attempt:
             raise StuckError(record, found)
         self.whole.update((member.gang, None) for member in members if member.gang is not None)
         return members
+
+
+def stays_together(gang: GangRecord) -> bool:
+    """Whether members cannot go elsewhere one by one: something says how close they have to be."""
+    noun = gang.noun
+    rules = [] if noun is None else [noun.topology, *(each.topology for each in noun.subgroups)]
+    return any(rule is not None and rule.hard for rule in rules)
 
 
 def tenants(session: Session, row: int) -> list[PodRecord]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from phalanx.cluster.members import PodRecord
-from phalanx.cluster.resource_space import IntArray
+from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
@@ -29,23 +29,25 @@ class RoomMaking:
         self._limits = limits
         self._tell = tell
         self.members = needed(session, unit)
+        self._domains = domains_of(session, unit)
         self.obstacles: dict[int, Obstacle] = {}
 
     def best(self) -> Attempt | None:
         """The cheapest plan that was found; None if there is none."""
-        best = self._plan(frozenset())
-        if best is None:
+        found = [(plan, rows) for rows in self._domains if (plan := self._plan(frozenset(), rows)) is not None]
+        if not found:
             return None
+        best, domain = min(found, key=lambda entry: entry[0].cost())
         spared: frozenset[str] = frozenset()
         for _, record in zip(range(_REPRIEVES), sorted(best.gone, key=_most_important_first), strict=False):
-            other = self._plan(spared | {record.pod.uid})
+            other = self._plan(spared | {record.pod.uid}, domain)
             if other is not None and other.cost() < best.cost():
                 self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
                 best, spared = other, spared | {record.pod.uid}
         return best
 
-    def _plan(self, spared: frozenset[str]) -> Attempt | None:
-        attempt = Attempt(self._session, self._limits, spared)
+    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> Attempt | None:
+        attempt = Attempt(self._session, self._limits, spared, domain)
         hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
         waiting = [member for member in hardest if not attempt.place(member)]
         for number, member in enumerate(waiting):
@@ -132,6 +134,23 @@ def needed(session: Session, unit: Unit) -> list[PodRecord]:
                 wanted[batch.role] -= least
         found += spare[:rest]
     return found
+
+
+def domains_of(session: Session, unit: Unit) -> list[BoolArray | None]:
+    """The rows on which all members have to be, domain by domain, those first that take most of them already; None
+    for everywhere. Empty where members have to be in several domains: that is not planned."""
+    calls = [Call(session, gang) for gang in unit.gangs]
+    if any(lot.area is not None and lot.area.rule.hard for call in calls for lot in call.parts):
+        return []
+    near = [call for call in calls if call.area is not None and call.area.rule.hard]
+    if not near:
+        return [None]
+    area, domains = near[0].area, session.domains
+    if len(calls) > 1 or area is None:
+        return []
+    demand = near[0].demand()
+    ranked = sorted(domains.widest(area), key=lambda domain: -domains.placeable(domain, area, demand))
+    return [domain.rows for domain in ranked[: domains.most_for_evictions]]
 
 
 def _most_important_first(record: PodRecord) -> tuple[object, ...]:
