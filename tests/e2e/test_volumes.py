@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.storage import CLAIMS, Storage, uses
 from tests.e2e.test_gangs import labelled
-from tests.e2e.world import PODS, World
+from tests.e2e.world import PODS, Object, World
 
 pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
@@ -162,7 +162,12 @@ async def test_a_driver_attaches_so_many_volumes_and_no_more(world: World) -> No
         await storage.storage_class("disk")
         for name in ("n1", "n2"):
             made = await world.node(name)
-            driver = {"name": "csi.example.com", "nodeID": name, "topologyKeys": [], "allocatable": {"count": 1}}
+            driver: Object = {
+                "name": "csi.example.com",
+                "nodeID": name,
+                "topologyKeys": [],
+                "allocatable": {"count": 1},
+            }
             await world.make(
                 {
                     "apiVersion": "storage.k8s.io/v1",
