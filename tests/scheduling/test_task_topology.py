@@ -76,6 +76,14 @@ def test_a_bucket_goes_where_all_of_it_fits() -> None:
     assert s.spread("g") == {"large": 4}
 
 
+def test_members_above_the_minimum_follow_too() -> None:
+    s = Tasks().nodes(4, cpu=8)
+    s.group("g", {"ps": 2, "worker": 4}, minimum=2, affinity=(("ps", "worker"),), anti_affinity=(("ps",),))
+    s.gang("g", 2, roles=(("ps", 2),)).run()
+    assert sorted(s.together("ps").values()) == [1, 1]
+    assert sorted(s.together("ps", "worker").values()) == [3, 3]
+
+
 def test_it_only_prefers() -> None:
     s = Tasks().nodes(1, cpu=8)
     s.group("g", {"w": 4}, anti_affinity=(("w",),)).run()

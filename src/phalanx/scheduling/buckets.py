@@ -67,12 +67,13 @@ class Bucket:
         self.weight = 0
 
     def add(self, record: PodRecord) -> None:
+        # Volcano weighs those who wait only; then everybody who comes later would join the first bucket.
+        self.weight += _weight(record)
         self.tasks[record.pod.role] += 1
         if record.row >= 0:
             self.rows[record.row] += 1
         else:
             self.waiting[record.pod.uid] = record
-            self.weight += _weight(record)
 
     def __len__(self) -> int:
         return len(self.waiting) + self.rows.total()

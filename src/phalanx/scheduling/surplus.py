@@ -80,7 +80,9 @@ class Surpluses:
         rows: list[int] = []
         if session.known(kind) is None:
             wanted = min(turn.run_length() if alone else 1, session.allowance.room(kind.payer, head.cls.footprint))
-            rows = session.placer.place(head.cls, wanted) if wanted else []
+            huddles = session.huddles(turn.gang) if wanted else None
+            with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
+                rows = session.placer.place(head.cls, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)
             transaction.place(head.cls, turn.members[: len(rows)], rows)
