@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tests.differential.comparison import difference
-from tests.differential.oracle.world import World
+from tests.differential.oracle.world import Wire, World
 from tests.differential.ours import Ours
+from tests.differential.tables.notation import one
 
 
 def test_a_pod_that_was_resized_to_nothing_takes_nothing() -> None:
@@ -44,3 +45,21 @@ def test_a_pod_that_names_a_claim_twice_leaves_it_once() -> None:
     ours.take("pods", pod)
     ours.drop("pods", pod)
     assert ours.verdicts() == {}
+
+
+def test_a_claim_that_is_named_twice_is_given_devices_once() -> None:
+    case = one("node n\nnew")
+    case.world.device_classes = [{"metadata": {"name": "gpu"}, "spec": {}}]
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    devices: list[Wire] = [{"name": name, "attributes": {}} for name in ("a", "b")]
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "n", "devices": devices}
+    case.world.slices = [{"metadata": {"name": "s"}, "spec": spec}]
+    request = {"name": "q", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    claim = {
+        "metadata": {"name": "c", "namespace": "default", "uid": "c"},
+        "spec": {"devices": {"requests": [request]}},
+    }
+    case.world.resource_claims = [claim]
+    case.pod["spec"]["resourceClaims"] = [{"name": name, "resourceClaimName": "c"} for name in ("x", "y")]
+    (bind,) = Ours.of(case.world).scheduler.cycle(1_800_000_000.0).binds
+    assert len(bind.preparations) == 1

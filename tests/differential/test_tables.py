@@ -9,7 +9,6 @@ from tests.differential.comparison import plugins_behind
 from tests.differential.oracle.verdict import PLUGINS
 from tests.differential.ours import Ours
 from tests.differential.tables.notation import Case, table
-from tests.differential.test_verdicts import NOT_YET
 
 FILTERS = {
     "node_unschedulable": "NodeUnschedulable",
@@ -38,8 +37,6 @@ def test_the_oracle_agrees(name: str, case: Case) -> None:
 @pytest.mark.parametrize(("name", "case"), CASES)
 def test_we_agree(name: str, case: Case) -> None:
     plugin = FILTERS[name]
-    if plugin in NOT_YET:
-        pytest.skip("not built yet")
     verdicts = Ours.of(case.world).verdicts()["new"]
     says = {node: {plugin for reason in why for plugin in plugins_behind(reason)} for node, why in verdicts.items()}
     assert {node for node, plugins in says.items() if plugin in plugins} == case.out

@@ -101,6 +101,9 @@ class ClaimFacet(Facet):
         if referrer is None:
             return noun
         references = [each for each in referrer.references if each.claim is not None]
+        # A claim that is named twice is one claim, whose devices are chosen once.
+        named = {each.claim: each for each in reversed(references) if each.claim}
+        references = [each for each in references if not each.claim or named[each.claim] is each]
         if not references:
             return noun
         needs = tuple(self._need(noun.uid, noun.gang, referrer, each, gang) for each in references)

@@ -42,7 +42,8 @@ def objection(world: World, pod: Wire, node: Wire) -> str:
             return f'resourceclaim "{name}" was not created for the pod'
         allocation = (claim.get("status") or {}).get("allocation")
         if allocation is None:
-            wanted.append(claim)
+            if claim not in wanted:  # named twice it is still one
+                wanted.append(claim)
             continue
         consumers = claim["status"].get("reservedFor") or []
         ours = any(entry.get("uid") == pod["metadata"]["uid"] for entry in consumers)
