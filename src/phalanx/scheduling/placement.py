@@ -92,7 +92,7 @@ class Placer:
     Ties go to the lowest row: the node that was seen first. `filters`, `preferences` and `scorers` are plugins
     that implement the respective extension point (filters that also implement `consents` are asked about each row
     that is chosen), `stocks` the names of those that the policy looks at, `rules`
-    what it makes of other pods.
+    what it makes of other pods, `rooms` plugins that implement `room`.
     """
 
     def __init__(
@@ -103,8 +103,10 @@ class Placer:
         scorers: Sequence[Plugin],
         stocks: Collection[str] = (),
         rules: PeerRules = NO_RULES,
+        rooms: Sequence[Plugin] = (),
     ) -> None:
         self._rules = rules
+        self._rooms = rooms
         self._nodes = nodes
         self._filters = filters
         self._consenters = [each for each in filters if overrides(each, "consents")]
@@ -320,6 +322,8 @@ class Placer:
         cls = view.cls
         idle = self._nodes.idle[cls.columns][:, rows]
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY)
+        for plugin in self._rooms:
+            fits = np.minimum(fits, plugin.room(cls, self._nodes, rows))
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
 
     def _in_scope(self, score: FloatArray) -> FloatArray:
@@ -461,6 +465,8 @@ class Placer:
         cls, nodes = view.cls, self._nodes
         fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
         fits &= view.allowed.take(rows)
+        for plugin in self._rooms:
+            fits &= plugin.room(cls, nodes, rows) > 0
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
