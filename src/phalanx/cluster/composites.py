@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 
 from phalanx.cluster.members import GangRecord
 from phalanx.model.composite import Composite
@@ -53,10 +53,11 @@ class Composites:
     def changed(self, gang: GangKey) -> None:
         self._dirty[gang] = None
 
-    def take_touched(self) -> list[GangKey]:
-        """The composites that came, changed or went since the last call."""
+    def moved(self, known: Container[GangKey]) -> list[GangKey]:
+        """The gangs of trees of which a composite came, changed or went since the last call, but for those known."""
         touched, self._touched = self._touched, {}
-        return list(touched)
+        roots = {self.root_of(key): None for key in touched}
+        return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]
 
     # up
 
@@ -128,6 +129,12 @@ class Composites:
         self._settle()
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
+
+    def kin(self, gang: GangKey) -> set[GangKey]:
+        """All gangs of the tree that a gang is in; empty for one on its own."""
+        record = self._gangs.get(gang)
+        root = self.root(record) if record is not None else None
+        return {each.key for each in self.gangs(root)} if root is not None else set()
 
     # what is wrong
 

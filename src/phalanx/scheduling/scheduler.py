@@ -9,6 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
 from phalanx.scheduling.actions.allocate import allocate, assess
 from phalanx.scheduling.actions.backfill import backfill
+from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
 from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
@@ -285,8 +286,7 @@ class Scheduler:
                     return None
                 return Refusal(promise(held), self.state.version)
             case Parts():
-                if self.work.known(demand) is None and session.bound(demand, unit):
-                    return None
+                return assess_composite(session, unit, demand)
             case Charge():
                 fault = next((fault for member in unit.members if (fault := session.held(member))), None)
                 return Refusal(fault, self.state.version) if fault is not None else None

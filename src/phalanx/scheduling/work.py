@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from math import inf
 
@@ -121,6 +121,7 @@ class WorkList:
 
     def __init__(self, state: ClusterState) -> None:
         self._state = state
+        self._forest = state.surroundings.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
         self._active: dict[UnitKey, Unit | None] = {}
         self._parked: dict[UnitKey, Demand] = {}
@@ -242,9 +243,8 @@ class WorkList:
         """Whether the preemption policies of all who wait let others go for them."""
         if unit.pod is not None:
             return unit.pod.pod.preempts
-        composites = self._state.surroundings.composites
         members = (member for gang in unit.gangs for member in gang.pending.values())
-        return all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
+        return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
     def take_unasked(self) -> list[tuple[Unit, Demand, Refusal]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
@@ -408,10 +408,10 @@ class WorkList:
             self._active.pop(uid, None)
             if uid in self._state.lone:
                 self._active[uid] = None
-        for key in [*gangs, *self._moved(gangs)]:
-            self._index(key)
+        for key in [*gangs, *self._forest.moved(gangs)]:
+            fresh = self._index(key)
             self._stray.update((member.pod.uid, member) for member in self._lapsed(key))
-            for unit in sorted(self._units_with.get(key, ())):
+            for unit in sorted(self._units_with.get(key, set()) | fresh):
                 self._leave(unit)
                 self._active.pop(unit, None)
                 asks = self._unit(unit) is not None
@@ -428,9 +428,13 @@ class WorkList:
         else:
             self._content.pop(key, None)
 
-    def _index(self, key: GangKey) -> None:
-        """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it."""
-        affected = {key}.union(*(self._owners[unit] for unit in self._units_with.get(key, ())), self._kin(key))
+    def _index(self, key: GangKey) -> set[BundleKey]:
+        """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it. The
+        units that are new because of that (of a tree that a gang has left, say)."""
+        fresh: set[BundleKey] = set()
+        affected = {key}.union(
+            *(self._owners[unit] for unit in self._units_with.get(key, ())), self._forest.kin(key)
+        )
         for gang in sorted(affected):
             last, unit = self._unit_of.get(gang), self._bundle(gang)
             if last == unit:
@@ -445,6 +449,8 @@ class WorkList:
                 self._owners.setdefault(unit, set()).add(gang)
                 for member in unit:
                     self._units_with.setdefault(member, set()).add(unit)
+                fresh.add(unit)
+        return fresh
 
     def _bundle(self, key: GangKey) -> BundleKey | None:
         """All gangs that must be satisfied with this one: those that it names, those that they name, and so on."""
@@ -452,7 +458,7 @@ class WorkList:
         if declared is None:
             return None
         if declared.noun is not None and declared.noun.composite is not None:
-            return tuple(sorted(self._kin(key)))
+            return tuple(sorted(self._forest.kin(key)))
         found = {key}
         ask = [key]
         while ask:
@@ -462,18 +468,6 @@ class WorkList:
                 found.update(news)
                 ask.extend(news)
         return tuple(sorted(found))
-
-    def _kin(self, key: GangKey) -> set[GangKey]:
-        """All gangs of the tree that a gang is in."""
-        record, composites = self._declared(key), self._state.surroundings.composites
-        root = composites.root(record) if record is not None else None
-        return {gang.key for gang in composites.gangs(root)} if root is not None else set()
-
-    def _moved(self, known: Container[GangKey]) -> list[GangKey]:
-        """Gangs of trees of which a composite came, changed or went."""
-        composites = self._state.surroundings.composites
-        roots = {composites.root_of(key): None for key in composites.take_touched()}
-        return [gang.key for root in roots for gang in composites.gangs(root) if gang.key not in known]
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._state.gangs.get(key)
@@ -508,7 +502,7 @@ class WorkList:
         owners = self._owners.get(key, ())
         own = tuple(gang for gang in gangs if gang.key in owners)
         missing = tuple(member for member in key if self._declared(member) is None)
-        return Unit(key, None, gangs, own, missing, self._state.surroundings.composites.root(gangs[0]))
+        return Unit(key, None, gangs, own, missing, self._forest.root(gangs[0]))
 
 
 def awaits_admission(gang: GangRecord) -> bool:

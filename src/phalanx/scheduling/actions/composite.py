@@ -108,6 +108,27 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
     return True
 
 
+def assess_composite(session: Session, unit: Unit, demand: Parts) -> Refusal | None:
+    """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
+    more. Nothing is placed."""
+    attempt = attempt_of(session, unit)
+    if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
+        return None
+    if any(isinstance(part, Charge) for part in demand.parts):
+        return None
+    transaction = session.state.transaction()
+    muster = Muster(session, attempt.calls, attempt.lacks, transaction)
+    holds = muster.run(attempt.formation)
+    placed = transaction.placed
+    transaction.rollback()
+    return session.refuse(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+
+
+def _lacks(unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], holds: bool) -> Lacks:
+    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
+    return Lacks(of, holds)
+
+
 def _content(
     session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
 ) -> None:
@@ -127,8 +148,7 @@ def _wait(
     parked: bool = True,
     holds: bool = False,
 ) -> None:
-    of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
-    refusal = session.refuse(attempt.demand, Lacks(of, holds))
+    refusal = session.refuse(attempt.demand, _lacks(unit, attempt, lacks, holds))
     _tell(session, unit, attempt, refusal, parked)
 
 
