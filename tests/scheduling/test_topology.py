@@ -27,9 +27,11 @@ tiers:
 class Network(Scenario):
     """Racks of nodes; nodes are named `<rack><number>`."""
 
-    def rack(self, name: str, nodes: int, zone: str = "", cpu: int = 4, **labels: str) -> Self:
+    def rack(
+        self, name: str, nodes: int, zone: str = "", cpu: int = 4, labels: dict[str, str] | None = None
+    ) -> Self:
         for number in range(1, nodes + 1):
-            stated = {RACK: name, HOST: f"{name}{number}", **labels}
+            stated = {RACK: name, HOST: f"{name}{number}", **(labels or {})}
             self.node(f"{name}{number}", cpu=cpu, labels={**stated, **({ZONE: zone} if zone else {})})
         return self
 
@@ -308,6 +310,44 @@ class TestSubgroups:
         assert world.racks("wy") == racks
         assert len(world.placed()) == 4
 
+    def test_subgroups_with_too_few_members_hold_the_gang_although_the_minimum_is_there(self) -> None:
+        world = Network().rack("a", 8)
+        world.gang("job", 2, subgroups=(self.rule(4),))
+        self.workers(world, "x", 3).run()
+        assert world.placed() == []
+        assert world.why("job").message == (
+            "subgroup workers/x of gang ns/job has 3 of the 4 members that it needs to start"
+        )
+        labels = (("part", "x"), ("task", "worker"))
+        world.pod("wx-9", gang="job", cpu=4, more={"labels": labels}).run()
+        assert len(world.placed()) == 4
+
+    def test_subgroups_that_do_not_exist_are_named(self) -> None:
+        world = Network().rack("a", 8)
+        world.gang("job", 2, subgroups=(self.rule(2, 2),)).pods("loose", 4, gang="job", cpu=1)
+        self.workers(world, "x", 2).run()
+        assert world.placed() == []
+        assert world.why("job").message == "gang ns/job has 1 of the 2 subgroups workers that it needs"
+        assert world.why("job").change == (
+            "create 2 more pod(s) of another subgroup workers, or lower minSubGroups to 1"
+        )
+
+    def test_more_of_a_subgroup_than_its_size_starts_where_the_minimum_needs_them(self) -> None:
+        world = Network().rack("a", 2).rack("b", 4)
+        world.gang("job", 3, subgroups=(self.rule(2, 1),))
+        self.workers(world, "x", 3).run()
+        assert (len(world.placed()), world.racks()) == (3, {"b"})
+
+    def test_further_members_of_a_whole_subgroup_count_towards_the_minimum(self) -> None:
+        world = Network().rack("a", 4).rack("b", 4)
+        world.gang("job", 2, subgroups=(self.rule(2, 1),))
+        self.workers(world, "x", 2).run()
+        world.gang("job", 3, subgroups=(self.rule(2, 1),))
+        labels = (("part", "x"), ("task", "worker"))
+        world.pod("wx-9", gang="job", cpu=4, more={"labels": labels}).run()
+        assert (len(world.placed()), len(world.racks())) == (3, 1)
+        assert world.content("job")
+
 
 class TestEvictions:
     POLICY = """
@@ -413,6 +453,6 @@ class TestFewDomainsBelow:
         policy = AWARE.replace("topology.kubernetes.io/rack]", "net/block, topology.kubernetes.io/rack]")
         world = Network(policy)
         for rack, block, zone in (("a", "x", "z"), ("b", "x", "z"), ("c", "y", "z"), ("d", "y", "z")):
-            world.rack(rack, 2, zone, **{"net/block": block})
+            world.rack(rack, 2, zone, labels={"net/block": block})
         world.pod("other", cpu=4, node="a1").close("job", 5, TopologyRule.by_label(ZONE)).run()
         assert sum(1 for n in world.placed("job") if world.where(n)[0] in "cd") == 4

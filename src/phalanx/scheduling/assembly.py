@@ -58,16 +58,17 @@ class Call:
     """One gang's part in an assembly: what it needs now, and who may take part.
 
     `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
-    started already.
+    started already, `extras` further members of subgroups that are whole.
     """
 
-    __slots__ = ("area", "gang", "huddles", "need", "parts", "placed", "rest")
+    __slots__ = ("area", "extras", "gang", "huddles", "need", "parts", "placed", "rest")
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         self.gang = gang
         self.need: Requirement = session.requirement(gang)
         self.rest = Lot([])
         self.parts: list[Lot] = []
+        self.extras: list[Lot] = []
         self.placed: list[tuple[PodRecord, int]] = []
         self.area: Area | None = None
         self.huddles: Huddles | None = None
@@ -89,15 +90,26 @@ class Call:
                 waiting.setdefault(part_key(noun.subgroups, member), []).append(member)
             self.rest = Lot(batches_of(waiting.get(None, []), roles, charged, self.huddles))
             for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
-                if part.can_start:
+                if part.can_start or (part.waiting and not part.missing):
                     area = area_of(part.rule.topology, part.members)
                     batches = batches_of(waiting[key], roles, charged, self.huddles)
-                    self.parts.append(Lot(batches, part.missing, area, part))
+                    lots = self.parts if part.missing else self.extras
+                    lots.append(Lot(batches, part.missing or part.waiting, area, part))
+            self._enlarge()
+
+    def _enlarge(self) -> None:
+        """Where whole subgroups of their size are not enough for the quorum, more of their members start."""
+        there = sum(len(batch.members) for batch in self.rest.batches)
+        short = self.need.total - there - sum(lot.total for lot in (*self.parts, *self.extras))
+        for lot in self.parts:
+            more = min(max(0, short), sum(len(batch.members) for batch in lot.batches) - lot.total)
+            lot.total += more
+            short -= more
 
     @property
     def batches(self) -> list[Batch]:
         """All who may take part."""
-        return [batch for lot in (self.rest, *self.parts) for batch in lot.batches]
+        return [batch for lot in (self.rest, *self.parts, *self.extras) for batch in lot.batches]
 
     def near_enough(self, session: Session) -> bool:
         """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
@@ -120,12 +132,12 @@ class Call:
         if need.satisfied:
             return gang_demand(need, (), ())
         found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
-        if self.area is None and not self.parts:
+        if self.area is None and not (self.parts or self.extras):
             return found
         return msgspec.structs.replace(
             found,
             area=self.area,
-            parts=tuple(part_demand(lot) for lot in self.parts),
+            parts=tuple(part_demand(lot) for lot in (*self.parts, *self.extras)),
             subgroups=need.subgroups,
         )
 
@@ -158,7 +170,7 @@ def assemble(
         facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first, spot) else None
     if isinstance(facts, Shortage) and _gathered(session, transaction, calls, demand, spot):
         return None
-    if facts is None or any(call.area is not None or call.parts for call in calls):
+    if facts is None or any(call.area is not None or call.parts or call.extras for call in calls):
         return facts
     found = other_way(session, transaction, [_choice(session, call) for call in calls])
     if found is None:
@@ -224,10 +236,10 @@ class _Turn:
         call.placed = []
         if call.need.satisfied:
             return None
-        attempt = self._parts if call.parts else self._plain
+        attempt = self._parts if call.parts or call.extras else self._plain
         if call.area is None:
             return attempt()
-        choice = _choice(self._session, call) if not call.parts else None
+        choice = _choice(self._session, call) if not (call.parts or call.extras) else None
         return self._near(call.area, self._demand, choice, attempt)
 
     def _near(
@@ -266,6 +278,9 @@ class _Turn:
         for needed in (True, False):
             if not needed and (facts := self._loose(roles)) is not None:
                 first = first or facts
+            for lot in call.extras if not needed and self._wanting(roles) else ():
+                if (facts := self._extra(lot)) is not None:
+                    first = first or facts
             for lot in list(left):
                 assert lot.part is not None
                 number = lot.part.key[0]
@@ -320,6 +335,20 @@ class _Turn:
         if isinstance(facts, Shortage):
             return msgspec.structs.replace(facts, part=lot.part.title)
         return facts
+
+    def _extra(self, lot: Lot) -> Facts | None:
+        """Places as many of a whole subgroup's further members as are needed and fit."""
+        asked = min(lot.total, self._call.need.total - len(self._call.placed))
+        before = len(self._call.placed)
+
+        def attempt() -> Facts | None:
+            facts = self._fill(lot, {}, max(1, asked))
+            return facts if len(self._call.placed) == before else None
+
+        if lot.area is None:
+            return attempt()
+        one = msgspec.structs.replace(part_demand(lot), total=1)
+        return self._near(lot.area, one, None, attempt)
 
     def _too_few(self) -> Facts:
         """No subgroup failed for lack of room, yet those that there are do not make a quorum."""

@@ -10,7 +10,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
-from phalanx.scheduling.subgroups import Subgroup
+from phalanx.scheduling.subgroups import Subgroup, startable
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -45,7 +45,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
             )
     short = need.total - gang.count(MemberState.PENDING)
     if short <= 0:
-        return None
+        return _subgroups_missing(gang, noun, need) if noun.subgroups else None
     goal = need.total + counted(gang.counts(), noun.match_policy, need.repair)
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{_aside(gang, noun)}"
@@ -59,6 +59,25 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
         members=gang.counts().present,
         change=f"create {short} more pod(s) of the gang{lower}",
     )
+
+
+def _subgroups_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
+    """A verdict if subgroups that have too few members keep the gang from its quorum."""
+    able = startable(gang, noun, lambda each: counted(each, noun.match_policy, need.repair))
+    for number, more in enumerate(need.subgroups):
+        if able.subgroups[number] < more:
+            rule, have = noun.subgroups[number], noun.subgroups[number].least - more + able.subgroups[number]
+            small = next((part for part in able.small if part.key[0] == number), None)
+            missing = small.missing - small.waiting if small is not None else rule.size
+            what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
+            return Verdict(
+                NOT_ENOUGH_MEMBERS,
+                f"gang {gang.key} has {have} of the {rule.least} subgroups {rule.name} that it needs",
+                needed=need.total,
+                members=gang.counts().present,
+                change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
+            )
+    return subgroup_too_small(gang, able.small[0]) if able.members < need.total and able.small else None
 
 
 def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:

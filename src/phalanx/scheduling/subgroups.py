@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+import msgspec
+
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangCounts
 from phalanx.model.pod import MemberState
@@ -70,6 +72,25 @@ def subgroups_of(
             counts[member.state] += 1
         part.there = count(GangCounts(*counts))
     return dict(sorted(found.items()))
+
+
+class Startable(msgspec.Struct, frozen=True):
+    """What of a gang may take part in a plan: how many members in all, how many subgroups of each rule that are not
+    whole yet; and those that cannot start as they have too few members, first those that lack the fewest."""
+
+    members: int
+    subgroups: tuple[int, ...]
+    small: tuple[Subgroup, ...]
+
+
+def startable(record: GangRecord, gang: Gang, count: Callable[[GangCounts], int]) -> Startable:
+    parts = list(subgroups_of(gang, record.members.values(), count).values())
+    apart = {member.pod.uid for part in parts if part.missing > part.waiting for member in part.members}
+    able = [m for m in record.pending.values() if m.pod.uid not in apart and not m.pod.problem]
+    ready = [sum(1 for p in parts if p.key[0] == number and p.can_start) for number in range(len(gang.subgroups))]
+    small = [part for part in parts if part.missing > part.waiting]
+    small.sort(key=lambda part: (part.missing - part.waiting, part.key))
+    return Startable(len(able), tuple(ready), tuple(small))
 
 
 def lacking(record: GangRecord, gang: Gang, count: Callable[[GangCounts], int]) -> tuple[tuple[int, ...], int]:

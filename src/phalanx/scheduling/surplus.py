@@ -70,9 +70,10 @@ class Surpluses:
         """Places the gang's next member, or a run of equal ones if nobody else is waiting."""
         session = self._session
         head = turn.members[0]
-        if head.claim is not None:
+        if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._take_promised(turn, head)
             return
+        session.unclaim([head])
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
