@@ -126,3 +126,19 @@ class TestNamesakes:
             ("p-0", ""),
             ("p-1", ""),
         }
+
+
+class TestOtherSchedulers:
+    """A policy may let pods of other schedulers go; their groups are as much a unit as ours."""
+
+    def filled(self, **fields: object) -> Scenario:
+        policy = PREEMPTING + "configurations: [{name: preempt, arguments: {phalanx.foreignVictims: true}}]"
+        world = native(Scenario(policy).node("n1", gpu=2), 1, **fields)
+        world.pods("p", 2, gang="job", gpu=1, node="n1", scheduler="another")
+        return world.pod("vip", gpu=1, priority=9)
+
+    def test_a_group_of_theirs_goes_as_a_whole_if_it_says_so(self) -> None:
+        assert sorted(self.filled(unit=True).run().evicted) == ["p-0", "p-1"]
+
+    def test_and_singly_if_it_does_not(self) -> None:
+        assert len(self.filled(unit=False).run().evicted) == 1

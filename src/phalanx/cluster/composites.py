@@ -54,7 +54,7 @@ class Composites:
         self._dirty[gang] = None
 
     def moved(self, known: Container[GangKey]) -> list[GangKey]:
-        """The gangs of trees of which a composite came, changed or went since the last call, but for those known."""
+        """The gangs of trees of which a composite has changed since the last call, but for those known."""
         touched, self._touched = self._touched, {}
         roots = {self.root_of(key): None for key in touched}
         return [gang.key for root in roots for gang in self.gangs(root) if gang.key not in known]

@@ -432,9 +432,8 @@ class WorkList:
         """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it. The
         units that are new because of that (of a tree that a gang has left, say)."""
         fresh: set[BundleKey] = set()
-        affected = {key}.union(
-            *(self._owners[unit] for unit in self._units_with.get(key, ())), self._forest.kin(key)
-        )
+        former = (self._owners[unit] for unit in self._units_with.get(key, ()))
+        affected = {key}.union(*former, self._forest.kin(key))
         for gang in sorted(affected):
             last, unit = self._unit_of.get(gang), self._bundle(gang)
             if last == unit:
