@@ -267,8 +267,8 @@ class TestTopology:
             world.group(name, 2, "c", gpu=1)
             world.gang(name, 2, topology=TopologyRule.by_label("rack"))
         world.run()
-        racks = {name: {world.where(pod)[0] for pod in world.placed(f"{name}-")} for name in "xy"}
-        assert sorted(map(sorted, racks.values())) == [["c"], ["d"]]
+        used = {name: {world.where(pod)[0] for pod in world.placed(f"{name}-")} for name in "xy"}
+        assert sorted(map(sorted, used.values())) == [["c"], ["d"]]
 
     def test_where_no_domain_takes_enough_groups_none_starts(self) -> None:
         world = World()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
@@ -16,6 +15,7 @@ from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
+from phalanx.scheduling.climbing import best_rows, climb
 from phalanx.scheduling.load import Load
 from phalanx.scheduling.peering import Peering, fine, grained, parted
 from phalanx.scheduling.peerrules import NO_RULES, PeerRules
@@ -29,8 +29,6 @@ _RESCORE_PART = 4
 # Copies are placed in blocks of at most this many, which bounds the rows-by-copies score matrix. Splitting a run
 # of identical pods does not change where they go.
 _BLOCK = 256
-# Up to this many copies the best rows are found by asking for the best one repeatedly.
-_FEW = 8
 # Views are kept for the classes used last, as many as fit into about this many bytes, but some in any case.
 _VIEW_BYTES = 2**26
 _FEWEST_VIEWS = 64
@@ -340,7 +338,7 @@ class Placer:
         limits: Callable[[RowArray], IntArray] | None = None,
         ladder: Ladder | None = None,
     ) -> list[int]:
-        candidates = _best(score, count)
+        candidates = best_rows(score, count)
         if not len(candidates):
             return []
         copies = np.minimum(self._copies(view, candidates) if limits is None else limits(candidates), count)
@@ -349,7 +347,7 @@ class Placer:
             order = np.lexsort((candidates, -score[candidates]))
             return [int(row) for row in candidates[order[:count]]]
         steps = self._ladder(view, candidates, deepest) if ladder is None else ladder(candidates, deepest)
-        return _climb(candidates.tolist(), copies.tolist(), steps.tolist(), count)
+        return climb(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 
     def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
         """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
@@ -482,48 +480,3 @@ class Placer:
         found = np.where(view.allowed[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
-
-
-def _best(score: FloatArray, count: int) -> RowArray:
-    """The `count` best rows by (score descending, row ascending), in row order; fewer if fewer fit.
-
-    Greedy placement of `count` copies touches at most `count` rows, and an untouched row keeps its first score:
-    so no row outside these can ever be the best one while the copies are placed, whatever the scores do later.
-    """
-    if count >= len(score):
-        return np.flatnonzero(score > NOWHERE)
-    if count <= _FEW:
-        return _best_few(score.copy(), count)
-    threshold = np.partition(score, len(score) - count)[len(score) - count]
-    if threshold == NOWHERE:
-        return np.flatnonzero(score > NOWHERE)
-    above = np.flatnonzero(score > threshold)
-    level = np.flatnonzero(score == threshold)[: count - len(above)]
-    return np.sort(np.concatenate([above, level]))
-
-
-def _best_few(score: FloatArray, count: int) -> RowArray:
-    """The same by taking the best away `count` times; uses `score` up."""
-    found: list[int] = []
-    for _ in range(count):
-        row = int(score.argmax())
-        if score[row] == NOWHERE:
-            break
-        found.append(row)
-        score[row] = NOWHERE
-    return np.array(sorted(found), dtype=np.intp)
-
-
-def _climb(rows: list[int], copies: list[int], ladder: list[list[float]], count: int) -> list[int]:
-    """Takes the best next copy `count` times: each row's copies come in order, ties go to the lowest row."""
-    heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, ladder, strict=True))]
-    heapq.heapify(heap)
-    chosen: list[int] = []
-    while heap and len(chosen) < count:
-        _, row, place, taken = heap[0]
-        chosen.append(row)
-        if taken < copies[place]:
-            heapq.heapreplace(heap, (-ladder[place][taken], row, place, taken + 1))
-        else:
-            heapq.heappop(heap)
-    return chosen
