@@ -85,6 +85,8 @@ class DeviceClaims:
         self._entries: dict[str, Entry] = {}
         self._inquiries: dict[tuple[ClaimSpec, ...], Inquiry] = {}
         self._near: dict[int, Near] = {}
+        # Pod -> the claims that the API shows as allocated and reserved for it.
+        self._reserved: dict[str, set[str]] = {}
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.claims)
@@ -227,10 +229,25 @@ class DeviceClaims:
     def _learn_claim(self, key: str, fact: Claim | None) -> bool:
         entry = self._entries.setdefault(key, Entry())
         last, entry.fact = entry.fact, fact
+        self._note_consumers(key, last, fact)
         self._recount(key, entry)
         if last is None or last.allocation is None:
             return False  # whoever waited for the claim itself is shown anew
         return fact is None or fact.allocation is None or len(fact.consumers) < len(last.consumers)
+
+    def _note_consumers(self, key: str, last: Claim | None, fact: Claim | None) -> None:
+        for uid in last.consumers if last is not None and last.allocation is not None else ():
+            claims = self._reserved.get(uid, set())
+            claims.discard(key)
+            if not claims:
+                self._reserved.pop(uid, None)
+        for uid in fact.consumers if fact is not None and fact.allocation is not None else ():
+            self._reserved.setdefault(uid, set()).add(key)
+
+    def lingers(self, uid: str) -> bool:
+        """Whether a pod that has left still has devices, as far as the API shows: a controller frees them, in its own
+        time."""
+        return any(uid not in self._entries[key].users for key in self._reserved.get(uid, ()))
 
     def _recount(self, key: str, entry: Entry) -> None:
         """Counts in or out what changed hands, and tells whoever may go elsewhere now."""
@@ -333,7 +350,7 @@ class DeviceClaims:
         return found
 
     def _counts(self, standing: _Standing) -> IntArray:
-        return self._inquiry(standing).counts(self._nodes.rows().tolist(), self._nodes.capacity, MANY)
+        return self._inquiry(standing).counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
 
     def _near_row(self, row: int) -> Near:
         found = self._near.get(row)

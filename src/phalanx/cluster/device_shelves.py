@@ -43,8 +43,11 @@ class Inquiry:
         self._merits: dict[int, tuple[float, ...]] = {}
         self._cursor = -1
 
-    def counts(self, alive: Sequence[int], capacity: int, most: int) -> IntArray:
-        """int64[capacity]: how many pods each row serves, one after the other; `most` where there is no end."""
+    def counts(self, alive: Callable[[], Sequence[int]], capacity: int, most: int) -> IntArray:
+        """int64[capacity]: how many pods each row serves, one after the other; `most` where there is no end.
+
+        `alive` tells the rows that have a node.
+        """
         end = self._changes.end
         stale = self._changes.since(self._cursor, capacity) if self._cursor >= 0 else None
         if len(self._counts) != capacity:
@@ -53,7 +56,7 @@ class Inquiry:
             self._counts = np.zeros(capacity, dtype=np.int64)
             self._faults.clear()
             self._merits.clear()
-            stale = list(alive)
+            stale = list(alive())
         for row in dict.fromkeys(stale):
             self._counts[row] = self._count(row, most)
         self._cursor = end
