@@ -28,6 +28,8 @@ class Composites:
         self._composites_below: dict[GangKey, set[GangKey]] = {}
         self._gangs_below: dict[GangKey, set[GangKey]] = {}
         self._parent_of: dict[GangKey, GangKey] = {}
+        # By root, until a tree changes.
+        self._kin: dict[GangKey, tuple[GangKey, ...]] = {}
         self._dirty: dict[GangKey, None] = {}
         self._touched: dict[GangKey, None] = {}
 
@@ -36,6 +38,7 @@ class Composites:
         last = self.nouns.get(composite.key)
         if last == composite:
             return False
+        self._kin.clear()
         self._unhang(last)
         self.nouns[composite.key] = composite
         if composite.parent is not None:
@@ -45,6 +48,7 @@ class Composites:
 
     def drop(self, key: GangKey) -> bool:
         last = self.nouns.pop(key, None)
+        self._kin.clear()
         self._unhang(last)
         if last is not None:
             self._touched[key] = None
@@ -130,11 +134,17 @@ class Composites:
         keys = {gang for key in self.tree(root) for gang in self._gangs_below.get(key, ())}
         return [self._gangs[key] for key in sorted(keys)]
 
-    def kin(self, gang: GangKey) -> set[GangKey]:
-        """All gangs of the tree that a gang is in; empty for one on its own."""
+    def kin(self, gang: GangKey) -> tuple[GangKey, ...]:
+        """All gangs of the tree that a gang is in, sorted; empty for one on its own."""
         record = self._gangs.get(gang)
         root = self.root(record) if record is not None else None
-        return {each.key for each in self.gangs(root)} if root is not None else set()
+        if root is None:
+            return ()
+        self._settle()
+        found = self._kin.get(root)
+        if found is None:
+            found = self._kin[root] = tuple([each.key for each in self.gangs(root)])
+        return found
 
     # what is wrong
 
@@ -187,6 +197,7 @@ class Composites:
             parent, last = noun.composite if noun is not None else None, self._parent_of.get(key)
             if parent == last:
                 continue
+            self._kin.clear()
             if last is not None:
                 _discard(self._gangs_below, last, key)
                 del self._parent_of[key]

@@ -457,7 +457,7 @@ class WorkList:
         if declared is None:
             return None
         if declared.noun is not None and declared.noun.composite is not None:
-            return tuple(sorted(self._forest.kin(key)))
+            return self._forest.kin(key)
         found = {key}
         ask = [key]
         while ask:
