@@ -6,10 +6,11 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Behind, Charge
+from phalanx.scheduling.parking import Rank
 from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Rank, Unit
+from phalanx.scheduling.work import Unit
 
 
 class FifoQueues:

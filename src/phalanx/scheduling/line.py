@@ -9,9 +9,10 @@ from itertools import count
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.members import PodRecord
 from phalanx.model.account import ROOT_QUEUE
+from phalanx.scheduling.parking import Rank
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.surplus import Turn
-from phalanx.scheduling.work import Rank, Unit
+from phalanx.scheduling.work import Unit
 
 Head = tuple[int, str, str]
 """(created, namespace, name) of who is next: what decides between siblings that are equal in all else."""

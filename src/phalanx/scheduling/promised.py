@@ -9,10 +9,11 @@ from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.ceilings import Leaving
 from phalanx.scheduling.demand import Alone, Awaiting, Quorum
 from phalanx.scheduling.nearness import Group, place_near
+from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.seating import NOWHERE
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Refusal, Unit
+from phalanx.scheduling.work import Unit
 
 
 def claimed(unit: Unit) -> list[PodRecord]:
@@ -83,7 +84,7 @@ def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
         return False
     claim = held[0].claim
     assert claim is not None
-    if claim.awaited(session.state.leaving) and session.now < claim.until and _stands(session, held):
+    if claim.awaited(session.state.lingering) and session.now < claim.until and _stands(session, held):
         await_leavers(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
@@ -93,7 +94,7 @@ def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
 
 def _stands(session: Session, held: list[PodRecord]) -> bool:
     """Whether the pods may still go to the nodes on which room is held for them."""
-    return all(member.row >= 0 and session.placer.view(member.cls).mask[member.row] for member in held)
+    return all(member.row >= 0 and session.placer.view(member.cls).static[member.row] for member in held)
 
 
 def promise(held: list[PodRecord]) -> Leaving:

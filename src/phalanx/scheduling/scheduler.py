@@ -18,6 +18,7 @@ from phalanx.scheduling.eviction.futility import Futility
 from phalanx.scheduling.eviction.prospects import Prospects
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.parking import Rank, Refusal
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.plugins.fairshare import Fairshare
@@ -27,7 +28,7 @@ from phalanx.scheduling.promised import claimed, promise
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Memory, Session
 from phalanx.scheduling.surplus import surplus_refusal
-from phalanx.scheduling.work import Rank, Refusal, Unit, WorkList, awaits_admission
+from phalanx.scheduling.work import Unit, WorkList, awaits_admission
 
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
@@ -282,7 +283,7 @@ class Scheduler:
                 return None
             case Awaiting(_, wanted, _):
                 held = claimed(unit)
-                if not held or demand.arrived(self.state.leaving) or wanted.bound(session):
+                if not held or demand.arrived(self.state.lingering) or wanted.bound(session):
                     return None
                 return Refusal(promise(held), self.state.version)
             case Parts():

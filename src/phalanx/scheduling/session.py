@@ -24,13 +24,14 @@ from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Beh
 from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.huddles import Huddles
+from phalanx.scheduling.parking import Rank, Refusal, UnitKey
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.spots import no_room_near
-from phalanx.scheduling.work import Rank, Refusal, Unit, UnitKey, WorkList, awaits_admission
+from phalanx.scheduling.work import Unit, WorkList, awaits_admission
 
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline
@@ -270,7 +271,7 @@ class Session:
         if isinstance(demand, Parts):
             return UNBOUNDED if any(self.bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, Awaiting):
-            here = demand.arrived(self.state.leaving)
+            here = demand.arrived(self.state.lingering)
             return UNBOUNDED if here or demand.wanted.bound(self) else 0
         if isinstance(demand, Charge):
             return 0 if any(self.held(member) for member in unit.members) else UNBOUNDED

@@ -13,11 +13,7 @@ from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus, hopes
-
-BundleKey = tuple[GangKey, ...]
-UnitKey = BundleKey | str
-Rank = tuple[object, ...]
-"""The place in the order of the cycle; smaller goes first."""
+from phalanx.scheduling.parking import BundleKey, Group, Rank, Refusal, UnitKey
 
 
 class Unit:
@@ -57,57 +53,6 @@ class Unit:
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
-
-
-class Refusal:
-    """Why a demand was refused: `facts` that hold for everyone with it, as of the cluster's `version`."""
-
-    __slots__ = ("facts", "version")
-
-    def __init__(self, facts: object, version: int) -> None:
-        self.facts = facts
-        self.version = version
-
-
-class Group:
-    """The parked units of one demand, in order.
-
-    `refusal` is why they were last refused; while the group is `open` that may no longer hold. `unheard` have not
-    been told the newest facts yet.
-    """
-
-    def __init__(self, refusal: Refusal) -> None:
-        self.units: dict[UnitKey, Rank] = {}
-        self.unheard: dict[UnitKey, None] = {}
-        self.refusal = refusal
-        self.open = False
-        self._heap: list[tuple[Rank, UnitKey]] = []
-
-    def add(self, key: UnitKey, rank: Rank) -> None:
-        self.units[key] = rank
-        if len(self._heap) > 2 * len(self.units) + 64:
-            self._heap = [(rank, key) for key, rank in self.units.items()]
-            heapq.heapify(self._heap)
-        else:
-            heapq.heappush(self._heap, (rank, key))
-
-    def discard(self, key: UnitKey) -> None:
-        self.units.pop(key, None)
-        self.unheard.pop(key, None)
-
-    def first(self) -> UnitKey | None:
-        """The unit that is first in order."""
-        while self._heap:
-            rank, key = self._heap[0]
-            if self.units.get(key) == rank:
-                return key
-            heapq.heappop(self._heap)
-        return None
-
-    def rank_anew(self, ranks: dict[UnitKey, Rank]) -> None:
-        self.units = ranks
-        self._heap = [(rank, key) for key, rank in self.units.items()]
-        heapq.heapify(self._heap)
 
 
 class WorkList:
@@ -175,6 +120,16 @@ class WorkList:
             if eased or self._has_opened(demand):
                 self._wake(demand, group, bound, rank)
         self._relief, self._openings = self._state.eased(), self._state.openings
+        units = self._take_active()
+        hopeful = [demand for demand in self._groups if hopes(demand)]
+        if hopeful and any(map(_opens, units)):
+            # Their turn may be right after somebody of this cycle for whose sake they may go where they could not.
+            for demand in hopeful:
+                self._wake(demand, self._groups[demand], bound, rank)
+            units += self._take_active()
+        return units
+
+    def _take_active(self) -> list[Unit]:
         active, self._active = self._active, {}
         return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
 
@@ -507,3 +462,10 @@ class WorkList:
 def awaits_admission(gang: GangRecord) -> bool:
     noun = gang.noun
     return noun is not None and noun.admission and not noun.admitted and not gang.admitted
+
+
+def _opens(unit: Unit) -> bool:
+    """Whether others may go where they could not if its pods are placed."""
+    if unit.pod is not None:
+        return unit.pod.cls.company.opens
+    return any(member.cls.company.opens for gang in unit.gangs for member in gang.pending.values())

@@ -23,13 +23,14 @@ from phalanx.scheduling.explanation import (
 )
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
+from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
 from phalanx.scheduling.quorum import Requirement, new_mark, unfinished_plan
 from phalanx.scheduling.refusals import judge_unit, tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.surplus import Surpluses, Turn
-from phalanx.scheduling.work import Refusal, Unit
+from phalanx.scheduling.work import Unit
 
 
 def allocate(session: Session) -> None:

@@ -14,9 +14,10 @@ from phalanx.scheduling.explanation import held_by_problem, members_missing, unr
 from phalanx.scheduling.formation import formation_of
 from phalanx.scheduling.lacks import Lacks, tell_lacks
 from phalanx.scheduling.mustering import Muster, core, hold_up
+from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Refusal, Unit
+from phalanx.scheduling.work import Unit
 
 Commit = Callable[[list[Call]], None]
 

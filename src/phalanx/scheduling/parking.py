@@ -1,0 +1,63 @@
+"""What is parked: everybody who was refused with one demand, in order."""
+
+from __future__ import annotations
+
+import heapq
+
+from phalanx.model.gang import GangKey
+
+BundleKey = tuple[GangKey, ...]
+UnitKey = BundleKey | str
+Rank = tuple[object, ...]
+"""The place in the order of the cycle; smaller goes first."""
+
+
+class Refusal:
+    """Why a demand was refused: `facts` that hold for everyone with it, as of the cluster's `version`."""
+
+    __slots__ = ("facts", "version")
+
+    def __init__(self, facts: object, version: int) -> None:
+        self.facts = facts
+        self.version = version
+
+
+class Group:
+    """The parked units of one demand, in order.
+
+    `refusal` is why they were last refused; while the group is `open` that may no longer hold. `unheard` have not
+    been told the newest facts yet.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        self.units: dict[UnitKey, Rank] = {}
+        self.unheard: dict[UnitKey, None] = {}
+        self.refusal = refusal
+        self.open = False
+        self._heap: list[tuple[Rank, UnitKey]] = []
+
+    def add(self, key: UnitKey, rank: Rank) -> None:
+        self.units[key] = rank
+        if len(self._heap) > 2 * len(self.units) + 64:
+            self._heap = [(rank, key) for key, rank in self.units.items()]
+            heapq.heapify(self._heap)
+        else:
+            heapq.heappush(self._heap, (rank, key))
+
+    def discard(self, key: UnitKey) -> None:
+        self.units.pop(key, None)
+        self.unheard.pop(key, None)
+
+    def first(self) -> UnitKey | None:
+        """The unit that is first in order."""
+        while self._heap:
+            rank, key = self._heap[0]
+            if self.units.get(key) == rank:
+                return key
+            heapq.heappop(self._heap)
+        return None
+
+    def rank_anew(self, ranks: dict[UnitKey, Rank]) -> None:
+        self.units = ranks
+        self._heap = [(rank, key) for key, rank in self.units.items()]
+        heapq.heapify(self._heap)
