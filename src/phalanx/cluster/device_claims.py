@@ -245,8 +245,7 @@ class DeviceClaims:
             self._reserved.setdefault(uid, set()).add(key)
 
     def lingers(self, uid: str) -> bool:
-        """Whether a pod that has left still has devices, as far as the API shows: a controller frees them, in its own
-        time."""
+        """Whether a pod that has left still has devices, as far as the API shows."""
         return any(uid not in self._entries[key].users for key in self._reserved.get(uid, ()))
 
     def _recount(self, key: str, entry: Entry) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from phalanx.cluster.claims import Claim
+from phalanx.cluster.claims import Claim, Lingering
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.homeless import Homeless
 from phalanx.cluster.ledger import Ledger
@@ -63,6 +63,7 @@ class ClusterState:
         self.budgets = self.surroundings.budgets
         self.topology = self.surroundings.topology
         self.leaving: dict[str, PodRecord] = {}
+        self.lingering = Lingering(self.leaving, self.nodes)
         self.promised: dict[str, PodRecord] = {}
         self.relief = 0
         self.ripened = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.attachments import Attachments
-from phalanx.cluster.device_claims import DeviceClaims
+from phalanx.cluster.device_claims import CLAIMS, DeviceClaims
 from phalanx.cluster.devices import SharedDevices
 from phalanx.cluster.disks import Disks
 from phalanx.cluster.node_groups import NodeGroups
@@ -31,3 +31,10 @@ def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
         DeviceClaims(nodes),
     )
     return {stock.name: stock for stock in stocks}
+
+
+def lingers(nodes: NodeTable, uid: str) -> bool:
+    """Whether a pod that has left still holds something by what the API shows."""
+    claims = nodes.stocks[CLAIMS]
+    assert isinstance(claims, DeviceClaims)
+    return claims.lingers(uid)
