@@ -10,6 +10,8 @@ from phalanx.model.volumes import BindClaim
 from tests.differential.oracle.storage import class_of
 from tests.differential.oracle.world import Wire, World, named
 
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
 
 def carry_out(world: World, preparation: Preparation) -> list[tuple[str, Wire]]:
     """Changes the world; (kind, object) of everything that is different now."""
@@ -24,7 +26,16 @@ def carry_out(world: World, preparation: Preparation) -> list[tuple[str, Wire]]:
 def _bind(world: World, wanted: BindClaim) -> list[tuple[str, Wire]]:
     claim = named(world.claims, wanted.name, wanted.namespace)
     assert claim is not None
-    assert not claim["spec"].get("volumeName"), "it is bound already"
+    annotations = claim["metadata"].setdefault("annotations", {})
+    if claim["spec"].get("volumeName"):
+        # Two pods of one plan may share a claim: then they must mean the same.
+        if wanted.volume:
+            assert claim["spec"]["volumeName"] == wanted.volume, "it is bound to another volume"
+        else:
+            assert annotations.get(_SELECTED_NODE) == wanted.node, "it was provisioned for another node"
+        return []
+    if not wanted.volume:
+        annotations[_SELECTED_NODE] = wanted.node
     volume = named(world.volumes, wanted.volume) if wanted.volume else _provision(world, claim)
     assert volume is not None
     reference = volume["spec"].setdefault("claimRef", {"namespace": wanted.namespace, "name": wanted.name})
@@ -32,7 +43,7 @@ def _bind(world: World, wanted: BindClaim) -> list[tuple[str, Wire]]:
     reference["uid"] = claim["metadata"]["uid"]
     volume["status"]["phase"] = claim["status"]["phase"] = "Bound"
     claim["spec"]["volumeName"] = volume["metadata"]["name"]
-    claim["metadata"].setdefault("annotations", {})["pv.kubernetes.io/bind-completed"] = "yes"
+    annotations["pv.kubernetes.io/bind-completed"] = "yes"
     return [("volumes", volume), ("claims", claim)]
 
 
