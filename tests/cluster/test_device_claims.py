@@ -249,6 +249,25 @@ def test_a_pod_that_is_tried_elsewhere_leaves_its_device_to_others_for_that_time
     assert made.free() == {"n0": 0}
 
 
+def test_nobody_else_is_evicted_while_the_devices_of_the_first_victim_are_not_free_yet() -> None:
+    made = desk(1, 1)
+    for name in ("low-0", "low-1"):
+        made.own(name, priority=0)
+        (bind,) = made.plan().binds
+        made.confirm(bind)
+    made.own("high", priority=10)
+    (eviction,) = made.plan().evictions
+    made.gone(eviction.name)
+    for _ in range(3):
+        plan = made.plan()
+        assert not plan.evictions
+        assert not plan.binds
+        assert not plan.nominations
+    assert "waits for 1 pod(s) to leave" in made.why("high")
+    made.drop("ResourceClaim", f"{eviction.name}-gpu")
+    assert [(bind.name, bind.node) for bind in made.plan().binds] == [("high", eviction.node)]
+
+
 def test_a_more_important_pod_takes_the_place_of_one_that_has_a_device() -> None:
     made = desk(1)
     made.own("low", priority=0)
@@ -396,6 +415,17 @@ def test_a_node_that_serves_the_first_alternative_is_preferred() -> None:
     for name in ("a", "b", "c"):
         made.pod(name, f"{name}-gpu")
     assert made.binds() == {"a": "n0", "b": "n1"}
+
+
+def test_an_extended_resource_that_only_a_device_class_offers_is_named() -> None:
+    made = desk(1)
+    made.put("DeviceClass", {"metadata": {"name": "gpu"}, "spec": {"extendedResourceName": "example.com/gpu"}})
+    for name, resource in (("a", "example.com/gpu"), ("b", "deviceclass.resource.kubernetes.io/gpu")):
+        made.pod(name, containers=[{"name": "c", "resources": {"requests": {resource: "1"}}}], resourceClaims=[])
+        made.plan()
+        told = made.state.pods[f"uid-{name}"].told
+        assert told is not None
+        assert "use a resource claim of DeviceClass gpu" in told.change
 
 
 # kept current, or computed anew

@@ -54,6 +54,8 @@ UNAVAILABLE = "resourceclaim not available on the node"
 NOT_ALLOCATABLE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 
+# What stands for a device class that names no extended resource of its own.
+_IMPLICIT = "deviceclass.resource.kubernetes.io/"
 # Kinds of claims whose answers are kept.
 _MOST_INQUIRIES = 64
 
@@ -195,6 +197,13 @@ class DeviceClaims:
         assert isinstance(taken, Taken)
         found = (self._preparation(record, key, allocation, taken.fault) for key, allocation in taken.claims)
         return tuple(preparation for preparation in found if preparation is not None)
+
+    def stands_for(self, resource: str) -> str:
+        """The name of the device class that offers an extended resource, the first by name; "" for none."""
+        implicit = resource.removeprefix(_IMPLICIT)
+        if implicit != resource and implicit in self._classes:
+            return implicit
+        return min((each.name for each in self._classes.values() if each.extended == resource), default="")
 
     def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
         return ()
