@@ -88,11 +88,12 @@ class Company:
     while it is on its way out.
     """
 
-    __slots__ = ("__weakref__", "farewells", "kin", "marks", "peers", "stated")
+    __slots__ = ("__weakref__", "_states", "farewells", "kin", "marks", "peers", "stated")
 
     def __init__(self, kin: tuple[Crowd, ...], peers: Peers, stated: Mapping[Whom, Crowd]) -> None:
         self.kin = kin
         self.peers = peers
+        self._states = peers != NO_PEERS
         self.stated = stated
         self.marks: list[tuple[Tally, int]] = [(crowd.present, 1) for crowd in kin]
         self.farewells: list[tuple[Tally, int]] = [(crowd.leaving, 1) for crowd in kin]
@@ -106,7 +107,9 @@ class Company:
     @property
     def restricts(self) -> bool:
         """Whether it matters for its pods which pods are where."""
-        return self.peers != NO_PEERS or any(crowd.minds for crowd in self.kin)
+        if not self.kin:
+            return self._states
+        return self._states or any(crowd.minds for crowd in self.kin)
 
     @property
     def opens(self) -> bool:

@@ -157,6 +157,8 @@ class Placer:
         """
         while True:
             rows = self._choose(cls, count)
+            if not self._consenters:
+                return rows
             refused = [row for row in dict.fromkeys(rows) if not self._consented(cls, row)]
             if not refused:
                 return rows
@@ -170,7 +172,7 @@ class Placer:
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
         if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
-            return self._place_one(cls)
+            return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
         return self._place_block(view, self._in_scope(view.base[: self._nodes.extent]), min(count, _BLOCK))
@@ -187,8 +189,9 @@ class Placer:
         found = view.static if view.peering is None else view.static & view.peering.open()
         return found if found.any() else view.static
 
-    def _place_one(self, cls: ClassRecord) -> list[int]:
-        score = self._in_scope(self.view(cls).score[: max(1, self._nodes.extent)])
+    def _place_one(self, view: ClassView) -> list[int]:
+        score = view.base if view.peering is None else self.view(view.cls).score
+        score = self._in_scope(score[: max(1, self._nodes.extent)])
         if self._lean is not None:
             score = score + self._lean[: len(score)]
         row = int(score.argmax())
@@ -197,7 +200,7 @@ class Placer:
     def _place_among_peers(self, view: ClassView, peering: Peering, count: int) -> list[int]:
         """The same where it matters which pods are where; a block may end early, before what its copies open."""
         if peering.begins:
-            return self._place_one(view.cls)
+            return self._place_one(view)
         extent = self._nodes.extent
         varying, rising = parted(peering.even, lambda each: fine(each.domains))
         closing, lonely = parted(peering.exclusive, fine)
