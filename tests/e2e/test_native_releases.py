@@ -226,3 +226,35 @@ async def test_an_api_that_comes_and_goes_disturbs_nobody_else(tmp_path: Path) -
         finally:
             await world.close()
             await second.stop()
+
+
+async def test_a_group_of_groups_that_is_preempted_as_a_whole_says_so(tmp_path: Path) -> None:
+    async with serving(tmp_path, "v1alpha3") as world:
+        await world.node("n1", cpu="2")
+        document = {"apiVersion": f"{API}/v1", "kind": "PriorityClass", "value": 1000}
+        await world.make({**document, "metadata": {"name": "high"}})
+        await world.scheduler()
+        leaf = {"name": "leaf", "schedulingPolicy": gang(1)}
+        top = {"name": "top", "schedulingPolicy": {"basic": {}}, "podGroupTemplates": [leaf]}
+        await world.make(native("Workload", "w", compositePodGroupTemplates=[top]))
+        spec: Object = {
+            "workloadRef": {"workloadName": "w", "templateName": "top"},
+            "schedulingPolicy": {"gang": {"minGroupCount": 2}},
+            "disruptionMode": {"all": {}},
+        }
+        await world.make(native("CompositePodGroup", "c", "v1alpha3", **spec))
+        for name in ("a", "b"):
+            child: Object = {
+                "workloadRef": {"workloadName": "w", "templateName": "leaf"},
+                "parentCompositePodGroupName": "c",
+                "schedulingPolicy": gang(1),
+            }
+            await world.make(native("PodGroup", name, **child))
+            grace = {"terminationGracePeriodSeconds": 30}
+            await world.pod(name, schedulingGroup={"podGroupName": name}, **grace)
+        await world.until_bound("a", "b")
+        await world.phase("Running", "a", "b")
+        await world.pod("vip", priorityClassName="high")
+        told = await until_told(world, COMPOSITES, "c", "DisruptionTarget", "True", "PreemptionByScheduler")
+        assert "vip" in told["message"]
+        assert condition(await world.get(COMPOSITES, "c"), SCHEDULED)["status"] == "True"

@@ -171,6 +171,15 @@ class TestTrees:
         )
         assert world.node("n2", gpu=1).run().started() == {"r1l", "r1w", "r2l", "r2w"}
 
+    def test_who_waits_is_told_of_a_group_that_is_needed_and_of_no_other(self) -> None:
+        world = World().node("n1", gpu=8).composite("root", 2)
+        world.composite("l", 1, "root").group("l1", 2, "l", gpu=1).group("l2", 0, "l", minimum=2)
+        world.composite("r", 1, "root").group("r1", 0, "r", minimum=2).run()
+        assert world.why("l1").message == (
+            "gang ns/l1 waits for CompositePodGroup ns/root, which has 1 of the 2 groups that it needs; "
+            "gang ns/r1: waiting for members of PodGroup ns/r1: have 0 of 2 pods"
+        )
+
     def test_a_parent_that_is_missing_is_waited_for(self) -> None:
         world = World().node("n1", gpu=8).composite("mid", 1, "top").group("a", 1, "mid", gpu=1).run()
         assert world.why("a").message == "waiting for CompositePodGroup ns/top"

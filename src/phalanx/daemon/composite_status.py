@@ -9,6 +9,7 @@ from typing import Any
 from phalanx.cluster.composites import INVALID
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.group_disruption import disruption_condition
 from phalanx.daemon.group_status import ever_scheduled, resource_of
 from phalanx.daemon.status_tries import next_try
 from phalanx.dialects.composites import CompositeStanding, composite_conditions
@@ -30,8 +31,9 @@ Conditions = list[dict[str, Any]]
 
 class CompositeStatuses:
     """`touch` is cheap and may be called for every change of a gang: its composites are looked at once the changes
-    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `now` gives
-    seconds since the epoch. Trees without a member of ours are left alone.
+    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `disruption`
+    why it is evicted as a whole, `now` gives seconds since the epoch. Trees without a member of ours are left
+    alone.
     """
 
     def __init__(
@@ -42,6 +44,7 @@ class CompositeStatuses:
         intake: Intake,
         verdict: Callable[[GangKey], Verdict | None],
         now: Callable[[], float],
+        disruption: Callable[[GangKey], str | None],
         retry: RetryPolicy | None = None,
     ) -> None:
         self._client = client
@@ -51,8 +54,11 @@ class CompositeStatuses:
         self._intake = intake
         self._verdict = verdict
         self._now = now
+        self._disruption = disruption
         self._retry = retry or RetryPolicy()
         self._gathering: dict[GangKey, None] = {}
+        # The uids of those whose first quorum was bound at some time.
+        self._scheduled: set[str] = set()
         self._busy: dict[GangKey, bool] = {}  # whether it was touched again meanwhile
         # What was written and not seen yet, with the uid and the status that it was derived from.
         self._written: dict[GangKey, tuple[str, object, Conditions]] = {}
@@ -60,7 +66,14 @@ class CompositeStatuses:
     def touch(self, gang: GangKey) -> None:
         record = self._state.gangs.get(gang)
         root = self._composites.root(record) if record is not None else None
-        if root is None or root in self._gathering:
+        if record is None or root is None:
+            return
+        # Asked now: when the status is derived members may have left again.
+        fresh = [noun for noun in self._composites.above(record) if noun.ref.uid not in self._scheduled]
+        if fresh and self._composites.fault(root) is None:
+            placed = (noun for noun in fresh if self._holding(noun) >= max(1, noun.min_groups))
+            self._scheduled.update(noun.ref.uid for noun in placed)
+        if root in self._gathering:
             return
         self._gathering[root] = None
         asyncio.get_running_loop().call_later(_GATHER, self._gathered, root)
@@ -90,10 +103,12 @@ class CompositeStatuses:
     async def _attempt(self, key: GangKey, backoff: Backoff) -> float | None:
         noun = self._composites.nouns.get(key)
         if noun is None:
-            self._written.pop(key, None)
+            written = self._written.pop(key, None)
+            self._scheduled.discard(written[0] if written is not None else "")
             return None
         ref, status = noun.ref, self._intake.composites.seen(key).status
         conditions = composite_conditions(_conditions(status), self._standing(noun), int(self._now()))
+        conditions += self._target(noun, status)
         news = (ref.uid, status, _timeless(conditions))
         if not conditions or self._written.get(key) == news:
             return None
@@ -107,6 +122,21 @@ class CompositeStatuses:
             return next_try(f"CompositePodGroup {key}", error, backoff, self._retry).pause
         return None
 
+    def _target(self, noun: Composite, status: Mapping[str, Any]) -> Conditions:
+        """What is to be said about the eviction of everything below at once."""
+        gangs = self._composites.gangs(noun.key)
+        messages = (self._disruption(gang.key) for gang in gangs) if noun.unit else ()
+        message = next((each for each in messages if each is not None), None)
+        whole = all(gang.noun is not None and gang.counts().active >= gang.noun.min_member for gang in gangs)
+        found = disruption_condition(
+            status,
+            message,
+            whole=whole,
+            now=int(self._now()),
+            generation=self._intake.composites.seen(noun.key).generation,
+        )
+        return [found] if found is not None else []
+
     def _standing(self, noun: Composite) -> CompositeStanding:
         gangs, generation = self._composites.gangs(noun.key), self._intake.composites.seen(noun.key).generation
         if not any(self._intake.is_ours(gang.key) for gang in gangs):
@@ -116,7 +146,7 @@ class CompositeStatuses:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
             return CompositeStanding(generation, False, reason, fault.message)
         holding = self._holding(noun)
-        if noun.initiated or holding >= max(1, noun.min_groups):
+        if noun.initiated or noun.ref.uid in self._scheduled or holding >= max(1, noun.min_groups):
             return CompositeStanding(generation, placed=True)
         told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
         # Who waits only for the others says nothing about why.
@@ -134,7 +164,10 @@ class CompositeStatuses:
     def _holding(self, noun: Composite) -> int:
         """How many of its groups are known to be bound, or have been."""
         below, gangs = self._composites.children(noun.key)
-        held = sum(each.initiated or self._holding(each) >= max(1, each.min_groups) for each in below)
+        held = sum(
+            each.initiated or each.ref.uid in self._scheduled or self._holding(each) >= max(1, each.min_groups)
+            for each in below
+        )
         return held + sum(map(_started, gangs))
 
 

@@ -110,6 +110,11 @@ class GroupStatuses:
         self._entry(key, gang.noun.source.uid).disruption = message
         self.touch(key)
 
+    def disruption(self, key: GangKey) -> str | None:
+        """Why a gang is evicted as a whole, until it has its quorum again."""
+        entry = self._entries.get(key)
+        return entry.disruption if entry is not None else None
+
     def _entry(self, key: GangKey, uid: str) -> _Entry:
         entry = self._entries.get(key)
         if entry is None or entry.uid != uid:

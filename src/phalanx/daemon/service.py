@@ -128,7 +128,9 @@ class SchedulerService:
         statuses = GroupStatuses(
             client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
-        composites = CompositeStatuses(client, self._pool, self.state, self._intake, self._verdict, time.time)
+        composites = CompositeStatuses(
+            client, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
+        )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
         disruptions = Disruptions(

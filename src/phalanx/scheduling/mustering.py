@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.transaction import Transaction
@@ -32,7 +32,7 @@ class Muster:
         self._calls = calls
         self._transaction = transaction
         self.lacks = dict(lacks)
-        self._able: dict[Formation, int] = {}
+        self._failed: dict[Formation, list[Formation | GangRecord]] = {}
 
     def run(self, formation: Formation, spot: Spot | None = None) -> bool:
         """Whether the formation holds now; if not, nothing of it has been placed."""
@@ -44,7 +44,8 @@ class Muster:
         self._transaction.back_to(mark)
         for gang, before in placed.items():
             self._calls[gang].placed = before
-        note_waiting(formation, self._able.get(formation, 0), self._calls, self.lacks)
+        failed = self._failed.get(formation, list(formation.children))
+        note_waiting(formation, failed, self._calls, self.lacks)
         return False
 
     def _near(self, formation: Formation, outer: Spot | None) -> object:
@@ -93,8 +94,8 @@ class Muster:
 
     def _children(self, formation: Formation, spot: Spot | None) -> object:
         """Places every child that can be placed; why the first one cannot, if they are too few."""
-        able = sum(self._take(child, spot) for child in formation.children)
-        self._able[formation] = able
+        failed = self._failed[formation] = [each for each in formation.children if not self._take(each, spot)]
+        able = len(formation.children) - len(failed)
         if able >= max(1, formation.least):
             return None
         lacks = (self.lacks[gang] for gang in formation.gangs() if gang in self.lacks)
@@ -126,11 +127,16 @@ def _asks(gang: GangRecord, facts: object) -> bool:
 
 
 def note_waiting(
-    formation: Formation, able: int, calls: Mapping[GangRecord, Call], lacks: dict[GangRecord, object]
+    formation: Formation,
+    failed: Sequence[Formation | GangRecord],
+    calls: Mapping[GangRecord, Call],
+    lacks: dict[GangRecord, object],
 ) -> None:
-    """Notes that the open gangs of a formation that does not hold wait for it, unless they lack something."""
-    culprit = next((gang.key for gang in formation.gangs() if not isinstance(lacks.get(gang), Waits | None)), None)
-    waits = Waits(formation.key, max(1, formation.least), able, culprit)
+    """Notes that the open gangs of a formation that does not hold wait for it, unless they lack something. Of the
+    children that `failed` the first gang that lacks something is in their way."""
+    below = (gang for child in failed for gang in (child.gangs() if isinstance(child, Formation) else (child,)))
+    culprit = next((gang.key for gang in below if not isinstance(lacks.get(gang), Waits | None)), None)
+    waits = Waits(formation.key, max(1, formation.least), len(formation.children) - len(failed), culprit)
     for gang in formation.gangs():
         if gang in calls and not calls[gang].need.satisfied:
             lacks.setdefault(gang, waits)
@@ -138,12 +144,14 @@ def note_waiting(
 
 def hold_up(formation: Formation, calls: Mapping[GangRecord, Call], lacks: dict[GangRecord, object]) -> bool:
     """Whether too few of the children may take part; then everybody below waits for them."""
-    able = 0
-    for child in formation.children:
-        able += not hold_up(child, calls, lacks) if isinstance(child, Formation) else child in calls
-    if able >= max(1, formation.least):
+
+    def fails(child: Formation | GangRecord) -> bool:
+        return hold_up(child, calls, lacks) if isinstance(child, Formation) else child not in calls
+
+    failed = [child for child in formation.children if fails(child)]
+    if len(formation.children) - len(failed) >= max(1, formation.least):
         return False
-    note_waiting(formation, able, calls, lacks)
+    note_waiting(formation, failed, calls, lacks)
     return True
 
 
