@@ -13,6 +13,10 @@ from tests.differential.oracle.world import Wire, World, named
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
+class RefusedError(Exception):
+    """The preparation fails, and the pod is not bound (execution/volume_binding.py)."""
+
+
 def carry_out(world: World, preparation: Preparation) -> list[tuple[str, Wire]]:
     """Changes the world; (kind, object) of everything that is different now."""
     match preparation:
@@ -32,7 +36,8 @@ def _bind(world: World, wanted: BindClaim) -> list[tuple[str, Wire]]:
         if wanted.volume:
             assert claim["spec"]["volumeName"] == wanted.volume, "it is bound to another volume"
         else:
-            assert annotations.get(_SELECTED_NODE) == wanted.node, "it was provisioned for another node"
+            if annotations.get(_SELECTED_NODE) != wanted.node:
+                raise RefusedError("it was provisioned for another node")
         return []
     if not wanted.volume:
         annotations[_SELECTED_NODE] = wanted.node

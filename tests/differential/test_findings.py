@@ -6,6 +6,7 @@ from tests.differential.comparison import difference
 from tests.differential.oracle.world import Wire, World
 from tests.differential.ours import Ours
 from tests.differential.tables.notation import one
+from tests.differential.test_plans import Play
 
 
 def test_a_pod_that_was_resized_to_nothing_takes_nothing() -> None:
@@ -63,3 +64,7 @@ def test_a_claim_that_is_named_twice_is_given_devices_once() -> None:
     case.pod["spec"]["resourceClaims"] = [{"name": name, "resourceClaimName": "c"} for name in ("x", "y")]
     (bind,) = Ours.of(case.world).scheduler.cycle(1_800_000_000.0).binds
     assert len(bind.preparations) == 1
+
+
+def test_who_names_the_claim_of_another_pod_follows_whoever_got_it_first() -> None:
+    Play(1151, frozenset({"DynamicResources"}), gangs=True).settle()

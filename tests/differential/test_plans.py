@@ -10,7 +10,7 @@ from phalanx.model.decisions import Bind
 from tests.differential.oracle.verdict import objections
 from tests.differential.oracle.world import Wire, World
 from tests.differential.ours import Ours
-from tests.differential.preparing import carry_out
+from tests.differential.preparing import RefusedError, carry_out
 from tests.differential.stories import Story
 from tests.differential.test_stories import tell
 from tests.differential.worlds import OURS
@@ -67,7 +67,12 @@ class Play:
         against = objections(self.world, pod, node)
         assert not against, f"{bind.uid} was bound to {bind.node} although {against}"
         for preparation in bind.preparations:
-            for kind, entry in carry_out(self.world, preparation):
+            try:
+                changed = carry_out(self.world, preparation)
+            except RefusedError:
+                self.ours.state.forget(bind.uid)
+                return
+            for kind, entry in changed:
                 self.ours.take(kind, copy.deepcopy(entry))
         pod["spec"]["nodeName"] = bind.node
         self.bound += 1

@@ -155,7 +155,11 @@ class DeviceClaims:
             else:
                 entry.users.pop(taken.uid, None)
                 entry.away[taken.uid] = weakref.ref(taken, partial(self._left, key, taken.uid))
+            owner = entry.fact.owner if entry.fact is not None else ""
             self._recount(key, entry)
+            if owner and owner != taken.uid:
+                # Somebody else names the claim that was made for one pod; whoever does so too may follow only here.
+                self.changes.note_all(self._nodes.rows().tolist())
         self.changes.note(row)
 
     def merits(self, cls: ClassRecord, rows: Rows, depth: int) -> FloatArray | None:

@@ -32,7 +32,8 @@ def volumes_of(pod: Wire) -> list[Wire]:
 
 
 def claims_of(world: World, pod: Wire) -> list[ClaimUse]:
-    found = []
+    """Each once, however many volumes stand for it."""
+    found: list[ClaimUse] = []
     for volume in volumes_of(pod):
         if volume.get("persistentVolumeClaim") is not None:
             name, ephemeral = volume["persistentVolumeClaim"]["claimName"], False
@@ -40,7 +41,8 @@ def claims_of(world: World, pod: Wire) -> list[ClaimUse]:
             name, ephemeral = f"{pod['metadata']['name']}-{volume['name']}", True
         else:
             continue
-        found.append(ClaimUse(name, ephemeral, world.claim(namespace_of(pod), name)))
+        if all((use.name, use.ephemeral) != (name, ephemeral) for use in found):
+            found.append(ClaimUse(name, ephemeral, world.claim(namespace_of(pod), name)))
     return found
 
 
