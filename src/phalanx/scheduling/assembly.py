@@ -21,6 +21,7 @@ from phalanx.scheduling.gathering import Facts, gather
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.meeting import meeting_places
 from phalanx.scheduling.otherways import Choice, other_way
+from phalanx.scheduling.precedence import led
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
@@ -200,7 +201,8 @@ def _all_in_turn(
     session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order, spot: Spot | None
 ) -> Facts | None:
     start = transaction.mark()
-    for place, call in enumerate(calls):
+    # Gangs of a bundle may have to be near to each other as well.
+    for place, call in led(list(enumerate(calls)), lambda entry: {batch.cls for batch in entry[1].batches}):
         facts = _Turn(session, transaction, call, demand.gangs[place], place, order, spot).run()
         if facts is not None:
             transaction.back_to(start)

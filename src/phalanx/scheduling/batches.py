@@ -66,7 +66,7 @@ def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         )
         return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
 
-    return led([batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: batch.cls)
+    return led([batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,))
 
 
 def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
@@ -80,4 +80,4 @@ def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
         return (batch.priority, share, position)
 
-    return led([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: batch.cls)
+    return led([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from phalanx.cluster.classes import ClassRecord
@@ -11,17 +11,17 @@ from phalanx.cluster.peers import company_wanted
 T = TypeVar("T")
 
 
-def led(followers: Sequence[T], class_of: Callable[[T], ClassRecord]) -> list[T]:
+def led(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
     """In their order, but each after those who may be the ones that it has to be near to."""
-    if not any(class_of(each).company.peers.affinity for each in followers):
+    if not any(cls.company.peers.affinity for each in followers for cls in classes_of(each)):
         return list(followers)
+
+    def follow(one: T, other: T) -> bool:
+        return any(follows(cls, leader) for cls in classes_of(one) for leader in classes_of(other))
+
     left, found = list(followers), []
     while left:
-        free = (
-            each
-            for each in left
-            if not any(follows(class_of(each), class_of(other)) for other in left if other is not each)
-        )
+        free = (each for each in left if not any(follow(each, other) for other in left if other is not each))
         # Where each follows another, the first begins.
         first = next(free, left[0])
         left.remove(first)
