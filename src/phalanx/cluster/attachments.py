@@ -19,7 +19,7 @@ from phalanx.model.volumes import Attachment, ClaimAttachment, NodeAttachments, 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 ATTACHMENTS = "attachments"
 TOO_MANY = "node(s) exceed max volume count"
@@ -42,7 +42,7 @@ class Attachments:
 
     name = ATTACHMENTS
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._storage: dict[str, NodeStorage] = {}

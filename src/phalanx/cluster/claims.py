@@ -3,12 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import TYPE_CHECKING
-
-from phalanx.cluster.stocks import lingers
-
-if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
 
 
 class Claim:
@@ -36,15 +30,3 @@ class Claim:
     def awaited(self, leaving: Container[str]) -> list[str]:
         """Those of the leavers that are among `leaving`, sorted."""
         return sorted(uid for uid in self.leavers if uid in leaving)
-
-
-class Lingering:
-    """The uids of pods that are still in the way of those for whom they had to leave: they are on their way out, or
-    gone while the API still shows what they had (claims of devices are freed by a controller, in its own time)."""
-
-    def __init__(self, leaving: Container[str], nodes: NodeTable) -> None:
-        self._leaving = leaving
-        self._nodes = nodes
-
-    def __contains__(self, uid: object) -> bool:
-        return isinstance(uid, str) and (uid in self._leaving or lingers(self._nodes, uid))

@@ -47,7 +47,7 @@ from phalanx.model.selectors import NodeSelectorTerm
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 CLAIMS = "claims"
 UNAVAILABLE = "resourceclaim not available on the node"
@@ -77,7 +77,7 @@ class DeviceClaims:
 
     name = CLAIMS
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self.changes = ChangeLog()
         self._nodes = nodes
         self._supply = Supply()

@@ -22,7 +22,7 @@ from phalanx.model.preparations import Preparation
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 SHARED_DEVICES = "shared-devices"
 
@@ -64,7 +64,7 @@ class SharedDevices:
 
     name = SHARED_DEVICES
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self.families: frozenset[Family] = frozenset()

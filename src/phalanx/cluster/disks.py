@@ -18,7 +18,7 @@ from phalanx.model.volumes import Disk, SoleUse, VolumeNeed
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 DISKS = "disks"
 CONFLICT = "node(s) had no available disk"
@@ -38,7 +38,7 @@ class Disks:
 
     name = DISKS
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._mounted: dict[int, Counter[Disk]] = {}

@@ -13,7 +13,7 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 IdArray = npt.NDArray[np.int32]
 
@@ -28,7 +28,7 @@ class Domains:
     A domain keeps its number as long as it has a row. `rows[id]` is how many it has.
     """
 
-    def __init__(self, key: str, nodes: NodeTable) -> None:
+    def __init__(self, key: str, nodes: NodeRows) -> None:
         self.key = key
         self.ids: IdArray = np.full(0, NOWHERE, dtype=np.int32)
         self.values: list[str] = []
@@ -87,7 +87,7 @@ class Region:
     """
 
     def __init__(
-        self, domains: Domains, nodes: NodeTable, includes: Callable[[Rows], BoolArray] | None = None
+        self, domains: Domains, nodes: NodeRows, includes: Callable[[Rows], BoolArray] | None = None
     ) -> None:
         self.domains = domains
         self.where: IdArray = np.full(0, NOWHERE, dtype=np.int32)

@@ -11,7 +11,7 @@ from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, Toleration, tolerates
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 
@@ -19,7 +19,7 @@ _HARD_EFFECTS = ("NoSchedule", "NoExecute")
 def selected(
     selector: tuple[tuple[str, str], ...],
     affinity: tuple[NodeSelectorTerm, ...] | None,
-    nodes: NodeTable,
+    nodes: NodeRows,
     rows: Rows,
 ) -> BoolArray:
     """bool[rows]: all of the node selector hold, and one term of the affinity where it has any (None: no rule)."""
@@ -34,7 +34,7 @@ def selected(
     return mask
 
 
-def tolerated(tolerations: tuple[Toleration, ...], nodes: NodeTable, rows: Rows) -> BoolArray:
+def tolerated(tolerations: tuple[Toleration, ...], nodes: NodeRows, rows: Rows) -> BoolArray:
     """bool[rows]: every taint that keeps pods away is tolerated."""
     by_set = np.array([not objections(tolerations, taints) for taints in nodes.taints.sets], dtype=np.bool_)
     result: BoolArray = by_set[nodes.taints.ids[rows]]

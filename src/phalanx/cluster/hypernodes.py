@@ -15,7 +15,7 @@ from phalanx.model.selectors import NodeSelectorTerm
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 Ids = npt.NDArray[np.intp]
 
@@ -39,7 +39,7 @@ class HyperNodeTree:
     `names[number]` are the HyperNodes, 0 is none.
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self._known: dict[str, HyperNode] = {}
         self.version = 0

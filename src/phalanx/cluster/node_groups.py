@@ -21,7 +21,7 @@ from phalanx.model.resources import Requests
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 NODE_GROUPS = "node-groups"
 
@@ -42,7 +42,7 @@ class NodeGroups:
 
     name = NODE_GROUPS
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._group: dict[int, str] = {}

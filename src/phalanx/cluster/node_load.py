@@ -11,7 +11,7 @@ from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray,
 from phalanx.model.node_load import NodeLoad
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 _WHOLE = 100
 
@@ -20,7 +20,7 @@ class LoadTable:
     """CPU (row 0) and memory (row 1) of each node: `percent` int64[2, N] of what it offers, rounded up; `known`
     bool[N]; `requested` int64[2, N] what its pods asked for when it was measured: what came since is not in it."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.known: BoolArray = np.zeros(0, dtype=np.bool_)
         self.percent: IntArray = np.zeros((2, 0), dtype=np.int64)

@@ -20,7 +20,7 @@ from phalanx.model.preparations import Preparation
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 NUMA = "numa"
 DECISION = "volcano.sh/topology-decision"
@@ -49,7 +49,7 @@ class NumaNodes:
 
     name = NUMA
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._known: dict[str, NumaTopology] = {}

@@ -22,7 +22,7 @@ from phalanx.model.selectors import NodeSelectorTerm, Toleration
 
 if TYPE_CHECKING:
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
     from phalanx.model.pod import Pod
 
 Labels = tuple[tuple[str, str], ...]
@@ -165,7 +165,7 @@ class PeerBook:
     company may be another one now.
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.crowds: dict[Whom, Crowd] = {}
         self.shape = 0

@@ -18,7 +18,7 @@ from phalanx.model.selectors import HostPort
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 K = TypeVar("K", bound=Hashable)
 
@@ -31,7 +31,7 @@ class Ports:
 
     name = PORTS
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._taken: dict[int, Counter[HostPort]] = {}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.attachments import Attachments
-from phalanx.cluster.device_claims import CLAIMS, DeviceClaims
+from phalanx.cluster.device_claims import DeviceClaims
 from phalanx.cluster.devices import SharedDevices
 from phalanx.cluster.disks import Disks
 from phalanx.cluster.node_groups import NodeGroups
@@ -15,10 +15,10 @@ from phalanx.cluster.stock import Stock
 from phalanx.cluster.volume_supply import VolumeSupply
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 
-def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
+def stocks_of(nodes: NodeRows) -> dict[str, Stock]:
     """name -> books, empty."""
     stocks: tuple[Stock, ...] = (
         Ports(nodes),
@@ -31,10 +31,3 @@ def stocks_of(nodes: NodeTable) -> dict[str, Stock]:
         DeviceClaims(nodes),
     )
     return {stock.name: stock for stock in stocks}
-
-
-def lingers(nodes: NodeTable, uid: str) -> bool:
-    """Whether a pod that has left still holds something by what the API shows."""
-    claims = nodes.stocks[CLAIMS]
-    assert isinstance(claims, DeviceClaims)
-    return claims.lingers(uid)

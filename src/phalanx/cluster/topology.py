@@ -13,7 +13,7 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.topology import HyperNode, TopologyRule
 
 if TYPE_CHECKING:
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 Ids = npt.NDArray[np.intp]
 
@@ -85,7 +85,7 @@ class Topology:
     What is asked twice is computed once, until nodes or HyperNodes change.
     """
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.hypernodes = HyperNodeTree(nodes)
         self._as_of = (-1, -1, -1)

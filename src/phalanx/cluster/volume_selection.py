@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.labels import Rows, term_matches
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.noderows import NodeRows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
@@ -26,7 +26,7 @@ def is_refused(pod_class: PodClass) -> bool:
     return any(isinstance(need, Refusal) for need in pod_class.volumes)
 
 
-def reachable(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
+def reachable(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
     """bool[rows]: which nodes meet the node affinity of every bound volume (kube-scheduler 1.36, VolumeBinding)."""
     mask = np.ones(nodes.alive[rows].shape, dtype=np.bool_)
     for need in pod_class.volumes:
@@ -35,7 +35,7 @@ def reachable(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
     return mask
 
 
-def in_zone(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
+def in_zone(pod_class: PodClass, nodes: NodeRows, rows: Rows) -> BoolArray:
     """bool[rows]: which nodes are in the zones and regions of every bound volume (kube-scheduler 1.36, VolumeZone).
 
     A node without any zone or region will do. A volume's old label is compared with the node's old one or, where
@@ -57,7 +57,7 @@ def in_zone(pod_class: PodClass, nodes: NodeTable, rows: Rows) -> BoolArray:
     return mask
 
 
-def _meets(terms: tuple[NodeSelectorTerm, ...], nodes: NodeTable, rows: Rows) -> BoolArray:
+def _meets(terms: tuple[NodeSelectorTerm, ...], nodes: NodeRows, rows: Rows) -> BoolArray:
     some = np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
     for term in terms:
         some |= term_matches(term, nodes.labels, nodes.name_column, rows)

@@ -34,7 +34,7 @@ from phalanx.model.volumes import (
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.nodes import NodeTable
+    from phalanx.cluster.noderows import NodeRows
 
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -73,7 +73,7 @@ class VolumeSupply:
 
     name = VOLUMES
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
         self._volumes: dict[str, Volume] = {}
