@@ -6,11 +6,11 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
-from phalanx.cluster.domains import Counter as DomainCounter
+from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.node_groups import NODE_GROUPS, NodeGroups, Portion
 from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.peers.domains import Counter as DomainCounter
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey

@@ -7,8 +7,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.cluster.cards import CardPolicy
-from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
+from phalanx.cluster.devices.cards import CardPolicy
+from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.state import ClusterState
 from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated, StockFact

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx.cluster.device_claims import DeviceClaims
+from phalanx.cluster.devices.claims import DeviceClaims
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod
 from phalanx.dialects.intake import Intake

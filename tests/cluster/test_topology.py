@@ -6,9 +6,9 @@ import random
 
 import pytest
 
+from phalanx.cluster.network.topology import Ladder, Topology
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import ResourceSpace
-from phalanx.cluster.topology import Ladder, Topology
 from phalanx.model.node import Node
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import HyperNode, HyperNodeMember, TopologyRule

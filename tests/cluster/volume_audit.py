@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.cluster.attachments import ATTACHMENTS, Attachments
-from phalanx.cluster.disks import DISKS, Disks
 from phalanx.cluster.members import NO_NODE
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.volume_supply import VOLUMES, Promise, VolumeSupply
+from phalanx.cluster.volumes.attachments import ATTACHMENTS, Attachments
+from phalanx.cluster.volumes.disks import DISKS, Disks
+from phalanx.cluster.volumes.supply import VOLUMES, Promise, VolumeSupply
 from phalanx.model.pod import MemberState
 from phalanx.model.volumes import Disk, SoleUse
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.volume_supply import REFUSED, VOLUMES
+from phalanx.cluster.volumes.supply import REFUSED, VOLUMES
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.model.events import NodeUpdated, StockFact
 from phalanx.model.pod import PodClass

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.cluster.device_annotations import annotations_of
+from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.device_objects import DeviceObjects
 from phalanx.dialects.kinds import ServedKind

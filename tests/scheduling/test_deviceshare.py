@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from phalanx.cluster.devices import SHARED_DEVICES, Given, SharedDevices
+from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated
 from phalanx.model.node import Node

@@ -17,11 +17,11 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Taint
 from phalanx.scheduling.load import Load
+from phalanx.scheduling.peers.seating import NOWHERE
 from phalanx.scheduling.pipeline import Pipeline
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugin import overrides
 from phalanx.scheduling.policy import load_policy
-from phalanx.scheduling.seating import NOWHERE
 
 POLICIES = {
     "spread": "[{name: predicates}, {name: nodeorder}]",

@@ -9,14 +9,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.peers import ALONE, Company
+from phalanx.cluster.peers.book import ALONE, Company
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
 from phalanx.cluster.stock import Stock
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import PODS, Requests
 
 if TYPE_CHECKING:
-    from phalanx.cluster.bearings import Bearing
+    from phalanx.cluster.peers.bearings import Bearing
 
 NOTHING = np.iinfo(np.int64).min
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.network.topology import Topology
 from phalanx.cluster.node_load import LoadTable
 from phalanx.cluster.noderows import NO_ROW, NodeRows
-from phalanx.cluster.peers import PeerBook
+from phalanx.cluster.peers.book import PeerBook
 from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.cluster.stock import Stock
 from phalanx.cluster.stocks import stocks_of
-from phalanx.cluster.topology import Topology
 from phalanx.model.node import Node
 
 __all__ = ["NO_ROW", "NodeTable"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.attachments import Attachments
-from phalanx.cluster.device_claims import DeviceClaims
-from phalanx.cluster.devices import SharedDevices
-from phalanx.cluster.disks import Disks
+from phalanx.cluster.devices.claims import DeviceClaims
+from phalanx.cluster.devices.numa import NumaNodes
+from phalanx.cluster.devices.shared import SharedDevices
 from phalanx.cluster.node_groups import NodeGroups
-from phalanx.cluster.numa import NumaNodes
 from phalanx.cluster.ports import Ports
 from phalanx.cluster.stock import Stock
-from phalanx.cluster.volume_supply import VolumeSupply
+from phalanx.cluster.volumes.attachments import Attachments
+from phalanx.cluster.volumes.disks import Disks
+from phalanx.cluster.volumes.supply import VolumeSupply
 
 if TYPE_CHECKING:
     from phalanx.cluster.noderows import NodeRows

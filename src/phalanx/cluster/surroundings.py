@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.device_claims import CLAIMS, DeviceClaims
+from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.observation import renew

@@ -21,7 +21,7 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.composite import Composite
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.lacks import WAITING_FOR_COMPOSITE
+from phalanx.scheduling.composites.lacks import WAITING_FOR_COMPOSITE
 
 # Changes that come together are written together (seconds).
 _GATHER = 0.1

@@ -16,9 +16,9 @@ from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.scheduling.composites.lacks import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.eviction.log import rates
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
-from phalanx.scheduling.lacks import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.quorum import requirement
 from phalanx.scheduling.rehearsal import Rehearsal

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.hypernodes import Fault
-from phalanx.cluster.topology import Topology
+from phalanx.cluster.network.hypernodes import Fault
+from phalanx.cluster.network.topology import Topology
 from phalanx.dialects.hypernodes import HYPER_NODES
 from phalanx.dialects.notices import Notice, ObjectRef
 

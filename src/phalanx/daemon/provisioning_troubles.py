@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.volume_supply import VOLUMES
+from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.model.events import StockFact
 from phalanx.model.volumes import ProvisioningTrouble
 

@@ -9,23 +9,23 @@ import msgspec
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.network.topology import Level
 from phalanx.cluster.resource_space import FloatArray
-from phalanx.cluster.topology import Level
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.batches import Batch, Order, batches_of, hardest_first, leanest_first
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, PartDemand, Quorum, gang_demand, portions_of
-from phalanx.scheduling.domains import Area, Domain, Want, area_of
-from phalanx.scheduling.gathering import Facts, gather
 from phalanx.scheduling.huddles import Huddles
-from phalanx.scheduling.meeting import meeting_places
 from phalanx.scheduling.otherways import Choice, other_way
-from phalanx.scheduling.precedence import led
+from phalanx.scheduling.peers.meeting import meeting_places
+from phalanx.scheduling.peers.precedence import led
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot, shortage
-from phalanx.scheduling.subgroups import Subgroup, part_key, subgroups_of
+from phalanx.scheduling.topology.domains import Area, Domain, Want, area_of
+from phalanx.scheduling.topology.gathering import Facts, gather
+from phalanx.scheduling.topology.subgroups import Subgroup, part_key, subgroups_of
 
 
 class Lot:

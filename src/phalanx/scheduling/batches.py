@@ -8,7 +8,7 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.huddles import Huddles
-from phalanx.scheduling.precedence import led
+from phalanx.scheduling.peers.precedence import led
 from phalanx.scheduling.session import Session
 
 

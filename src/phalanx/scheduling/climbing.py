@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.resource_space import FloatArray
-from phalanx.scheduling.seating import NOWHERE
+from phalanx.scheduling.peers.seating import NOWHERE
 
 RowArray = npt.NDArray[np.intp]
 

@@ -16,9 +16,9 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
 from phalanx.scheduling.allowance import Allowance
-from phalanx.scheduling.domains import Area, Domains
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.quorum import Requirement
+from phalanx.scheduling.topology.domains import Area, Domains
 
 UNBOUNDED = 2**62
 

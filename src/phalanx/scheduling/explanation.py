@@ -10,7 +10,7 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
 from phalanx.scheduling.quorum import Requirement, counted
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
-from phalanx.scheduling.subgroups import Subgroup, startable
+from phalanx.scheduling.topology.subgroups import Subgroup, startable
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"

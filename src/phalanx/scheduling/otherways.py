@@ -13,9 +13,9 @@ from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.batches import Batch
 from phalanx.scheduling.demand import Quorum, gang_demand
+from phalanx.scheduling.peers.seating import NOWHERE
 from phalanx.scheduling.quorum import Requirement
 from phalanx.scheduling.search import Kind, Need, Part, Search
-from phalanx.scheduling.seating import NOWHERE
 from phalanx.scheduling.session import Session
 
 # The search is for small gangs; beyond these sizes it would mostly run into its limit.

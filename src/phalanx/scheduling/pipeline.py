@@ -7,13 +7,13 @@ from functools import reduce
 from itertools import groupby, takewhile
 from operator import or_
 
-from phalanx.cluster.bearings import bearing_of
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.cluster.resource_space import BoolArray
-from phalanx.scheduling.peerrules import NO_RULES
+from phalanx.scheduling.peers.rules import NO_RULES
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugin import Plugin, Vote, overrides
 from phalanx.scheduling.policy import ConfiguredPlugin, Policy

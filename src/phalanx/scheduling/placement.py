@@ -8,19 +8,19 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.bearings import bearing_of
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.climbing import best_rows, climb
 from phalanx.scheduling.load import Load
-from phalanx.scheduling.peering import Peering, fine, grained, parted
-from phalanx.scheduling.peerrules import NO_RULES, PeerRules
+from phalanx.scheduling.peers.peering import Peering, fine, grained, parted
+from phalanx.scheduling.peers.rules import NO_RULES, PeerRules
+from phalanx.scheduling.peers.seating import NOWHERE, Ladder, Seating, until_risen
 from phalanx.scheduling.plugin import Plugin, overrides
-from phalanx.scheduling.seating import NOWHERE, Ladder, Seating, until_risen
 
 RowArray = npt.NDArray[np.intp]
 

@@ -20,7 +20,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.load import Load
-from phalanx.scheduling.peerrules import NO_RULES, PeerRules
+from phalanx.scheduling.peers.rules import NO_RULES, PeerRules
 from phalanx.scheduling.view import View
 
 

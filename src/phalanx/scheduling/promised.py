@@ -8,11 +8,11 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.ceilings import Leaving
 from phalanx.scheduling.demand import Alone, Awaiting, Quorum
-from phalanx.scheduling.nearness import Group, place_near
 from phalanx.scheduling.parking import Refusal
+from phalanx.scheduling.peers.seating import NOWHERE
 from phalanx.scheduling.refusals import tell
-from phalanx.scheduling.seating import NOWHERE
 from phalanx.scheduling.session import Session
+from phalanx.scheduling.topology.nearness import Group, place_near
 from phalanx.scheduling.work import Unit
 
 

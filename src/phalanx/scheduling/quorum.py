@@ -7,7 +7,7 @@ import msgspec
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import Dialect, Gang, GangCounts, MatchPolicy
 from phalanx.model.pod import MemberState, PlanMark
-from phalanx.scheduling.subgroups import lacking
+from phalanx.scheduling.topology.subgroups import lacking
 
 _ONCE = (MatchPolicy.ONCE_SATISFIED, MatchPolicy.UNTIL_SCHEDULED)
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from phalanx.cluster.members import GangRecord
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.ceilings import Excess, Held, Leaving, Turn
+from phalanx.scheduling.composites.lacks import Lacks, tell_lacks
 from phalanx.scheduling.demand import Alone
 from phalanx.scheduling.explanation import (
     AWAITING_ADMISSION,
@@ -19,10 +20,9 @@ from phalanx.scheduling.explanation import (
     waiting_for_bundle,
     waiting_for_leavers,
 )
-from phalanx.scheduling.lacks import Lacks, tell_lacks
-from phalanx.scheduling.nearness import near
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.topology.nearness import near
 from phalanx.scheduling.work import Unit, awaits_admission
 
 

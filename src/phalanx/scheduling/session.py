@@ -21,7 +21,6 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
 from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts, hopes
-from phalanx.scheduling.domains import Domains
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.huddles import Huddles
 from phalanx.scheduling.parking import Rank, Refusal, UnitKey
@@ -30,7 +29,8 @@ from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.quorum import Requirement, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
-from phalanx.scheduling.spots import no_room_near
+from phalanx.scheduling.topology.domains import Domains
+from phalanx.scheduling.topology.spots import no_room_near
 from phalanx.scheduling.work import Unit, WorkList, awaits_admission
 
 if TYPE_CHECKING:

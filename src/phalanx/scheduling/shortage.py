@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.bearings import UNEVEN
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.device_claims import CLAIMS, NOT_ALLOCATABLE, DeviceClaims
+from phalanx.cluster.devices.claims import CLAIMS, NOT_ALLOCATABLE, DeviceClaims
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import UNEVEN
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
-from phalanx.scheduling.peer_remedies import peer_remedy, wider_skew
+from phalanx.scheduling.peers.remedies import peer_remedy, wider_skew
 
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline

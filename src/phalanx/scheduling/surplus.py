@@ -7,11 +7,11 @@ from itertools import takewhile
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.demand import Alone, Awaiting, Parts, Surplus
 from phalanx.scheduling.explanation import subgroup_too_small, unreadable
-from phalanx.scheduling.nearness import Near, kind_of, near, place_near
 from phalanx.scheduling.parking import Rank, Refusal
 from phalanx.scheduling.promised import place_promised, waits_on
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
+from phalanx.scheduling.topology.nearness import Near, kind_of, near, place_near
 from phalanx.scheduling.work import Unit
 
 

@@ -8,8 +8,8 @@ from phalanx.cluster.allocation.question import Question
 from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.supply import Offer, Pool, Supply
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.device_shelves import Inquiry, devices_near
-from phalanx.cluster.device_use import DeviceUse
+from phalanx.cluster.devices.shelves import Inquiry, devices_near
+from phalanx.cluster.devices.use import DeviceUse
 from phalanx.model.claims import (
     AllocatedDevice,
     Allocation,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from phalanx.cluster.allocation.amounts import nano, written
-from phalanx.cluster.allocation.selectors import SelectorError, Selectors
+from phalanx.cluster.allocation.errors import SelectorError
+from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.versions import normalised, parse_version
 from phalanx.model.claims import Device, DeviceAttribute, DeviceCapacity
 from phalanx.model.quantity import QuantityError

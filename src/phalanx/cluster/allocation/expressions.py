@@ -15,8 +15,8 @@ from typing import Any
 from cel_expr_python import cel
 from cel_expr_python.ext import ext_bindings, ext_math, ext_optional, ext_strings
 
+from phalanx.cluster.allocation.errors import SelectorError
 from phalanx.cluster.allocation.functions import kubernetes_functions, quantity, semver
-from phalanx.cluster.allocation.selectors import SelectorError
 from phalanx.model.claims import Device, DeviceAttribute
 
 # As the API server limits them.

@@ -7,7 +7,8 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from phalanx.cluster.allocation.selectors import SelectorError, Selectors
+from phalanx.cluster.allocation.errors import SelectorError
+from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.sharing import Consumption, consumption
 from phalanx.cluster.allocation.supply import CounterId, Offer
 from phalanx.model.claims import (

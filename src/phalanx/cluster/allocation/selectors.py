@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from phalanx.cluster.allocation.errors import SelectorError
 from phalanx.model.claims import Device
 
 if TYPE_CHECKING:
@@ -15,10 +16,6 @@ if TYPE_CHECKING:
 
 _MOST_ANSWERS = 1 << 18
 _MOST_PROGRAMS = 4096
-
-
-class SelectorError(ValueError):
-    """An expression that is not legal, or that failed for a device."""
 
 
 class Selectors:

@@ -9,11 +9,11 @@ from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.assembly import Call, demand_of
+from phalanx.scheduling.composites.formation import formation_of
+from phalanx.scheduling.composites.lacks import Lacks, tell_lacks
+from phalanx.scheduling.composites.mustering import Muster, core, hold_up
 from phalanx.scheduling.demand import Charge, Parts, Quorum
 from phalanx.scheduling.explanation import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.formation import formation_of
-from phalanx.scheduling.lacks import Lacks, tell_lacks
-from phalanx.scheduling.mustering import Muster, core, hold_up
 from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
 from phalanx.scheduling.session import Session

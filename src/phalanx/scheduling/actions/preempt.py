@@ -22,9 +22,9 @@ from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.outranked import outranks_nobody
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
-from phalanx.scheduling.nearness import starts_singly
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
+from phalanx.scheduling.topology.nearness import starts_singly
 from phalanx.scheduling.work import Unit
 
 # Room that is held is given up when those who must leave are still there so long after their grace (seconds).

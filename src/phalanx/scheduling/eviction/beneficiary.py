@@ -10,12 +10,12 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Quorum
-from phalanx.scheduling.domains import Area, Want
 from phalanx.scheduling.eviction.answers import Placement
-from phalanx.scheduling.nearness import Group, kind_of, place_near
 from phalanx.scheduling.promised import claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage
+from phalanx.scheduling.topology.domains import Area, Want
+from phalanx.scheduling.topology.nearness import Group, kind_of, place_near
 from phalanx.scheduling.work import Unit
 
 

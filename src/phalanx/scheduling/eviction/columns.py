@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,10 +10,10 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
+from phalanx.model.account import Tree
 from phalanx.scheduling.session import Session
 
-if TYPE_CHECKING:
-    from phalanx.scheduling.eviction.outranked import Standing
+_QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 class Columns:
@@ -73,3 +72,19 @@ class Columns:
         self.fixed: BoolArray = table[:, 4] > 0
         self.firm: BoolArray = table[:, 5] > 0
         self.arriving: BoolArray = table[:, 6] > 0
+
+
+class Standing:
+    """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
+
+    def __init__(self, columns: Columns, table: Table) -> None:
+        there = table.pods(len(columns.priority)) > 0
+        self.lowest = int(columns.priority[there].min()) if there.any() else None
+        payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
+        self.queues = {payer.queue for payer in payers}
+        self.quotas = any(has_quota(payer) for payer in payers)
+
+
+def has_quota(payer: Payer) -> bool:
+    """Whether a quota pays, beside a queue."""
+    return any(account.key.tree in _QUOTAS for account in payer.path)

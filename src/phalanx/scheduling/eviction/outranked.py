@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from phalanx.cluster.accounts import Payer
-from phalanx.cluster.tenancy import Table
-from phalanx.model.account import Tree
-from phalanx.scheduling.eviction.columns import Columns
+from phalanx.scheduling.eviction.columns import Standing, has_quota
 from phalanx.scheduling.eviction.lenders import columns_of
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
-
-_QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
-
-
-class Standing:
-    """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
-
-    def __init__(self, columns: Columns, table: Table) -> None:
-        there = table.pods(len(columns.priority)) > 0
-        self.lowest = int(columns.priority[there].min()) if there.any() else None
-        payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
-        self.queues = {payer.queue for payer in payers}
-        self.quotas = any(_has_quota(payer) for payer in payers)
 
 
 def outranks_nobody(session: Session, unit: Unit) -> bool:
@@ -45,10 +27,6 @@ def outranks_nobody(session: Session, unit: Unit) -> bool:
     alike = not standing.quotas and all({payer.queue} == standing.queues for payer in payers)
     return (
         alike
-        and not any(_has_quota(payer) for payer in payers)
+        and not any(has_quota(payer) for payer in payers)
         and all(session.priority(member) <= standing.lowest for member in unit.members)
     )
-
-
-def _has_quota(payer: Payer) -> bool:
-    return any(account.key.tree in _QUOTAS for account in payer.path)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.cards import CardPolicy
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.devices import SHARED_DEVICES, SharedDevices
+from phalanx.cluster.devices.cards import CardPolicy
+from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family

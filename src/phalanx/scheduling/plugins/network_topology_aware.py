@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.network.topology import Level, Topology
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import FloatArray
-from phalanx.cluster.topology import Level, Topology
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError

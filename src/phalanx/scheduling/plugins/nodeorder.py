@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.device_claims import CLAIMS, DeviceClaims
+from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
 from phalanx.cluster.labels import term_matches
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.load import Load
-from phalanx.scheduling.peerrules import PeerRules
+from phalanx.scheduling.peers.rules import PeerRules
 from phalanx.scheduling.plugin import Plugin
 
 

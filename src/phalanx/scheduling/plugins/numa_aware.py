@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.numa import NUMA, NumaNodes
+from phalanx.cluster.devices.numa import NUMA, NumaNodes
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.numa import AS_THE_NODE
 from phalanx.scheduling.arguments import Arguments

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.attachments import ATTACHMENTS
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.device_claims import CLAIMS
-from phalanx.cluster.disks import DISKS
+from phalanx.cluster.devices.claims import CLAIMS
 from phalanx.cluster.eligibility import objections, selected, tolerated
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
-from phalanx.cluster.volume_selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
-from phalanx.cluster.volume_supply import VOLUMES
+from phalanx.cluster.volumes.attachments import ATTACHMENTS
+from phalanx.cluster.volumes.disks import DISKS
+from phalanx.cluster.volumes.selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
+from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.model.node import Node
 from phalanx.model.selectors import Taint, tolerates
 from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.peerrules import PeerRules
+from phalanx.scheduling.peers.rules import PeerRules
 from phalanx.scheduling.plugin import Plugin
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")

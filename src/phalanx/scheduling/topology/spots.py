@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Protocol
 from phalanx.cluster.state import ClusterState
 from phalanx.model.topology import TopologyRule
 from phalanx.model.verdict import NodeCount
-from phalanx.scheduling.domains import Area, Domain, Domains, Want
 from phalanx.scheduling.shortage import Shortage, Spot, shortage
+from phalanx.scheduling.topology.domains import Area, Domain, Domains, Want
 
 if TYPE_CHECKING:
     from phalanx.scheduling.pipeline import Pipeline

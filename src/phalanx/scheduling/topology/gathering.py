@@ -10,10 +10,10 @@ import msgspec
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, Portion
-from phalanx.scheduling.domains import Area, Domain, Want
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Shortage, Spot
-from phalanx.scheduling.spots import no_domain, spot_of
+from phalanx.scheduling.topology.domains import Area, Domain, Want
+from phalanx.scheduling.topology.spots import no_domain, spot_of
 
 Facts = Shortage | Excess
 F = TypeVar("F")

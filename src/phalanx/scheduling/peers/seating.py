@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.bearings import Evenness
-from phalanx.cluster.domains import Domains
+from phalanx.cluster.peers.bearings import Evenness
+from phalanx.cluster.peers.domains import Domains
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.scheduling.peering import Grouping, Peering, Pull, Wish
+from phalanx.scheduling.peers.peering import Grouping, Peering, Pull, Wish
 
 RowArray = npt.NDArray[np.intp]
 Ladder = Callable[[RowArray, int], FloatArray]

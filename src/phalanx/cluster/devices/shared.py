@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.cards import CardPolicy, Hand, some
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.device_annotations import annotations_of
+from phalanx.cluster.devices.annotations import annotations_of
+from phalanx.cluster.devices.cards import CardPolicy, Hand, some
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY

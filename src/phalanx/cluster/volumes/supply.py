@@ -10,9 +10,9 @@ import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
-from phalanx.cluster.places import Places, Site, buckets_of
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.stock import MANY
+from phalanx.cluster.volumes.places import Places, Site, buckets_of
 from phalanx.model.matching import Labels, all_hold, reaches
 from phalanx.model.pod import PodClass
 from phalanx.model.preparations import Preparation

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.domains import Counter, Domains
 from phalanx.cluster.labels import Rows
-from phalanx.cluster.peers import Inclusion, PeerBook, company_wanted
+from phalanx.cluster.peers.book import Inclusion, PeerBook, company_wanted
+from phalanx.cluster.peers.domains import Counter, Domains
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.peers import PeerTerm, Spread
 

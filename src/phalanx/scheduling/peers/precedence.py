@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers import company_wanted
+from phalanx.cluster.peers.book import company_wanted
 
 T = TypeVar("T")
 

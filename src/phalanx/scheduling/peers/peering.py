@@ -13,13 +13,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.bearings import Bearing, Evenness, through
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.domains import Counter, Domains
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import Bearing, Evenness, through
+from phalanx.cluster.peers.domains import Counter, Domains
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.scheduling.peerrules import PeerRules
+from phalanx.scheduling.peers.rules import PeerRules
 
 _HOSTNAME = "kubernetes.io/hostname"
 # Scores of classes with wishes about others are whole multiples of this, so that sums of them are exact.

@@ -10,8 +10,8 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.network.topology import USUAL_LEVELS, Ladder, Level, Topology
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.topology import USUAL_LEVELS, Ladder, Level, Topology
 from phalanx.model.pod import ACTIVE
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.placement import Placer

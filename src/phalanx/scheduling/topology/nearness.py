@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.demand import Alone, PartDemand, portions_of
-from phalanx.scheduling.domains import Area, area_of
 from phalanx.scheduling.quorum import counted
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.subgroups import Subgroup, part_key, subgroups_of
+from phalanx.scheduling.topology.domains import Area, area_of
+from phalanx.scheduling.topology.subgroups import Subgroup, part_key, subgroups_of
 
 Placement = tuple[PodRecord, int]
 

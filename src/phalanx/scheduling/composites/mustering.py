@@ -8,12 +8,12 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.assembly import Call, assemble, demand_of
 from phalanx.scheduling.ceilings import Excess
-from phalanx.scheduling.domains import Area, area_of
-from phalanx.scheduling.formation import Formation
-from phalanx.scheduling.gathering import gather, together
-from phalanx.scheduling.lacks import Waits
+from phalanx.scheduling.composites.formation import Formation
+from phalanx.scheduling.composites.lacks import Waits
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage, Spot
+from phalanx.scheduling.topology.domains import Area, area_of
+from phalanx.scheduling.topology.gathering import gather, together
 
 
 class Muster:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.hypernodes import HyperNodeTree
+from phalanx.cluster.network.hypernodes import HyperNodeTree
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.topology import HyperNode, TopologyRule
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.bearings import (
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import (
     MISSING_LABEL,
     NOT_NEAR,
     TOO_NEAR,
@@ -14,9 +16,7 @@ from phalanx.cluster.bearings import (
     Evenness,
     bearing_of,
 )
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.domains import Counter, Domains
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.domains import Counter, Domains
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import PodSelection
 

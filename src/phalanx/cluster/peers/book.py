@@ -13,9 +13,9 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from phalanx.cluster.domains import Counter, Domains, Region, Tally
 from phalanx.cluster.eligibility import selected, tolerated
 from phalanx.cluster.labels import Rows
+from phalanx.cluster.peers.domains import Counter, Domains, Region, Tally
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import NO_PEERS, Peers, PodSelection, selects
 from phalanx.model.selectors import NodeSelectorTerm, Toleration

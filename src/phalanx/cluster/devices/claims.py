@@ -21,9 +21,9 @@ from phalanx.cluster.allocation.question import Question
 from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.supply import PoolId, Supply
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.claim_entries import Entry, Taken
-from phalanx.cluster.device_shelves import Inquiry, Near, devices_near
-from phalanx.cluster.device_use import DeviceUse
+from phalanx.cluster.devices.entries import Entry, Taken
+from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
+from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY

@@ -1,0 +1,1 @@
+"""Devices that pods claim, share, or get with their CPUs."""

@@ -1,0 +1,1 @@
+"""Which nodes are close to each other."""

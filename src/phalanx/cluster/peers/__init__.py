@@ -1,0 +1,1 @@
+"""Who is where, counted for those who mind."""

@@ -1,0 +1,1 @@
+"""Placing groups of groups."""

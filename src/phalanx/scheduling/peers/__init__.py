@@ -1,0 +1,1 @@
+"""Placing pods that mind where others are."""

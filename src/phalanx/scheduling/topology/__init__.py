@@ -1,0 +1,1 @@
+"""Placing members close to each other."""
