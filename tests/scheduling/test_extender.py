@@ -83,6 +83,20 @@ def test_only_nodes_that_are_chosen_are_asked_about() -> None:
     assert [document["node"]["Name"] for _, document in s.asked] == ["n1", "n2", "n3"]
 
 
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        ({"status": "too warm", "code": 1}, "too warm"),
+        ({"errorMessage": "not today"}, "not today"),
+        ({"code": 3}, "code 3"),
+    ],
+)
+def test_newer_and_older_extenders_refuse_in_words_of_their_own(answer: Document, told: str) -> None:
+    s = Extended("predicateVerb", predicate=lambda _: answer).nodes(1)
+    s.pod("p", cpu=1).run()
+    assert f"1 node(s) refused by the extender: {told}" in s.why_pod("p").message
+
+
 def test_a_refusal_is_told_and_does_not_last() -> None:
     s = Extended("predicateVerb", predicate=refusing("n1")).nodes(1)
     s.pod("p", cpu=1).run()

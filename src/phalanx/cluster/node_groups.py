@@ -12,10 +12,9 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.pod import PodClass
 from phalanx.model.pools import POOL_LABEL, PoolRule
-from phalanx.model.preparations import Preparation
 from phalanx.model.resources import Requests
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ class Portion(msgspec.Struct, frozen=True):
     amounts: Requests
 
 
-class NodeGroups:
+class NodeGroups(Stock):
     """What the pods of queues with limits hold, by row and by group; a node that changes its group takes them
     along.
 
@@ -90,26 +89,14 @@ class NodeGroups:
             self._count(taken.queue, group, dict(taken.amounts), sign)
             self._note(group)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return None
-
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         return [("node(s) were in a node group of which the queue has all it may", self.copies(cls, rows) == 0)]
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
 
     def node_added(self, row: int) -> None:
         self._move(row, self._nodes.labels.of(row).get(POOL_LABEL, ""))
 
     def node_removed(self, row: int) -> None:
         self._move(row, "")
-
-    def learn(self, fact: object) -> bool:
-        raise TypeError(f"nobody tells node groups {fact!r}")
 
     def _move(self, row: int, group: str) -> None:
         last = self._group.get(row, "")

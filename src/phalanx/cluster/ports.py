@@ -11,8 +11,8 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.stock import Stock
 from phalanx.model.pod import PodClass
-from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import HostPort
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ PORTS = "ports"
 TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
-class Ports:
+class Ports(Stock):
     """The stock of host ports; several pods may hold the same one (others bound them so)."""
 
     name = PORTS
@@ -43,9 +43,6 @@ class Ports:
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.host_ports)
-
-    def shared(self, cls: ClassRecord) -> bool:
-        return False
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         """A second copy would want the ports of the first."""
@@ -64,29 +61,14 @@ class Ports:
         self._count(row, taken, sign)
         self.changes.note(row)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return None
-
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         return [(TAKEN, ~self._free(cls.pod_class.host_ports, rows))]
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def node_added(self, row: int) -> None:
-        pass
 
     def node_removed(self, row: int) -> None:
         for port, count in self.taken(row).items():
             for _ in range(count):
                 self._count(row, (port,), -1)
         self.changes.note(row)
-
-    def learn(self, fact: object) -> bool:
-        raise TypeError(f"nobody tells ports {fact!r}")
 
     def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
         """bool[rows]: where none of the ports conflicts with one that is taken."""

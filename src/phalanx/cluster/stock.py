@@ -19,7 +19,7 @@ MANY = 2**31
 
 
 class Stock(Protocol):
-    """The books of one kind of thing.
+    """The books of one kind of thing; a class that keeps them inherits what it has nothing to say about.
 
     A pod that is placed takes from the stocks that concern its class; what it got is kept in `PodRecord.taken`, by
     the stock's name, until it leaves. Whatever takes or gives back notes the rows on which something is different
@@ -35,7 +35,7 @@ class Stock(Protocol):
 
     def shared(self, cls: ClassRecord) -> bool:
         """Whether a copy on one row may change what others offer the class (then they are placed one by one)."""
-        ...
+        return False
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         """int64[rows]: how many more copies each row takes if nothing else changes; MANY: no limit."""
@@ -55,7 +55,7 @@ class Stock(Protocol):
 
     def refuse(self, cls: ClassRecord) -> str | None:
         """Why the class can go nowhere whatever the nodes are like; None if it can."""
-        ...
+        return None
 
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         """(reason in kube-scheduler's words, bool[rows] kept out for it)."""
@@ -63,20 +63,20 @@ class Stock(Protocol):
 
     def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
         """What must be written before the pod may be bound."""
-        ...
+        return ()
 
     def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
         """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
-        ...
+        return ()
 
     def node_added(self, row: int) -> None:
         """A row has a node now, or the node's labels or what it offers have changed."""
-        ...
+        return
 
     def node_removed(self, row: int) -> None:
         """The row's node is gone; its pods have given back what they held before."""
-        ...
+        return
 
     def learn(self, fact: object) -> bool:
         """Takes in a `StockFact`; whether room or permission may have grown for anybody."""
-        ...
+        raise TypeError(f"nobody tells {self.name} {fact!r}")

@@ -13,11 +13,11 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
 from phalanx.model.claims import MOST_CONSUMERS, AllocateClaim
 from phalanx.model.decisions import Bind
@@ -161,7 +161,7 @@ class ClaimAllocation:
     async def _document(self, wanted: AllocateClaim) -> Document | None:
         path = _resource(wanted).path(wanted.namespace, wanted.name)
         try:
-            found: Document = await self._persist(lambda: self._client.get(path))
+            found: Document = await persist(lambda: self._client.get(path), self._pause)
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -176,26 +176,12 @@ class ClaimAllocation:
         version = claim["metadata"]["resourceVersion"]
         patch = {**change, "metadata": {**change.get("metadata", {}), "resourceVersion": version}}
         try:
-            found: Document = await self._persist(lambda: self._client.patch(path, patch, PatchType.MERGE))
+            found: Document = await persist(lambda: self._client.patch(path, patch, PatchType.MERGE), self._pause)
         except ApiError as error:
             if error.status in (_CONFLICT, _NOT_FOUND):
                 return None
             raise PreparationError(f"resource claim {wanted.name}: {error}") from error
         return found
-
-    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call answers, asked until somebody does: a write carries the revision that it is about, so it
-        takes effect once."""
-        backoff = Backoff(base=0.1, cap=5.0)
-        while True:
-            try:
-                return await call()
-            except (ConnectionLost, ConfigError):
-                await self._pause(backoff.next())
-            except ApiError as error:
-                if error.status not in _PASSING:
-                    raise
-                await self._pause(backoff.next(error.retry_after))
 
 
 def _resource(wanted: AllocateClaim) -> Resource:

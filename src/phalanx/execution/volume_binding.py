@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
 from phalanx.dialects.storage_objects import SELECTED_NODE, Claim, StoredVolume, read_claim, read_volume
+from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
-from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Bind
 from phalanx.model.matching import reaches
 from phalanx.model.preparations import Preparation
@@ -147,7 +147,7 @@ class VolumeBinding:
     async def _patch(self, path: str, patch: Mapping[str, Any]) -> Any:
         """The object as it is now; None where somebody else was faster."""
         try:
-            return await self._persist(lambda: self._client.patch(path, patch, PatchType.MERGE))
+            return await persist(lambda: self._client.patch(path, patch, PatchType.MERGE), self._pause)
         except ApiError as error:
             if error.status == _CONFLICT:
                 return None
@@ -158,25 +158,11 @@ class VolumeBinding:
     async def _document(self, path: str) -> Any:
         """An object as the API holds it; None where there is none."""
         try:
-            return await self._persist(lambda: self._client.get(path))
+            return await persist(lambda: self._client.get(path), self._pause)
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return None
             raise PreparationError(f"{path}: {error}") from error
-
-    async def _persist(self, call: Callable[[], Awaitable[T]]) -> T:
-        """What the call answers, asked until somebody does: a write carries the revision that it is about, so it
-        takes effect once."""
-        backoff = Backoff(base=0.1, cap=5.0)
-        while True:
-            try:
-                return await call()
-            except (ConnectionLost, ConfigError):
-                await self._pause(backoff.next())
-            except ApiError as error:
-                if error.status not in _PASSING:
-                    raise
-                await self._pause(backoff.next(error.retry_after))
 
     async def _bound(self, wanted: BindClaim, uid: str, since: int) -> Claim:
         """The claim once it is bound. What is older than revision `since` says nothing."""

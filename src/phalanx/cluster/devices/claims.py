@@ -26,7 +26,7 @@ from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.labels import Rows, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.claims import (
     MOST_CONSUMERS,
     AllocateClaim,
@@ -72,7 +72,7 @@ class _Standing(msgspec.Struct, frozen=True):
     waits: str = ""
 
 
-class DeviceClaims:
+class DeviceClaims(Stock):
     """Keeps the supply, the use, and a count per row for each kind of claims that pods ask for."""
 
     name = CLAIMS
@@ -208,9 +208,6 @@ class DeviceClaims:
         if implicit != resource and implicit in self._classes:
             return implicit
         return min((each.name for each in self._classes.values() if each.extended == resource), default="")
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
 
     def node_added(self, row: int) -> None:
         self._near.pop(row, None)

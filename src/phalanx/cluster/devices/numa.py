@@ -12,10 +12,9 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 from phalanx.model.pod import PodClass
-from phalanx.model.preparations import Preparation
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
@@ -39,7 +38,7 @@ class Pinned(msgspec.Struct, frozen=True):
     cpus: Counts
 
 
-class NumaNodes:
+class NumaNodes(Stock):
     """By row: the node's topology, and the CPUs of pods that it does not know of yet.
 
     The arithmetic is that of the kubelet's topology manager with the CPU manager as its only provider, container by
@@ -68,9 +67,6 @@ class NumaNodes:
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.numa and pod_class.cpus)
-
-    def shared(self, cls: ClassRecord) -> bool:
-        return False
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         return np.array([self._offer(cls, row) for row in self._each(rows)], dtype=np.int64)
@@ -111,9 +107,6 @@ class NumaNodes:
                 del self._pinned[row]
         self.changes.note(row)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return None
-
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         each = list(self._each(rows))
         stated = cls.pod_class.numa != AS_THE_NODE
@@ -123,9 +116,6 @@ class NumaNodes:
             (f"node(s) had no topology manager with policy {cls.pod_class.numa} and whole CPUs", other),
             ("node(s) had no NUMA nodes with enough free CPUs for a container", full),
         ]
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
 
     def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
         assert isinstance(taken, Pinned)

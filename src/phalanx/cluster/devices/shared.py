@@ -14,10 +14,9 @@ from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.devices import Card, CardHold, DeviceNeed, Family, NodeCards
 from phalanx.model.pod import PodClass
-from phalanx.model.preparations import Preparation
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
@@ -54,7 +53,7 @@ class _Model(msgspec.Struct, frozen=True):
     mode: str
 
 
-class SharedDevices:
+class SharedDevices(Stock):
     """Cards by row, in the order in which their node names them.
 
     `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
@@ -102,9 +101,6 @@ class SharedDevices:
 
     def concerns(self, pod_class: PodClass) -> bool:
         return pod_class.devices is not None
-
-    def shared(self, cls: ClassRecord) -> bool:
-        return False
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         need = _need(cls)
@@ -200,9 +196,6 @@ class SharedDevices:
             ("node(s) had no GPU of the model, id or mode that the pod asks for", other),
             ("node(s) had no GPU with enough room for the pod", full),
         ]
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
 
     def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
         assert isinstance(taken, Given)

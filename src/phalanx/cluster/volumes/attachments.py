@@ -11,9 +11,8 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.pod import PodClass
-from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import Attachment, ClaimAttachment, NodeAttachments, NodeStorage, StorageDriver
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ Handle = tuple[str, str]
 _UNKNOWN = NodeStorage("")
 
 
-class Attachments:
+class Attachments(Stock):
     """The stock of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
 
     What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
@@ -54,12 +53,6 @@ class Attachments:
 
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, Attachment) for need in pod_class.volumes)
-
-    def shared(self, cls: ClassRecord) -> bool:
-        return False
-
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return None
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         found: IntArray = np.full(self._nodes.alive[rows].shape, MANY, dtype=np.int64)
@@ -149,12 +142,6 @@ class Attachments:
         if not used:
             del self._used[row]
         self.changes.note(row)
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
 
     def node_added(self, row: int) -> None:
         self.changes.note(row)

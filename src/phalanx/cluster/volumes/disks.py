@@ -10,9 +10,8 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.pod import PodClass
-from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import Disk, SoleUse, VolumeNeed
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ IN_USE = " ".join(
 )
 
 
-class Disks:
+class Disks(Stock):
     """The stock of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
 
     A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
@@ -50,9 +49,6 @@ class Disks:
 
     def shared(self, cls: ClassRecord) -> bool:
         return any(isinstance(need, SoleUse) for need in cls.pod_class.volumes)
-
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return None
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         disks, claims = _disks(cls.pod_class.volumes), _claims(cls.pod_class.volumes)
@@ -95,18 +91,6 @@ class Disks:
             self.changes.note(row)
         if not mounted:
             del self._mounted[row]
-
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        return ()
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
-
-    def node_added(self, row: int) -> None:
-        pass
-
-    def node_removed(self, row: int) -> None:
-        pass
 
     def learn(self, fact: object) -> bool:
         return False

@@ -11,7 +11,7 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.stock import MANY, Stock
 from phalanx.cluster.volumes.places import Places, Site, buckets_of
 from phalanx.model.matching import Labels, all_hold, reaches
 from phalanx.model.pod import PodClass
@@ -63,7 +63,7 @@ class _Capacity(msgspec.Struct, frozen=True):
     affinity: tuple[NodeSelectorTerm, ...] | None
 
 
-class VolumeSupply:
+class VolumeSupply(Stock):
     """The stock of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
 
     A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
@@ -266,9 +266,6 @@ class VolumeSupply:
             BindClaim(pod.namespace, claim, taken.node, volume)
             for claim, volume in zip(pod.volumes.unbound, taken.volumes, strict=True)
         )
-
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
-        return ()
 
     # what there is
 

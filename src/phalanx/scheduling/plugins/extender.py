@@ -15,7 +15,7 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.extender import Caller, Link, job_of, node_of, queue_of, task_of
+from phalanx.scheduling.extender import Caller, Document, Link, job_of, node_of, queue_of, task_of
 from phalanx.scheduling.plugin import Plugin, Vote
 from phalanx.scheduling.view import View
 
@@ -118,7 +118,7 @@ class Extender(Plugin):
         if answer is None:
             reason = "" if self._unasked() else "node(s) that the extender could not be asked about"
         else:
-            said = answer.get("status")
+            said = _objection(answer)
             reason = f"node(s) refused by the extender: {said}" if said else ""
         if reason:
             self._refused.setdefault(cls.number, {})[row] = reason
@@ -200,3 +200,12 @@ def _seconds(text: str) -> float:
     if seconds <= 0:
         raise ValueError(text)
     return seconds
+
+
+def _objection(answer: Document) -> str:
+    """Why a node is refused, "" if it is not: `status` since `code` is answered as well, `errorMessage` before."""
+    said = answer.get("status") or answer.get("errorMessage")
+    if said:
+        return str(said)
+    code = answer.get("code")
+    return f"code {code}" if code else ""
