@@ -117,7 +117,8 @@ async def test_a_gang_waits_for_its_members_and_starts_as_one(world: World, name
     first, second, third = pods(metadata, spec)
     await world.apply(first)
     await world.apply(second)
-    await world.until_held("member-0", "member-1", words="2 of the 3 members")
+    # Of Kubernetes' own groups people are told in words of their own.
+    await world.until_held("member-0", "member-1", words="2 of the 3 members|have 2 of 3 pods")
     await world.apply(third)
     placement = await world.until_bound("member-0", "member-1", "member-2")
     assert set(placement.values()) == {"n1"}
@@ -132,7 +133,7 @@ async def test_pods_that_come_before_their_object_wait_for_it(world: World, name
     await world.scheduler()
     for member in pods(metadata, spec):
         await world.apply(member)
-    await world.until_held("member-0", "member-1", "member-2", words="not found")
+    await world.until_held("member-0", "member-1", "member-2", words="not found|waiting for PodGroup")
     await world.until_event("PodGroupNotFound")
     await world.apply(declared)
     await world.until_bound("member-0", "member-1", "member-2")

@@ -46,10 +46,10 @@ HOLDING: dict[str, tuple[dict[str, Any], str, str]] = {
     "a minimum above the members": (labels("4000"), "FailedScheduling", "2 of the 4000 members"),
     "a name that can name no object": (labels("2", "Bad_Name"), "InvalidPodGroup", "lower-case letters"),
     "a name without a minimum": ({"labels": {f"{SIGS}/name": "bad"}}, "PodGroupNotFound", "not found"),
-    "a placement that is not built yet": (
+    "a layer that no node knows": (
         notes(network_topology_spec='{"gatherStrategy":[{"layer":"rack","strategy":"MustGather"}]}'),
-        "UnsupportedField",
-        "MustGather",
+        "FailedScheduling",
+        "no node has the label rack",
     ),
 }
 
@@ -111,7 +111,7 @@ HOPELESS: dict[str, tuple[dict[str, Any], str]] = {
     "asks for more than numbers hold": ({"requests": {"memory": "9E"}}, "Insufficient memory"),
     "asks for what nobody has": ({"requests": {"example.com/unicorn": "1"}}, "Insufficient example.com/unicorn"),
     "selects what no node is": ({"nodeSelector": {"moon": "full"}}, "affinity/selector"),
-    "has an affinity that is not built yet": (
+    "wants to be near somebody who is nowhere": (
         {
             "affinity": {
                 "podAffinity": {
@@ -121,9 +121,9 @@ HOPELESS: dict[str, tuple[dict[str, Any], str]] = {
                 }
             }
         },
-        "podAffinity",
+        "didn't match pod affinity rules",
     ),
-    "spreads as is not built yet": (
+    "spreads over domains that nobody has": (
         {
             "topologySpreadConstraints": [
                 {
@@ -134,11 +134,11 @@ HOPELESS: dict[str, tuple[dict[str, Any], str]] = {
                 }
             ]
         },
-        "topologySpreadConstraints",
+        "missing required label",
     ),
-    "claims a volume": (
+    "names a claim that is not there": (
         {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
-        "persistentVolumeClaim",
+        'persistentvolumeclaim "data" not found',
     ),
 }
 
