@@ -106,12 +106,13 @@ def test_services_of_other_namespaces_and_without_selectors_select_nobody() -> N
     assert door.told["a"] == ()
 
 
-def test_nothing_is_watched_unless_it_is_asked_for() -> None:
+def test_nothing_is_watched_where_it_is_not_wanted() -> None:
     assert "services" not in {kind.plural for kind in Door(spread=False).intake.facets.kinds}
     assert {"services", "statefulsets"} <= {kind.plural for kind in Door().intake.facets.kinds}
 
 
 def test_it_is_a_choice_in_the_policy_file() -> None:
-    assert msgspec.json.decode(b'{"defaultSpread": true}', type=DialectOptions).default_spread
+    assert not msgspec.json.decode(b'{"defaultSpread": false}', type=DialectOptions).default_spread
+    assert DialectOptions().default_spread
     assert Intake(["phalanx"]).pod(pod("p"))[0] == Door().intake.pod(pod("p"))[0]
     assert NO_PEERS.spread == ()

@@ -17,7 +17,6 @@ REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 SIGS = "pod-group.scheduling.sigs.k8s.io"
 PACKED_BUT_SPREAD = """
-phalanx: {dialects: {defaultSpread: true}}
 actions: allocate
 tiers: [{plugins: [{name: predicates}, {name: binpack},
   {name: nodeorder, arguments: {leastrequested.weight: 0, podtopologyspread.weight: 20}}]}]
@@ -107,7 +106,7 @@ async def test_a_pod_follows_those_it_has_to_be_near_to(world: World) -> None:
     assert placed["db"] == placed["web"]
 
 
-async def test_pods_of_a_service_are_spread_where_the_policy_asks_for_it(world: World, tmp_path: Path) -> None:
+async def test_pods_of_a_service_are_spread_though_they_do_not_say_so(world: World, tmp_path: Path) -> None:
     await zones(world, "z1", "z2", "z3")
     service = {"selector": {"app": "web"}, "ports": [{"port": 80}]}
     await world.make({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": service})

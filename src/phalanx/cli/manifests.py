@@ -89,7 +89,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule([""], ["pods/status"], ["patch"])
     yield _rule([""], ["pods/eviction"], ["create"])
     yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
-    # Only read with the policy's `phalanx.dialects.defaultSpread`.
+    # Whose pods are spread by default (the policy's `phalanx.dialects.defaultSpread`).
     yield _rule([""], ["services", "replicationcontrollers"], _READ)
     yield _rule(["apps"], ["replicasets", "statefulsets"], _READ)
     yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*_READ, "patch"])

@@ -29,8 +29,8 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
     `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.
     `user_label` and `user_annotation` are the keys under which pods say who is behind them, the label first.
-    `default_spread` spreads pods of Services and workloads that say nothing about it, as kube-scheduler does; it
-    watches those.
+    `default_spread` wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler
+    does; it watches those.
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
@@ -38,7 +38,7 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     fail_on_any_member: bool = False
     user_label: str = ""
     user_annotation: str = ""
-    default_spread: bool = False
+    default_spread: bool = True
 
     def match_policy(self, dialect: Dialect) -> MatchPolicy:
         return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]
