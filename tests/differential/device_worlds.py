@@ -37,7 +37,7 @@ class DeviceMaker:
         space = pod["metadata"]["namespace"]
         mine = [
             entry["metadata"]["name"] for entry in world.resource_claims if entry["metadata"]["namespace"] == space
-        ]
+        ] or ["missing"]
         claims: list[Wire] = [
             {"name": f"d{at}", "resourceClaimName": chance.choice(mine) if chance.random() < 0.93 else "missing"}
             for at in range(chance.choice((0, 1, 1, 2)))
