@@ -38,8 +38,8 @@ def audit_volumes(state: ClusterState) -> None:
         promise = record.taken.get(VOLUMES)
         if isinstance(promise, Promise):
             promised.update(filter(None, promise.volumes))
-    assert {row: counts for row, counts in used.items() if counts} == attachments._used
-    assert mounted == disks._mounted
+    assert {row: counts for row, counts in used.items() if counts} == attachments._used._held
+    assert mounted == disks._mounted._held
     assert +users == +disks._users
     assert dict(promised) == supply._promised
     free = {name for places in supply._free.values() for site in places._sites.values() for name in site.things}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container, Iterable
 
 
 class Claim:
@@ -30,3 +30,15 @@ class Claim:
     def awaited(self, leaving: Container[str]) -> list[str]:
         """Those of the leavers that are among `leaving`, sorted."""
         return sorted(uid for uid in self.leavers if uid in leaving)
+
+
+class Lingering:
+    """The uids of pods that are still in the way of those for whom they had to leave: they are on their way out, or
+    gone while the API still shows what they had (claims of devices are freed by a controller, in its own time)."""
+
+    def __init__(self, leaving: Container[str], lingers: Iterable[Callable[[str], bool]]) -> None:
+        self._leaving = leaving
+        self._lingers = tuple(lingers)
+
+    def __contains__(self, uid: object) -> bool:
+        return isinstance(uid, str) and (uid in self._leaving or any(lingers(uid) for lingers in self._lingers))

@@ -13,6 +13,12 @@ Rows = slice | npt.NDArray[np.intp]
 
 ABSENT = 0
 
+
+def row_numbers(rows: Rows, capacity: int) -> npt.NDArray[np.intp]:
+    """intp[rows]: which rows they are, of so many that there are."""
+    return np.arange(capacity, dtype=np.intp)[rows]
+
+
 # A column is a lookup table of a key that some selector asks for; beyond so many the one unused longest goes.
 _COLUMNS = 512
 

@@ -68,9 +68,6 @@ class NodeGroups(Stock):
         result: IntArray = left[column.ids[rows]]
         return result
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        return self.observed(record, row)
-
     def observed(self, record: PodRecord, row: int) -> object | None:
         portion = Portion(_rule(record.cls).queue, tuple(sorted(record.footprint.amounts.items())))
         self.book(portion, row, 1)

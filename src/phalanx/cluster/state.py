@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from phalanx.cluster.claims import Claim
+from phalanx.cluster.claims import Claim, Lingering
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.homeless import Homeless
 from phalanx.cluster.ledger import Ledger
@@ -13,7 +13,7 @@ from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.observation import charging, claim_of, standing, state_of, yielding
 from phalanx.cluster.promises import Promises
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
-from phalanx.cluster.surroundings import Lingering, Surroundings
+from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
 from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
 from phalanx.cluster.transaction import Transaction
@@ -63,7 +63,7 @@ class ClusterState:
         self.budgets = self.surroundings.budgets
         self.topology = self.surroundings.topology
         self.leaving: dict[str, PodRecord] = {}
-        self.lingering = Lingering(self.leaving, self.nodes)
+        self.lingering = Lingering(self.leaving, [stock.lingers for stock in self.nodes.stocks.values()])
         self.promised: dict[str, PodRecord] = {}
         self.relief = 0
         self.ripened = 0

@@ -42,8 +42,9 @@ class Stock(Protocol):
         ...
 
     def take(self, record: PodRecord, row: int) -> object | None:
-        """Decides what a pod gets on a row that has it, and books it; None if that is nothing."""
-        ...
+        """Decides what a pod gets on a row that has it, and books it; None if that is nothing. Where there is no
+        choice it is what the API would tell."""
+        return self.observed(record, row)
 
     def observed(self, record: PodRecord, row: int) -> object | None:
         """Books what a pod that occupies a row holds there, as the API tells; None if that is nothing."""
@@ -69,13 +70,17 @@ class Stock(Protocol):
         """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
         return ()
 
+    def lingers(self, uid: str) -> bool:
+        """Whether a pod that has left still has something, as far as the API shows."""
+        return False
+
     def node_added(self, row: int) -> None:
         """A row has a node now, or the node's labels or what it offers have changed."""
-        return
+        self.changes.note(row)
 
     def node_removed(self, row: int) -> None:
         """The row's node is gone; its pods have given back what they held before."""
-        return
+        self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
         """Takes in a `StockFact`; whether room or permission may have grown for anybody."""

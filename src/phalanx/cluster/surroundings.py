@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping
+from collections.abc import Mapping
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.observation import renew
@@ -59,17 +58,3 @@ class Surroundings:
             case NodesMeasured(loads, gone):
                 return self._load.learn(loads, gone)
         return False
-
-
-class Lingering:
-    """The uids of pods that are still in the way of those for whom they had to leave: they are on their way out, or
-    gone while the API still shows what they had (claims of devices are freed by a controller, in its own time)."""
-
-    def __init__(self, leaving: Container[str], nodes: NodeTable) -> None:
-        self._leaving = leaving
-        self._nodes = nodes
-
-    def __contains__(self, uid: object) -> bool:
-        claims = self._nodes.stocks[CLAIMS]
-        assert isinstance(claims, DeviceClaims)
-        return isinstance(uid, str) and (uid in self._leaving or claims.lingers(uid))

@@ -10,10 +10,11 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_disruption import disruption_condition
-from phalanx.daemon.group_status import ever_scheduled, resource_of
+from phalanx.daemon.group_status import ever_scheduled, resource_of, timeless
 from phalanx.daemon.status_tries import next_try
 from phalanx.dialects.composites import CompositeStanding, composite_conditions
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.standing import Conditions, conditions_in
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -25,8 +26,6 @@ from phalanx.scheduling.composites.lacks import WAITING_FOR_COMPOSITE
 
 # Changes that come together are written together (seconds).
 _GATHER = 0.1
-
-Conditions = list[dict[str, Any]]
 
 
 class CompositeStatuses:
@@ -107,9 +106,9 @@ class CompositeStatuses:
             self._scheduled.discard(written[0] if written is not None else "")
             return None
         ref, status = noun.ref, self._intake.composites.seen(key).status
-        conditions = composite_conditions(_conditions(status), self._standing(noun), int(self._now()))
+        conditions = composite_conditions(conditions_in(status), self._standing(noun), int(self._now()))
         conditions += self._target(noun, status)
-        news = (ref.uid, status, _timeless(conditions))
+        news = (ref.uid, status, timeless(conditions))
         if not conditions or self._written.get(key) == news:
             return None
         self._written[key] = news
@@ -173,12 +172,3 @@ class CompositeStatuses:
 
 def _started(gang: GangRecord) -> bool:
     return gang.noun is not None and ever_scheduled(gang, gang.noun)
-
-
-def _conditions(status: Mapping[str, Any]) -> Conditions:
-    entries = status.get("conditions")
-    return [dict(each) for each in entries if isinstance(each, dict)] if isinstance(entries, list) else []
-
-
-def _timeless(conditions: Conditions) -> Conditions:
-    return [{key: value for key, value in each.items() if key != "lastTransitionTime"} for each in conditions]

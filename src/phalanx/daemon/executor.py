@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.announcer import Announcer
@@ -83,7 +83,11 @@ class Executor:
             self._announcer.forget_pod(bind.uid)
             self._disruptions.release(bind.uid)
         # What takes a while is written down: others leave the room alone, and a restart finds where it was.
-        slow = [Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause) for bind in _slow(plan.binds)]
+        slow = [
+            Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause)
+            for bind in plan.binds
+            if bind.preparations
+        ]
         if plan.nominations or plan.evictions or slow:
             bound = {bind.uid for bind in plan.binds}
             # A binding clears the nomination, also one that the same plan had made before.
@@ -231,10 +235,6 @@ def departures(state: ClusterState) -> EvictGuard:
         return None
 
     return guard
-
-
-def _slow(binds: Iterable[Bind]) -> Iterator[Bind]:
-    return (bind for bind in binds if bind.preparations)
 
 
 def _later(seconds: float, call: Callable[[], None]) -> object:

@@ -7,7 +7,7 @@ from typing import Any
 
 from phalanx.dialects import native
 from phalanx.dialects.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from phalanx.kube.timestamps import format_time
+from phalanx.dialects.standing import conditions_in, find_condition, fresh_conditions
 from phalanx.model.gang import GroupRef
 
 
@@ -24,7 +24,8 @@ def disruption_condition(
     `status` is the object's, `message` why it is evicted as a whole (None where it is not), `whole` whether it has
     its quorum. A group that has it again is no target any more; only what we have said ourselves is taken back.
     """
-    last = _last(status)
+    conditions = conditions_in(status)
+    last = find_condition(conditions, DISRUPTION_TARGET) or {}
     stands = last.get("status") == "True" and last.get("reason") == PREEMPTION_BY_SCHEDULER
     if message is not None and not whole:
         told = ("True", PREEMPTION_BY_SCHEDULER, message)
@@ -34,16 +35,5 @@ def disruption_condition(
         return None
     if (last.get("status"), last.get("reason"), last.get("message")) == told:
         return None
-    fresh: dict[str, Any] = dict(zip(("status", "reason", "message"), told, strict=True))
-    if generation:
-        fresh["observedGeneration"] = generation
-    same = last.get("status") == told[0] and last.get("lastTransitionTime")
-    return {"type": DISRUPTION_TARGET, **fresh, "lastTransitionTime": same or format_time(now)}
-
-
-def _last(status: Mapping[str, Any]) -> Mapping[str, Any]:
-    conditions = status.get("conditions")
-    for entry in conditions if isinstance(conditions, list) else ():
-        if isinstance(entry, Mapping) and entry.get("type") == DISRUPTION_TARGET:
-            return entry
-    return {}
+    (fresh,) = fresh_conditions(conditions, [(DISRUPTION_TARGET, told)], generation, now)
+    return fresh

@@ -267,16 +267,17 @@ def resource_of(ref: GroupRef) -> Resource:
 
 
 def _same(written: tuple[object, StatusChange], wanted: tuple[object, StatusChange]) -> bool:
-    """Whether a change was written already, times aside: they move while nothing else does."""
-    return written[0] == wanted[0] and _timeless(written[1].patch) == _timeless(wanted[1].patch)
+    """Whether a change was written already."""
+    return written[0] == wanted[0] and timeless(written[1].patch) == timeless(wanted[1].patch)
 
 
 _TIMES = frozenset({"lastTransitionTime", "transitionID", "scheduleStartTime"})
 
 
-def _timeless(value: Any) -> Any:
+def timeless(value: Any) -> Any:
+    """The same without times: they move while nothing else does."""
     if isinstance(value, dict):
-        return {key: _timeless(entry) for key, entry in value.items() if key not in _TIMES}
+        return {key: timeless(entry) for key, entry in value.items() if key not in _TIMES}
     if isinstance(value, list):
-        return [_timeless(entry) for entry in value]
+        return [timeless(entry) for entry in value]
     return value

@@ -60,14 +60,13 @@ _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 
 class _PodRecord(msgspec.Struct, gc=False):
     """`pod` is what the object says, `told` what the scheduler was told: with what others decide about it, such as
-    its gang's word on lent nodes (`lent`). `faults` are what is passed over in it.
+    its gang's word on lent nodes. `faults` are what is passed over in it.
     """
 
     pod: Pod
     voice: Voice | None
     owners: str
     told: Pod | None = None
-    lent: bool = False
     faults: tuple[Fault, ...] = ()
 
 
@@ -200,8 +199,8 @@ class Intake:
     def _shown(self, record: _PodRecord) -> list[ClusterEvent]:
         """The pod with what others decide about it, if that is another than what was told last."""
         gang = self._gang_of(record.pod)
-        record.lent = follows(record.pod, gang)
-        noun = self.facets.shown(self._lent.of(record.pod) if record.lent else record.pod, gang)
+        own = self._lent.of(record.pod) if follows(record.pod, gang) else record.pod
+        noun = self.facets.shown(own, gang)
         if noun == record.told:
             return []
         record.told = noun
@@ -215,12 +214,7 @@ class Intake:
 
     def _tell_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about nodes now."""
-        records = [self._pods[uid] for uid in self._gangs.take_turned() if uid in self._pods]
-        turned = (record for record in records if self._is_turned(record, self._gang_of(record.pod)))
-        return list(chain.from_iterable(map(self._shown, turned)))
-
-    def _is_turned(self, record: _PodRecord, gang: Gang | None) -> bool:
-        return record.lent != follows(record.pod, gang) or self._pools.differs(record.pod, gang)
+        return self.heed(([], set(self._gangs.take_turned())))
 
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None

@@ -12,6 +12,7 @@ from typing import Any
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader, GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
+from phalanx.dialects.standing import conditions_in
 from phalanx.model.gang import Dialect, GroupClaim
 from phalanx.model.topology import TopologyRule
 
@@ -130,11 +131,8 @@ def is_unit(mode: object) -> bool:
 
 def was_scheduled(reader: ObjectReader, *kinds: str) -> bool:
     """Whether one of these conditions is True."""
-    conditions = reader.status.get("conditions")
-    return any(
-        isinstance(condition, Mapping) and condition.get("type") in kinds and condition.get("status") == "True"
-        for condition in (conditions if isinstance(conditions, list) else ())
-    )
+    conditions = conditions_in(reader.status)
+    return any(condition["type"] in kinds and condition.get("status") == "True" for condition in conditions)
 
 
 def workload_of(reader: ObjectReader) -> str:

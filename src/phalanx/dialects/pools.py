@@ -117,11 +117,6 @@ class PoolFacet(Facet):
         self._shown.pop(noun.uid, None)
         return nothing()
 
-    def differs(self, noun: Pod, gang: Gang | None) -> bool:
-        """Whether a pod is in a queue with another rule now than when it was shown."""
-        shown = self._shown.get(noun.uid)
-        return shown is not None and shown[1] != self._rule(gang.queue if gang is not None else noun.queue)
-
     def follow(self, events: list[ClusterEvent]) -> set[str]:
         """Takes note of queues; the pods that other rules hold for than before."""
         changed = False

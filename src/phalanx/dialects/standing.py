@@ -70,8 +70,12 @@ Conditions = list[dict[str, Any]]
 
 
 def current_conditions(standing: Standing) -> Conditions:
-    """The object's conditions; what is no condition is left aside."""
-    conditions = standing.current.get("conditions")
+    return conditions_in(standing.current)
+
+
+def conditions_in(status: Mapping[str, Any]) -> Conditions:
+    """An object's conditions; what is no condition is left aside."""
+    conditions = status.get("conditions")
     if not isinstance(conditions, Sequence) or isinstance(conditions, str):
         return []
     return [

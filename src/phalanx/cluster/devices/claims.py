@@ -24,7 +24,7 @@ from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.entries import Entry, Taken
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
-from phalanx.cluster.labels import Rows, term_matches
+from phalanx.cluster.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.claims import (
@@ -171,7 +171,7 @@ class DeviceClaims(Stock):
             return None
         self._counts(standing)
         inquiry = self._inquiry(standing)
-        numbers = np.arange(self._nodes.capacity)[rows].tolist()
+        numbers = row_numbers(rows, self._nodes.capacity).tolist()
         return np.array([[inquiry.merit(row, copy) for copy in range(depth)] for row in numbers]).reshape(-1, depth)
 
     def refuse(self, cls: ClassRecord) -> str | None:
@@ -179,7 +179,7 @@ class DeviceClaims(Stock):
 
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         standing = self._standing(cls)
-        numbers = np.arange(self._nodes.capacity)[rows]
+        numbers = row_numbers(rows, self._nodes.capacity)
         elsewhere = np.zeros(numbers.shape, dtype=np.bool_)
         for terms in standing.nodes:
             elsewhere |= ~self._selected(terms, rows)

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
@@ -157,7 +157,7 @@ class NumaNodes(Stock):
         self._nodes.changes.note(row)
 
     def _each(self, rows: Rows) -> Iterator[int]:
-        yield from np.arange(self._nodes.capacity)[rows].tolist()
+        yield from row_numbers(rows, self._nodes.capacity).tolist()
 
     def _policy(self, cls: ClassRecord, row: int) -> NumaPolicy | None:
         """By which policy the row hands CPUs to the class; None where it takes no care of them for it."""

@@ -12,7 +12,7 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.devices import Card, CardHold, DeviceNeed, Family, NodeCards
@@ -104,7 +104,7 @@ class SharedDevices(Stock):
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         need = _need(cls)
-        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        places = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or not (need.shares or need.problem):
             return np.full(len(places), MANY, dtype=np.int64)
         found = np.zeros(len(places), dtype=np.int64)
@@ -121,7 +121,7 @@ class SharedDevices(Stock):
         need = _need(cls)
         if need.family not in self.families or self.policy is CardPolicy.LAST or need.problem:
             return None
-        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        places = row_numbers(rows, self._nodes.capacity)
         result = np.zeros((len(places), deepest))
         serves = self._serves(need, places)
         at = np.flatnonzero(some(serves))
@@ -184,7 +184,7 @@ class SharedDevices(Stock):
 
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         need = _need(cls)
-        places = np.arange(self._nodes.capacity, dtype=np.intp)[rows]
+        places = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or need.problem:
             return []
         there, serves = some(self._serves(DeviceNeed(need.family), places)), some(self._serves(need, places))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.inventory import Inventory
+from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.pod import PodClass
@@ -22,8 +21,6 @@ if TYPE_CHECKING:
 
 ATTACHMENTS = "attachments"
 TOO_MANY = "node(s) exceed max volume count"
-
-K = TypeVar("K", bound=Hashable)
 
 # ("", namespace/name) of a claim, or (driver, handle).
 Key = tuple[str, str]
@@ -48,8 +45,7 @@ class Attachments(Stock):
         self._attached: dict[str, frozenset[Handle]] = {}
         self._claims: dict[str, Handle] = {}
         self._drivers: dict[str, StorageDriver] = {}
-        self._used: dict[int, Counter[Key]] = {}
-        self._rows: dict[Key, Counter[int]] = {}
+        self._used = Inventory[Key, Key](lambda key: key)
 
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, Attachment) for need in pod_class.volumes)
@@ -59,7 +55,7 @@ class Attachments(Stock):
         needs = _needs(cls)
         if not self._storage and not self._wants_plugin(needs):
             return found
-        numbers = np.arange(len(self._nodes.alive))[rows] if isinstance(rows, slice) else rows
+        numbers = row_numbers(rows, self._nodes.capacity)
         for place, row in enumerate(numbers.tolist()):
             if self._nodes.alive[row]:
                 found[place] = 0 if self._missing(needs, row) else self._copies(needs, row)
@@ -67,7 +63,7 @@ class Attachments(Stock):
 
     def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
         needs, shape = _needs(cls), self._nodes.alive[rows].shape
-        numbers = np.arange(len(self._nodes.alive))[rows] if isinstance(rows, slice) else rows
+        numbers = row_numbers(rows, self._nodes.capacity)
         reasons: dict[str, BoolArray] = {}
         for place, row in enumerate(numbers.tolist()):
             driver = self._missing(needs, row)
@@ -116,14 +112,11 @@ class Attachments(Stock):
 
     def _held(self, row: int, driver: str) -> set[str]:
         """The handles of a driver that pods of a row use."""
-        handles = map(self._handle, self._used.get(row, ()))
+        handles = map(self._handle, self._used.at(row))
         return {handle for of, handle in handles if of == driver}
 
     def _handle(self, key: Key) -> Handle:
         return key if key[0] else self._claims.get(key[1], ("", ""))
-
-    def take(self, record: PodRecord, row: int) -> object | None:
-        return self.observed(record, row)
 
     def observed(self, record: PodRecord, row: int) -> object | None:
         keys = record.pod.volumes.attached
@@ -132,21 +125,7 @@ class Attachments(Stock):
 
     def book(self, taken: object, row: int, sign: int) -> None:
         assert isinstance(taken, tuple)
-        used = self._used.setdefault(row, Counter())
-        for key in taken:
-            _count(used, key, sign)
-            rows = self._rows.setdefault(key, Counter())
-            _count(rows, row, sign)
-            if not rows:
-                del self._rows[key]
-        if not used:
-            del self._used[row]
-        self.changes.note(row)
-
-    def node_added(self, row: int) -> None:
-        self.changes.note(row)
-
-    def node_removed(self, row: int) -> None:
+        self._used.count(row, taken, sign)
         self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
@@ -172,7 +151,7 @@ class Attachments(Stock):
                     self._claims[claim] = handles
                 else:
                     del self._claims[claim]
-                rows = self._rows.get(("", claim), ())
+                rows = self._used.rows(("", claim))
                 self.changes.note_all(rows)
                 return bool(rows)
             case StorageDriver():
@@ -192,9 +171,3 @@ class Attachments(Stock):
 
 def _needs(cls: ClassRecord) -> tuple[Attachment, ...]:
     return tuple(need for need in cls.pod_class.volumes if isinstance(need, Attachment))
-
-
-def _count(counter: Counter[K], key: K, sign: int) -> None:
-    counter[key] += sign
-    if counter[key] <= 0:
-        del counter[key]

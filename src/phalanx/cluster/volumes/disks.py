@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.inventory import Inventory
 from phalanx.cluster.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
@@ -40,8 +41,7 @@ class Disks(Stock):
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
         self.changes = ChangeLog()
-        self._mounted: dict[int, Counter[Disk]] = {}
-        self._rows: dict[tuple[str, str], Counter[int]] = {}
+        self._mounted = Inventory[tuple[str, str], Disk](lambda disk: (disk.kind, disk.name))
         self._users: Counter[str] = Counter()
 
     def concerns(self, pod_class: PodClass) -> bool:
@@ -62,9 +62,6 @@ class Disks(Stock):
         used = any(self._users[claim] for claim in _claims(cls.pod_class.volumes))
         return [(CONFLICT, ~free), (IN_USE, free & np.full(free.shape, used))]
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        return self.observed(record, row)
-
     def observed(self, record: PodRecord, row: int) -> object | None:
         taken = tuple(need for need in record.cls.pod_class.volumes if isinstance(need, Disk | SoleUse))
         self.book(taken, row, 1)
@@ -77,30 +74,17 @@ class Disks(Stock):
             self.changes.note_all(self._nodes.rows().tolist())
             if self._users[claim] <= 0:
                 del self._users[claim]
-        mounted = self._mounted.setdefault(row, Counter())
-        for disk in _disks(taken):
-            rows = self._rows.setdefault((disk.kind, disk.name), Counter())
-            mounted[disk] += sign
-            rows[row] += sign
-            if mounted[disk] <= 0:
-                del mounted[disk]
-            if rows[row] <= 0:
-                del rows[row]
-            if not rows:
-                del self._rows[disk.kind, disk.name]
+        disks = _disks(taken)
+        if disks:
+            self._mounted.count(row, disks, sign)
             self.changes.note(row)
-        if not mounted:
-            del self._mounted[row]
-
-    def learn(self, fact: object) -> bool:
-        return False
 
     def _free(self, disks: tuple[Disk, ...], rows: Rows) -> BoolArray:
         """bool[rows]: where no pod has a disk that conflicts with one of these."""
         free = np.ones(self._nodes.capacity, dtype=np.bool_)
         for disk in disks:
-            for row in self._rows.get((disk.kind, disk.name), ()):
-                if any(disk.conflicts_with(other) for other in self._mounted[row]):
+            for row in self._mounted.rows((disk.kind, disk.name)):
+                if any(disk.conflicts_with(other) for other in self._mounted.at(row)):
                     free[row] = False
         result: BoolArray = free[rows]
         return result

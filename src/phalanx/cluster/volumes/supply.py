@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.cluster.volumes.places import Places, Site, buckets_of
@@ -123,9 +123,8 @@ class VolumeSupply(Stock):
 
     def _each(self, rows: Rows) -> Iterator[tuple[int, int]]:
         """(place in the answer, row) of every row that has a node."""
-        alive = self._nodes.alive
-        numbers = np.arange(len(alive))[rows] if isinstance(rows, slice) else rows
-        return ((place, row) for place, row in enumerate(numbers.tolist()) if alive[row])
+        numbers = row_numbers(rows, self._nodes.capacity).tolist()
+        return ((place, row) for place, row in enumerate(numbers) if self._nodes.alive[row])
 
     def _anywhere(self, claims: Claims) -> bool:
         """Whether volumes can be provisioned for all claims on every node."""
@@ -268,12 +267,6 @@ class VolumeSupply(Stock):
         )
 
     # what there is
-
-    def node_added(self, row: int) -> None:
-        self.changes.note(row)
-
-    def node_removed(self, row: int) -> None:
-        self.changes.note(row)
 
     def learn(self, fact: object) -> bool:
         match fact:

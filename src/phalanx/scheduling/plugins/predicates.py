@@ -7,7 +7,7 @@ import numpy as np
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS
 from phalanx.cluster.eligibility import objections, selected, tolerated
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray
@@ -119,7 +119,7 @@ class Predicates(Plugin):
 
     def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """Nodes that declare every feature that the pod needs."""
-        needed, places = frozenset(cls.pod_class.features), np.arange(nodes.capacity)[rows]
+        needed, places = frozenset(cls.pod_class.features), row_numbers(rows, nodes.capacity)
         found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
         return np.fromiter(found, dtype=np.bool_, count=len(places))
 
