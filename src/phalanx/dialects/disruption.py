@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.label_selectors import IllegibleSelectorError, Labels, Selector, read_selector, selects
+from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef
 from phalanx.dialects.reader import Document, is_whole, show
 from phalanx.model.disruption import DisruptionBudget
@@ -70,12 +70,11 @@ class DisruptionBook:
         # Per namespace with budgets: who counts pods with these labels, for all that its pods have or had.
         self._matches: dict[str, dict[LabelSet, Names]] = {}
         self._sets: dict[tuple[Pair, ...], LabelSet] = {}
-        self._pairs: dict[Pair, Pair] = {}
 
     # pods
 
-    def join(self, namespace: str, uid: str, labels: Labels) -> Names:
-        """A pod has these labels now; the budgets that count it, sorted."""
+    def join(self, namespace: str, uid: str, labels: tuple[Pair, ...]) -> Names:
+        """A pod has these labels now (sorted, shared); the budgets that count it, sorted."""
         found = self._shared(labels)
         pods = self._pods.get(namespace)
         if pods is None:
@@ -89,23 +88,13 @@ class DisruptionBook:
         if pods is not None and pods.pop(uid, None) is not None and not pods:
             del self._pods[namespace]
 
-    def labels(self, namespace: str, uid: str) -> Labels:
-        """Those of a pod that has not finished."""
-        known = self._pods.get(namespace, {}).get(uid)
-        return dict(known.pairs) if known is not None else {}
-
-    def _shared(self, labels: Labels) -> LabelSet:
-        found = tuple(labels.items())
-        known = self._sets.get(found)
-        if known is not None:
-            return known
-        if len(self._sets) >= _CACHE_SIZE:
-            self._sets.clear()
-            self._pairs.clear()
-        pairs = self._pairs
-        own = LabelSet(tuple([pairs.setdefault(pair, pair) for pair in found]))
-        self._sets[own.pairs] = own
-        return own
+    def _shared(self, labels: tuple[Pair, ...]) -> LabelSet:
+        known = self._sets.get(labels)
+        if known is None:
+            if len(self._sets) >= _CACHE_SIZE:
+                self._sets.clear()
+            known = self._sets[labels] = LabelSet(labels)
+        return known
 
     def _names(self, namespace: str, labels: LabelSet) -> Names:
         matches = self._matches.get(namespace)

@@ -123,6 +123,8 @@ def _all(news: Iterable[News]) -> News:
     events: list[ClusterEvent] = []
     touched: set[str] = set()
     for facts, uids in news:
-        events += facts
-        touched |= uids
+        if facts:
+            events += facts
+        if uids:
+            touched |= uids
     return events, touched

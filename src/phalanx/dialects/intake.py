@@ -109,8 +109,9 @@ class Intake:
         declaration = self._declaration(pod)
         spec = self._nouns.spec(pod)
         queue, follows = self._queue_of(metadata, declaration)
-        budgets = self._budgets_of(pod)
-        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets)
+        labels = self._nouns.shared(metadata.labels)
+        budgets = self._budgets_of(pod, labels)
+        noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets, labels)
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
@@ -124,7 +125,8 @@ class Intake:
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
         events += facts + self._store(noun, voice, owners)
-        events += self.heed(([], shown))
+        if shown:
+            events += self.heed(([], shown))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
         return events + self._tell_members()
 
@@ -219,10 +221,10 @@ class Intake:
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
 
-    def _budgets_of(self, pod: PodObject) -> tuple[str, ...]:
+    def _budgets_of(self, pod: PodObject, labels: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
         metadata = pod.metadata
         if pod.status.phase not in ("Succeeded", "Failed"):
-            return self._disruption.join(metadata.namespace, metadata.uid, metadata.labels)
+            return self._disruption.join(metadata.namespace, metadata.uid, labels)
         self._disruption.leave(metadata.namespace, metadata.uid)
         return ()
 

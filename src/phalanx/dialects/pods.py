@@ -103,10 +103,12 @@ class PodNouns:
         gang: str,
         queue: str = DEFAULT_QUEUE,
         budgets: tuple[str, ...] = (),
+        shared: tuple[tuple[str, str], ...] | None = None,
     ) -> Pod:
         """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node.
 
-        `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it.
+        `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
+        labels as `shared` gives them, where somebody has asked already.
         """
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         labels, annotations = metadata.labels, metadata.annotations
@@ -150,12 +152,12 @@ class PodNouns:
             controlled=controller_of(metadata) is not None,
             critical=is_critical(pod),
             budgets=budgets,
-            labels=self._shared(labels),
+            labels=self.shared(labels) if shared is None else shared,
             condemned=condemned_by(pod),
             cards=holds_of(pod, spec.pod_class.devices),
         )
 
-    def _shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
         """Sorted; pods of one template share theirs, and equal ones of others."""
         found = tuple(sorted(labels.items()))
         known = self._labels.get(found)

@@ -6,7 +6,8 @@ which select the pod and its controller select (helper.DefaultSelector, PodTopol
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -27,12 +28,18 @@ _HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 _CACHE_SIZE = 10_000
 
 
+Labels = tuple[tuple[str, str], ...]
+# The kind and name of a controller.
+Owner = tuple[str, str]
+K = TypeVar("K", bound=Hashable)
+
+
 class _Known(msgspec.Struct, frozen=True):
-    """What of a pod decides whose it is: `owner` is the kind and name of its controller."""
+    """What of a pod decides whose it is."""
 
     namespace: str
-    labels: tuple[tuple[str, str], ...]
-    owner: tuple[str, str] | None
+    labels: Labels
+    owner: Owner | None
 
 
 class UsualSpread(Facet):
@@ -49,16 +56,31 @@ class UsualSpread(Facet):
         # By kind and namespace: the selector of each object by its name.
         self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
         self._pods: dict[str, _Known] = {}
+        # The uids of pods by namespace, and by namespace and controller.
+        self._spaces: dict[str, dict[str, None]] = {}
+        self._owned: dict[tuple[str, Owner], dict[str, None]] = {}
+        # By namespace: what the Services that select pods with these labels ask for.
+        self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
     def pod(self, pod: PodObject, noun: Pod) -> News:
         controller = controller_of(pod.metadata)
         owner = (controller.kind, controller.name) if controller is not None else None
-        self._pods[noun.uid] = _Known(noun.namespace, noun.labels, owner)
+        known = _Known(noun.namespace, noun.labels, owner)
+        if self._pods.get(noun.uid) != known:
+            self.pod_gone(noun)
+            self._pods[noun.uid] = known
+            self._spaces.setdefault(known.namespace, {})[noun.uid] = None
+            if owner is not None:
+                self._owned.setdefault((known.namespace, owner), {})[noun.uid] = None
         return nothing()
 
     def pod_gone(self, noun: Pod) -> News:
-        self._pods.pop(noun.uid, None)
+        known = self._pods.pop(noun.uid, None)
+        if known is not None:
+            _discard(self._spaces, known.namespace, noun.uid)
+            if known.owner is not None:
+                _discard(self._owned, (known.namespace, known.owner), noun.uid)
         return nothing()
 
     def shown(self, noun: Pod, gang: Gang | None) -> Pod:
@@ -105,27 +127,43 @@ class UsualSpread(Facet):
             del self._selectors[kind.kind, namespace]
         if last == selector:
             return nothing()
-        if kind.kind == _SERVICE:
-            concerned = (last, selector)
-            return [], {
-                uid
-                for uid, pod in self._pods.items()
-                if pod.namespace == namespace
-                and any(each and selects(each, dict(pod.labels)) for each in concerned)
-            }
-        owner = (kind.kind, name)
-        return [], {uid for uid, pod in self._pods.items() if (pod.namespace, pod.owner) == (namespace, owner)}
+        if kind.kind != _SERVICE:
+            return [], set(self._owned.get((namespace, (kind.kind, name)), ()))
+        self._served.pop(namespace, None)
+        concerned = [each for each in (last, selector) if each]
+        return [], {
+            uid
+            for uid in self._spaces.get(namespace, ())
+            if any(selects(each, dict(self._pods[uid].labels)) for each in concerned)
+        }
 
     def _selector(self, pod: _Known) -> Selector:
         """All that the Services that select a pod and its controller ask for; () if there are none."""
-        labels, found = dict(pod.labels), set[Requirement]()
-        for selector in self._selectors.get((_SERVICE, pod.namespace), {}).values():
-            if selects(selector, labels):
-                found.update(selector)
+        found = self._asked_by_services(pod)
         if pod.owner is not None:
             kind, name = pod.owner
-            found.update(self._selectors.get((kind, pod.namespace), {}).get(name, ()))
-        return _sorted(found)
+            found |= frozenset(self._selectors.get((kind, pod.namespace), {}).get(name, ()))
+        return _sorted(found) if found else ()
+
+    def _asked_by_services(self, pod: _Known) -> frozenset[Requirement]:
+        services = self._selectors.get((_SERVICE, pod.namespace))
+        if not services:
+            return frozenset()
+        served = self._served.setdefault(pod.namespace, {})
+        found = served.get(pod.labels)
+        if found is None:
+            if len(served) >= _CACHE_SIZE:
+                served.clear()
+            labels = dict(pod.labels)
+            asked = (selector for selector in services.values() if selects(selector, labels))
+            found = served[pod.labels] = frozenset(requirement for selector in asked for requirement in selector)
+        return found
+
+
+def _discard(uids: dict[K, dict[str, None]], key: K, uid: str) -> None:
+    del uids[key][uid]
+    if not uids[key]:
+        del uids[key]
 
 
 def _read(kind: ServedKind, stated: object) -> Selector:
