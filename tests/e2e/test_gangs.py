@@ -401,7 +401,7 @@ async def test_bound_members_carry_the_mark_of_their_plan(world: World) -> None:
         for item in await world.list(PODS)
     }
     assert marks["lone"] is None
-    plans = [marks[name].split("/") for name in "ab"]
+    plans = [(marks[name] or "").split("/") for name in "ab"]
     assert [plan[1] for plan in plans] == ["2", "2"]
     assert plans[0][:3] == plans[1][:3]
     assert plans[0][3] != plans[1][3]  # each pod's own signature
