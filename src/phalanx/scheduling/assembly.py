@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.network.topology import Level
@@ -151,6 +151,27 @@ def part_demand(lot: Lot) -> PartDemand:
 
 def demand_of(calls: list[Call]) -> Quorum:
     return Quorum(tuple(call.demand() for call in calls))
+
+
+def copies_of(session: Session, calls: list[Call], demand: Quorum) -> Iterator[tuple[Payer, ClassRecord, int]]:
+    """How many pods of which class who pays for, if the first of the portions will do."""
+    for call, part in zip(calls, demand.gangs, strict=True):
+        left = part.total
+        for portion in part.portions:
+            count = min(left, portion.count)
+            if count > 0:
+                # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
+                payer = portion.payer if portion.payer is not None else session.payer(call.gang)
+                left -= count
+                yield payer, portion.cls, count
+
+
+def charges_of(session: Session, calls: list[Call], demand: Quorum) -> dict[Payer, dict[str, int]]:
+    """What each payer would be charged."""
+    charges: dict[Payer, dict[str, int]] = {}
+    for payer, cls, count in copies_of(session, calls, demand):
+        add_amounts(charges.setdefault(payer, {}), cls.footprint.amounts, count)
+    return charges
 
 
 def assemble(

@@ -134,7 +134,7 @@ class Line:
         self._tenants = session.pipeline.plugins("tenants")
         self._way: list[Branch] = []
         # A lane and the branches that lead to it, from the root down.
-        self._lanes: dict[tuple[Hashable, ...], tuple[Lane, list[Branch]]] = {}
+        self._lanes: dict[tuple[Payer, Rank, int], tuple[Lane, list[Branch]]] = {}
         # The one lane that has anybody left, once that is known: then nobody needs to be compared.
         self._sole: Lane | None = None
         for unit in units:
@@ -162,6 +162,11 @@ class Line:
         alone = len(node) == len(self._root)
         self._sole, self._way = (node, way) if alone else (None, [])
         return self._taken(node, way, alone)
+
+    @property
+    def payers(self) -> set[Payer]:
+        """Who pays for anybody that was in it."""
+        return {payer for payer, _, _ in self._lanes}
 
     @property
     def single(self) -> bool:

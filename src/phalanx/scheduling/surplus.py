@@ -67,8 +67,8 @@ class Surpluses:
         self._settle(unit)
         return [turn for turn in turns if turn.members]
 
-    def take(self, turn: Turn, alone: bool) -> None:
-        """Places the gang's next member, or a run of equal ones if nobody else is waiting."""
+    def take(self, turn: Turn, most: int) -> None:
+        """Places the gang's next member, or a run of at most so many that are equal."""
         session = self._session
         head = turn.members[0]
         if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
@@ -81,7 +81,9 @@ class Surpluses:
         kind = Alone(head.cls, head.payer)
         rows: list[int] = []
         if session.known(kind) is None:
-            wanted = min(turn.run_length() if alone else 1, session.allowance.room(kind.payer, head.cls.footprint))
+            wanted = min(
+                turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
+            )
             huddles = session.huddles(turn.gang) if wanted else None
             with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
                 rows = session.placer.place(head.cls, wanted) if wanted else []

@@ -10,8 +10,9 @@ from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
-from phalanx.scheduling.assembly import Call, assemble, demand_of
-from phalanx.scheduling.ceilings import Excess
+from phalanx.scheduling.actions.preempt import make_room_for
+from phalanx.scheduling.assembly import Call, assemble, charges_of, demand_of
+from phalanx.scheduling.ceilings import UNLIMITED, Excess
 from phalanx.scheduling.demand import Alone, Charge, Quorum
 from phalanx.scheduling.explanation import (
     awaiting_admission,
@@ -23,6 +24,7 @@ from phalanx.scheduling.explanation import (
 )
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
+from phalanx.scheduling.loans import Loans
 from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
 from phalanx.scheduling.quorum import Requirement, new_mark, unfinished_plan
@@ -43,28 +45,65 @@ def allocate(session: Session) -> None:
 
 
 def walk(session: Session, units: list[Unit]) -> None:
+    """What would be lent comes last, and only after others have been told to leave for what is within its own."""
     line, surpluses, lanes = Line(session, units), Surpluses(session), FifoQueues(session)
+    loans = Loans(session, line.payers)
+    while session.plan.complete:
+        _walk_round(session, line, surpluses, lanes, loans)
+        later = loans.next_round() if session.plan.complete else []
+        if not later:
+            return
+        if session.pipeline.policy.eviction.reclaim:
+            make_room_for(session, units)
+        line = Line(session, [entry for entry in later if isinstance(entry, Unit)])
+        for entry in later:
+            if isinstance(entry, Turn):
+                line.add_turn(entry)
+
+
+def _walk_round(session: Session, line: Line, surpluses: Surpluses, lanes: FifoQueues, loans: Loans) -> None:
     while (turn := line.next()) is not None:
         if session.out_of_time():
             session.plan.complete = False
             return
         if isinstance(turn, Turn):
-            surpluses.take(turn, alone=line.single)
-            if turn.members:
-                line.add_turn(turn)
+            head = turn.members[0]
+            most = (
+                1 if head.claim is not None else loans.within([turn], head.payer, head.footprint.amounts, UNLIMITED)
+            )
+            if most:
+                surpluses.take(turn, most if line.single else 1)
+                if turn.members:
+                    line.add_turn(turn)
             continue
         open_units = [unit for unit in turn if not lanes.blocked(unit)]
         if not open_units:
             continue
         first = open_units[0]
         if first.pod is not None:
-            place_alone(session, open_units, Alone(first.pod.cls, first.pod.payer))
+            _pods_turn(session, open_units, first.pod, lanes, loans)
             if not session.plan.complete:
                 return
-        elif place_unit(session, first):
+            continue
+        if place_unit(session, first, loans):
             for further in surpluses.of(first):
                 line.add_turn(further)
-        lanes.passed(open_units)
+        if first not in loans:
+            lanes.passed(open_units)
+
+
+def _pods_turn(session: Session, units: list[Unit], first: PodRecord, lanes: FifoQueues, loans: Loans) -> None:
+    """Pods of one kind; those that would be lent what they ask for are put off."""
+    kind, promised = Alone(first.cls, first.payer), first.claim is not None
+    while units and session.plan.complete:
+        count = len(units)
+        if not (promised or first.pod.problem or session.known(kind) is not None):
+            count = loans.within(units, first.payer, first.footprint.amounts, count)
+            if not count:
+                return
+        place_alone(session, units[:count], kind)
+        lanes.passed(units[:count])
+        units = units[count:]
 
 
 def asks_for_a_slot_only(unit: Unit) -> bool:
@@ -136,10 +175,10 @@ def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord
     return readable
 
 
-def place_unit(session: Session, unit: Unit) -> bool:
+def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
     if unit.composite is not None:
-        return place_composite(session, unit, lambda calls: _bind(session, calls))
+        return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
     if _held(session, unit):
         session.unclaim(claimed(unit))
         session.saw(unit)
@@ -151,6 +190,8 @@ def place_unit(session: Session, unit: Unit) -> bool:
         return True
     demand = demand_of(calls)
     promised = claimed(unit)
+    if loans.active and not promised and unit.band[0] and loans.puts_off(unit, charges_of(session, calls, demand)):
+        return False
     refusal = session.known(demand) if not promised else None
     if refusal is None:
         transaction = session.state.transaction()

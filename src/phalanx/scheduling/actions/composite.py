@@ -8,12 +8,13 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.assembly import Call, demand_of
+from phalanx.scheduling.assembly import Call, charges_of, demand_of
 from phalanx.scheduling.composites.formation import formation_of
 from phalanx.scheduling.composites.lacks import Lacks, tell_lacks
 from phalanx.scheduling.composites.mustering import Muster, core, hold_up
 from phalanx.scheduling.demand import Charge, Parts, Quorum
 from phalanx.scheduling.explanation import held_by_problem, members_missing, unreadable_members
+from phalanx.scheduling.loans import Loans
 from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
 from phalanx.scheduling.session import Session
@@ -58,10 +59,10 @@ def attempt_of(session: Session, unit: Unit) -> Attempt | None:
     return Attempt(session, unit, unit.composite) if fault is None else None
 
 
-def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
+def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) -> bool:
     """Places what fits of a tree in one transaction, if enough of it does; else nothing. True if the tree holds.
 
-    `commit` records what was placed of each gang.
+    `commit` records what was placed of each gang. A tree whose least part would be lent may be put off.
     """
     assert unit.composite is not None
     fault = session.state.surroundings.composites.fault(unit.composite)
@@ -79,6 +80,10 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
+    if loans.active and not promised and unit.band[0]:
+        least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
+        if loans.puts_off(unit, charges_of(session, least, demand_of(least))):
+            return False
     refusal = session.known(attempt.demand) if not promised else None
     if refusal is not None:
         assert isinstance(refusal.facts, Lacks)
@@ -93,9 +98,9 @@ def place_composite(session: Session, unit: Unit, commit: Commit) -> bool:
     muster = Muster(session, attempt.calls, attempt.lacks, transaction)
     if not muster.run(attempt.formation):
         transaction.rollback()
-        core = attempt.core_unit(unit)
-        if promised and core is not None:
-            wanted = demand_of([attempt.calls[gang] for gang in core.gangs])
+        needed = attempt.core_unit(unit)
+        if promised and needed is not None:
+            wanted = demand_of([attempt.calls[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.saw(unit)
                 return False

@@ -6,7 +6,7 @@ there are tells which grounds count (see `eviction/grounds.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from itertools import groupby
 
 import msgspec
@@ -36,7 +36,12 @@ def make_room(session: Session) -> None:
     if session.made_room:
         return
     session.made_room = True
-    waiting = (unit for unit in (*session.units, *session.unasked) if unit.key in session.waits)
+    make_room_for(session, (*session.units, *session.unasked))
+
+
+def make_room_for(session: Session, units: Iterable[Unit]) -> None:
+    """The same for some units, in the midst of a cycle; nobody is asked about twice."""
+    waiting = (unit for unit in units if unit.key in session.waits and unit.key not in session.asked)
     ordered = sorted(waiting, key=lambda unit: unit.rank)
     for kind, run in groupby(ordered, key=lambda unit: _kind(session, unit)):
         units = list(run)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from phalanx.cluster.accounts import Payer, add_amounts
-from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.assembly import Call, assemble, demand_of
+from phalanx.scheduling.assembly import Call, assemble, charges_of, copies_of, demand_of
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import Alone, Quorum
 from phalanx.scheduling.eviction.answers import Placement
@@ -45,18 +44,8 @@ class QuorumBeneficiary:
         self.claimed = claimed(unit)
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
-        self.payers: dict[Payer, dict[str, int]] = {}
-        self.copies: list[tuple[ClassRecord, int]] = []
-        for call, part in zip(self.calls, self.demand.gangs, strict=True):
-            left = part.total
-            for portion in part.portions:
-                count = min(left, portion.count)
-                if count > 0:
-                    # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
-                    payer = portion.payer if portion.payer is not None else session.payer(call.gang)
-                    left -= count
-                    self.copies.append((portion.cls, count))
-                    add_amounts(self.payers.setdefault(payer, {}), portion.cls.footprint.amounts, count)
+        self.payers = charges_of(session, self.calls, self.demand)
+        self.copies = [(cls, count) for _, cls, count in copies_of(session, self.calls, self.demand)]
         self.placed: list[Placement] = []
 
     @property

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.eviction.ground import (
     NO_PREEMPTION,
@@ -21,6 +20,7 @@ from phalanx.scheduling.eviction.ground import (
 from phalanx.scheduling.plugin import Plugin, overrides
 from phalanx.scheduling.plugins.capacity import Capacity
 from phalanx.scheduling.queuetree import QUEUE_CLOSED
+from phalanx.scheduling.shares import has_share
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
@@ -40,7 +40,7 @@ class QueueGrounds:
         self._levels = capacity.reclaim_level if capacity is not None else None
         self._chain = payer.queue.lineage() if payer.queue is not None else ()
         self._depths = {account: depth for depth, account in enumerate(self._chain)}
-        self._named = {plugin: _named_by(session, plugin) for plugin in self._plugins}
+        self._named = {plugin: has_share(session, plugin) for plugin in self._plugins}
         self._shares: dict[AccountRecord, list[Amounts]] = {}
         self._objections: dict[int, str | None] = {}
         self._found: dict[AccountRecord | None, Ground | str] = {}
@@ -151,13 +151,3 @@ def _broken(queue: AccountRecord) -> bool:
 
 def _reclaimable(queue: AccountRecord) -> bool:
     return queue.noun is None or queue.noun.reclaimable
-
-
-def _named_by(session: Session, plugin: Plugin) -> frozenset[str]:
-    """The resources of which any queue deserves a share: nobody has a claim on others."""
-
-    def compute() -> frozenset[str]:
-        queues = (account for account in session.ledger.accounts.values() if account.key.tree is Tree.QUEUE)
-        return frozenset(name for queue in queues for name in plugin.deserved(session, queue) or ())
-
-    return session.memo(("resources with shares", plugin.name), compute)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.paths import KOORDINATOR_DEFAULT
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.eviction.ground import (
@@ -19,16 +18,13 @@ from phalanx.scheduling.eviction.ground import (
     held,
 )
 from phalanx.scheduling.plugins.quotas import Quotas
+from phalanx.scheduling.shares import BESIDE, has_min, quota_of
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
 
 ONE_WITHOUT_QUOTA = "pods that have a quota and pods that have none do not make room for each other"
 OTHER_FOREST = "they are in different quota trees"
-
-# Koordinator's pods outside of all quotas neither give nor take (disableDefaultQuotaPreemption, and what its system
-# uses is nobody's to share).
-_BESIDE = (KOORDINATOR_DEFAULT, "koordinator-system-quota")
 
 
 class QuotaGrounds:
@@ -39,10 +35,10 @@ class QuotaGrounds:
         self._tree = tree
         self._question = question
         self._word = "runtime quota" if tree is Tree.KOORDINATOR else "min"
-        self._quota = _quota(question.payer, tree)
+        self._quota = quota_of(question.payer, tree)
         self._chain = self._quota.lineage() if self._quota is not None else ()
         self._depths = {account: depth for depth, account in enumerate(self._chain)}
-        self._named = _named_in(session, tree)
+        self._named = has_min(session, tree)
         self._objection: str | None = None
         if self._quota is not None:
             self._objection = question.exceeds(self._quota, self._share(self._quota), f"its {self._word}")
@@ -50,7 +46,7 @@ class QuotaGrounds:
 
     def of(self, lender: Payer) -> Ground | str | None:
         """None if neither party has a quota."""
-        quota, mine = _quota(lender, self._tree), self._quota
+        quota, mine = quota_of(lender, self._tree), self._quota
         if mine is None or quota is None:
             return None if mine is quota else ONE_WITHOUT_QUOTA
         found = self._found.get(quota)
@@ -59,7 +55,7 @@ class QuotaGrounds:
         return found
 
     def _between(self, mine: AccountRecord, quota: AccountRecord) -> Ground | str:
-        beside = next((each for each in (quota, mine) if each.key.name in _BESIDE), None)
+        beside = next((each for each in (quota, mine) if each.key.name in BESIDE), None)
         if beside is not None and self._tree is Tree.KOORDINATOR:
             return f"{beside.label} stands beside the quotas that make room for each other"
         if quota is mine:
@@ -88,22 +84,6 @@ class QuotaGrounds:
             return {name: amount for name, amount in runtime.items() if name in self._question.wanted}
         least = dict(quota.noun.deserved or ()) if quota.noun is not None else {}
         return {name: least.get(name, 0) for name in self._question.wanted if name in self._named}
-
-
-def _quota(payer: Payer, tree: Tree) -> AccountRecord | None:
-    """The leaf that the payer's pods are charged to; the sum over all elastic quotas is none."""
-    return next((account for account in payer.path if account.key.tree is tree), None)
-
-
-def _named_in(session: Session, tree: Tree) -> frozenset[str]:
-    """The resources of which any quota has a min."""
-
-    def compute() -> frozenset[str]:
-        quotas = (account for account in session.ledger.accounts.values() if account.key.tree is tree)
-        nouns = (quota.noun for quota in quotas if quota.noun is not None and quota.fault is None)
-        return frozenset(name for noun in nouns for name, _ in noun.deserved or ())
-
-    return session.memo(("resources with a min", tree), compute)
 
 
 def _runtime(session: Session, quota: AccountRecord) -> Amounts:
