@@ -77,6 +77,18 @@ def test_objects_come_change_and_go() -> None:
     assert objects.removed(KIND, "default", "g") == ([], set())
 
 
+def test_a_priority_of_the_system_is_for_system_namespaces() -> None:
+    notices = NoticeBoard()
+    objects = CompositeObjects(notices)
+    ((found,), _) = objects.take(KIND, document(priority=2_000_000_000))
+    assert isinstance(found, CompositeUpdated)
+    assert found.composite.priority is None
+    objects.take(KIND, document(priority=2_000_000_000))
+    assert [notice.reason for notice in notices.drain()] == ["SystemPriority"]
+    objects.take(KIND, document(priority=7))
+    assert notices.drain() == []
+
+
 def test_one_that_cannot_be_decoded_is_told_and_takes_nothing_apart() -> None:
     notices = NoticeBoard()
     ((told,), _) = CompositeObjects(notices).malformed(KIND, "default", "g", "u", "odd")

@@ -9,6 +9,7 @@ import pytest
 
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns
 from phalanx.dialects.times import format_time
 from phalanx.model.events import PodUpdated
@@ -185,32 +186,60 @@ def test_the_pods_of_a_daemon_set_belong_to_their_node() -> None:
     assert not owned_by("StatefulSet").fixture
 
 
+def static(owner: dict[str, Any] | None, annotations: dict[str, str], node: str = "n1") -> tuple[bool, bool]:
+    document = pod_document(node=node, annotations=annotations)
+    document["metadata"]["ownerReferences"] = [owner] if owner else []
+    nouns, read = PodNouns(), decode(document)
+    found = nouns.pod(read, nouns.spec(read), "")
+    return found.fixture, found.critical
+
+
+MIRROR = {"kubernetes.io/config.mirror": "abc", "kubernetes.io/config.source": "file"}
+NODE = {"apiVersion": "v1", "kind": "Node", "name": "n1", "uid": "u", "controller": True}
+
+
+def test_static_pods_belong_to_their_node_and_are_critical() -> None:
+    assert static(NODE, MIRROR) == (True, True)
+
+
 @pytest.mark.parametrize(
-    "annotations",
-    [{"kubernetes.io/config.mirror": "abc"}, {"kubernetes.io/config.source": "file"}],
-)
-def test_static_pods_belong_to_their_node_and_are_critical(annotations: dict[str, str]) -> None:
-    found = noun(node="n1", annotations=annotations)
-    assert (found.fixture, found.critical) == (True, True)
-
-
-def test_a_pod_that_came_through_the_api_is_an_ordinary_one() -> None:
-    found = noun(node="n1", annotations={"kubernetes.io/config.source": "api"})
-    assert (found.fixture, found.critical) == (False, False)
-
-
-@pytest.mark.parametrize(
-    ("spec", "answer"),
+    ("owner", "annotations"),
     [
-        ({"priorityClassName": "system-cluster-critical"}, True),
-        ({"priorityClassName": "system-node-critical", "priority": 0}, True),
-        ({"priorityClassName": "mine", "priority": 2_000_000_000}, True),
-        ({"priorityClassName": "mine", "priority": 1_999_999_999}, False),
-        ({}, False),
+        (None, MIRROR),
+        (None, {"kubernetes.io/config.source": "file"}),
+        ({**NODE, "name": "n2"}, MIRROR),
+        ({**NODE, "controller": False}, MIRROR),
+        ({**NODE, "apiVersion": "example.com/v1"}, MIRROR),
+        (NODE, {}),  # anybody may write an owner later on, but nobody that annotation
     ],
 )
+def test_nobody_makes_a_pod_static_by_saying_so(owner: dict[str, Any] | None, annotations: dict[str, str]) -> None:
+    assert static(owner, annotations) == (False, False)
+
+
+def test_a_pod_without_a_node_is_not_static_whatever_it_says() -> None:
+    assert static({**NODE, "name": ""}, MIRROR, node="") == (False, False)
+
+
+CRITICAL = [
+    ({"priorityClassName": "system-cluster-critical"}, True),
+    ({"priorityClassName": "system-node-critical", "priority": 0}, True),
+    ({"priorityClassName": "mine", "priority": 2_000_000_000}, True),
+    ({"priorityClassName": "mine", "priority": 1_999_999_999}, False),
+    ({}, False),
+]
+
+
+@pytest.mark.parametrize(("spec", "answer"), CRITICAL)
 def test_what_the_cluster_itself_needs_is_critical(spec: dict[str, Any], answer: bool) -> None:
-    assert noun(**spec).critical is answer
+    assert noun(namespace="kube-system", **spec).critical is answer
+
+
+@pytest.mark.parametrize(("spec", "answer"), CRITICAL)
+def test_nothing_is_critical_in_a_tenants_namespace(spec: dict[str, Any], answer: bool) -> None:
+    assert not noun(**spec).critical
+    nouns, read = PodNouns(DialectOptions(system_namespaces=("default",))), pod(**spec)
+    assert nouns.pod(read, nouns.spec(read), "").critical is answer
 
 
 # What cannot be read.
@@ -228,10 +257,11 @@ def test_a_pod_that_cannot_be_decoded_is_not_evicted_and_keeps_what_was_known_of
     status = {"startTime": format_time(EPOCH + 9), "conditions": [scheduled()]}
     annotations = {COOLDOWN: "10m", CHECKPOINT: format_time(EPOCH + 60)}
     good = pod_document(node="n1", phase="Running", status=status, annotations=annotations, priority=2_000_000_000)
+    good["metadata"]["namespace"] = "kube-system"
     door.pod(
         decode_pod(msgspec.json.encode({**good, "spec": {**good["spec"], "terminationGracePeriodSeconds": 7}}))
     )
-    (event,) = door.malformed_pod("default", "p", "uid-p", "bad", b"{")
+    (event,) = door.malformed_pod("kube-system", "p", "uid-p", "bad", b"{")
     assert isinstance(event, PodUpdated)
     last = event.pod
     assert not last.preemptable

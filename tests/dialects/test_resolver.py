@@ -271,6 +271,34 @@ def test_odd_the_groups_priority_class_is_the_gangs_priority() -> None:
     assert codes(missing) == ["PriorityClassNotFound"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "classes"),
+    [
+        ({"priorityClassName": "system-node-critical"}, {"system-node-critical": 2_000_001_000}),
+        ({"priorityClassName": "mine"}, {"mine": 1_000_000_001}),
+    ],
+)
+def test_odd_the_systems_priorities_are_for_groups_in_system_namespaces(
+    fields: dict[str, Any], classes: dict[str, int]
+) -> None:
+    spec = read(VOLCANO, minMember=2, **fields)
+    found = gang(objects=[spec], classes=classes)
+    assert found.priority is None
+    assert codes(found) == ["SystemPriority"]
+    (warning,) = found.warnings
+    assert warning.message.endswith(
+        "which only groups in system namespaces may have; name a class of at most 1000000000; "
+        "until then the members' own priorities decide"
+    )
+    trusted = gang(objects=[spec], classes=classes, system_namespaces=("default",))
+    assert (trusted.priority, codes(trusted)) == (next(iter(classes.values())), [])
+
+
+def test_odd_the_highest_priority_that_a_user_may_define_is_followed() -> None:
+    spec = read(VOLCANO, minMember=2, priorityClassName="mine")
+    assert gang(objects=[spec], classes={"mine": 1_000_000_000}).priority == 1_000_000_000
+
+
 def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     declaration = declare(labelled())
     assert declaration is not None

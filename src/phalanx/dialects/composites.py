@@ -6,12 +6,14 @@ from functools import partial
 
 import msgspec
 
+from phalanx.dialects.evictability import HIGHEST_USER_PRIORITY
 from phalanx.dialects.facets import Facet, News, nothing
 from phalanx.dialects.group_objects import Seen, seen_of
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.native import GROUP, is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.native_status import ADMITTED
 from phalanx.dialects.notices import Notice, NoticeBoard, group_ref
+from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import Document, ObjectReader, describe
 from phalanx.dialects.standing import Conditions, Told, find_condition, fresh_conditions
 from phalanx.model.composite import Composite
@@ -55,8 +57,11 @@ class CompositeObjects(Facet):
 
     kinds = (COMPOSITES,)
 
-    def __init__(self, notices: NoticeBoard) -> None:
+    def __init__(self, notices: NoticeBoard, options: DialectOptions | None = None) -> None:
         self._notices = notices
+        self._options = options or DialectOptions()
+        # Priorities that are the system's own, and that nobody follows.
+        self._overruled: dict[GangKey, int] = {}
         self._known: dict[GangKey, Composite] = {}
         self._seen: dict[GangKey, Seen] = {}
 
@@ -64,9 +69,25 @@ class CompositeObjects(Facet):
         return self._seen.get(key, Seen())
 
     def take(self, kind: ServedKind, document: Document) -> News:
-        composite = read_composite(kind, document)
+        composite = self._within_rights(read_composite(kind, document))
         self._seen[composite.key] = seen_of(document)
         return self._put(composite)
+
+    def _within_rights(self, composite: Composite) -> Composite:
+        """Without a priority that only groups in system namespaces may have, of which its owner is told."""
+        key, value = composite.key, composite.priority
+        if value is None or value <= HIGHEST_USER_PRIORITY or self._options.is_system(key.namespace):
+            self._overruled.pop(key, None)
+            return composite
+        if self._overruled.get(key) != value:
+            self._overruled[key] = value
+            message = (
+                f"{describe(composite.ref)}: spec.priority is {value}, which only groups in system namespaces may "
+                f"have; write at most {HIGHEST_USER_PRIORITY}; until then the priorities below it decide"
+            )
+            notice = Notice(group_ref(composite.ref), "Warning", "SystemPriority", message)
+            self._notices.pin(notice, lambda: self._overruled.get(key) == value)
+        return msgspec.structs.replace(composite, priority=None)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
         """What is below is held; nothing of it goes without the rest, for all we can read."""
@@ -78,6 +99,7 @@ class CompositeObjects(Facet):
     def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
         key = GangKey(namespace, name)
         self._seen.pop(key, None)
+        self._overruled.pop(key, None)
         if self._known.pop(key, None) is None:
             return nothing()
         return [CompositeRemoved(key)], set()

@@ -12,7 +12,7 @@ from datetime import datetime
 
 import msgspec
 
-from phalanx.dialects.core import Metadata, PodObject
+from phalanx.dialects.core import PodObject
 from phalanx.dialects.salvage import Fault
 from phalanx.dialects.times import parse_duration
 
@@ -25,12 +25,12 @@ DEFAULT_GRACE = 30
 DISRUPTION_TARGET = "DisruptionTarget"
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
 
-# Pods that a node has by itself: the kubelet shows them with these (kubernetes, pkg/kubelet/types).
+# Pods that a node has by itself: the kubelet shows them with this (kubernetes, pkg/kubelet/types).
 _MIRROR = "kubernetes.io/config.mirror"
-_SOURCE = "kubernetes.io/config.source"
-_API_SOURCE = "api"
 
-_CRITICAL_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
+SYSTEM_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
+# Above it are the system's classes only (kubernetes, pkg/apis/scheduling/types.go).
+HIGHEST_USER_PRIORITY = 1_000_000_000
 _CRITICAL_PRIORITY = 2_000_000_000
 
 _TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
@@ -108,24 +108,34 @@ def condemned_by(pod: PodObject) -> str:
     return ""
 
 
-def is_fixture(metadata: Metadata) -> bool:
+def is_fixture(pod: PodObject) -> bool:
     """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
-    for owner in metadata.owner_references:
-        if owner.controller and owner.kind == "DaemonSet":
-            return True
-    return _is_static(metadata.annotations)
+    daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    return daemon or is_static(pod)
 
 
-def is_critical(pod: PodObject) -> bool:
-    """What the cluster itself needs: kubelet's IsCriticalPod, and Volcano's conformance plugin by class."""
+def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
+    """What the cluster itself needs: kubelet's IsCriticalPod, and Volcano's conformance plugin by class; in a
+    tenant's namespace a class or a number makes nothing critical."""
     spec = pod.spec
-    if spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY:
-        return True
-    return spec.priority_class_name in _CRITICAL_CLASSES or _is_static(pod.metadata.annotations)
+    named = spec.priority_class_name in SYSTEM_CLASSES
+    high = spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY
+    return (in_system_namespace and (named or high)) or is_static(pod)
 
 
-def _is_static(annotations: Mapping[str, str]) -> bool:
-    return _MIRROR in annotations or annotations.get(_SOURCE, _API_SOURCE) != _API_SOURCE
+def is_static(pod: PodObject) -> bool:
+    """Whether the pod's own node made it.
+
+    The kubelet states the node as the owner. An owner may be written by whoever may write the pod, and after it got
+    its node; the annotation of a mirror pod cannot be added by then (kubernetes, pkg/apis/core/validation). So both
+    are asked for.
+    """
+    metadata, node = pod.metadata, pod.spec.node_name
+    owned = any(
+        owner.controller and (owner.kind, owner.api_version) == ("Node", "v1") and owner.name == node
+        for owner in metadata.owner_references
+    )
+    return bool(node) and owned and _MIRROR in metadata.annotations
 
 
 def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> int:

@@ -105,7 +105,7 @@ class Intake:
         self._namespaces = NamespaceBook(self._notices)
         self._disruption = DisruptionBook(self._notices)
         self._pools = PoolFacet()
-        self.composites = CompositeObjects(self._notices)
+        self.composites = CompositeObjects(self._notices, self._options)
         self.facets = Facets(
             (*known_facets(self._options), HyperNodes(self._notices), self._pools, self.composites)
         )

@@ -24,13 +24,16 @@ DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
 }
 
 
+SYSTEM_NAMESPACE = "kube-system"
+
+
 class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
     `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.
     `user_label` and `user_annotation` are the keys under which pods say who is behind them, the label first.
     `default_spread` wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler
-    does; it watches those.
+    does; it watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical.
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
@@ -39,6 +42,10 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     user_label: str = ""
     user_annotation: str = ""
     default_spread: bool = True
+    system_namespaces: tuple[str, ...] = ()
+
+    def is_system(self, namespace: str) -> bool:
+        return namespace == SYSTEM_NAMESPACE or namespace in self.system_namespaces
 
     def match_policy(self, dialect: Dialect) -> MatchPolicy:
         return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]

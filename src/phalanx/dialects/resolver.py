@@ -15,6 +15,7 @@ import msgspec
 from phalanx.dialects import koordinator
 from phalanx.dialects.agreement import Agreement, Member
 from phalanx.dialects.declaration import OWN_GROUP, OWN_MIN_COUNT, Declaration
+from phalanx.dialects.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.groups import preference
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
@@ -376,16 +377,25 @@ class _Resolution:
     def _priority(self) -> int | None:
         if self.spec is None:
             return None
-        name = self.spec.priority_class
-        if self.spec.priority is not None or not name:
-            return self.spec.priority
-        value = self.surroundings.priority_classes.get(name)
-        if value is None:
+        name, value = self.spec.priority_class, self.spec.priority
+        if value is None and name:
+            value = self.surroundings.priority_classes.get(name)
+            if value is None:
+                self._warn(
+                    "PriorityClassNotFound",
+                    f"{describe(self.spec.ref)}: spec.priorityClassName is {name!r}, which does not exist; create "
+                    "it; until then the members' own priorities decide",
+                )
+        if value is None or self.options.is_system(self.key.namespace):
+            return value
+        if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:
+            stated = f"priorityClassName is {name!r}" if name else f"priority is {value}"
             self._warn(
-                "PriorityClassNotFound",
-                f"{describe(self.spec.ref)}: spec.priorityClassName is {name!r}, which does not exist; create it; "
-                "until then the members' own priorities decide",
+                "SystemPriority",
+                f"{describe(self.spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
+                f"a class of at most {HIGHEST_USER_PRIORITY}; until then the members' own priorities decide",
             )
+            return None
         return value
 
     # Small things.
