@@ -42,13 +42,15 @@ class TestUnderEveryPolicy:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            ({"fixture": True}, "belongs to its node: another would come in its place"),
             ({"firm": True}, "is not preemptible, and holds no more than its quota's min"),
             ({"preemptable": False}, "is marked as not preemptable"),
         ],
     )
     def test_what_pods_say(self, fields: dict[str, Any], reason: str) -> None:
-        assert spared(world(**fields)) == [Spared(reason)]
+        assert spared(world(**fields)) == [Spared(reason, own=True)]
+
+    def test_what_belongs_to_its_node(self) -> None:
+        assert spared(world(fixture=True)) == [Spared("belongs to its node: another would come in its place")]
 
     def test_what_gangs_say(self) -> None:
         scenario = Scenario(BARE).node("n").job("train", 2, node="n", cpu=1)
@@ -112,7 +114,7 @@ class TestCooldown:
 
     def test_a_running_pod_stays_for_its_cooldown(self) -> None:
         scenario = world(self.POLICY, bound=900, cooldown=300)
-        assert spared(scenario) == [Spared("is protected for 5m after it got its node", until=1200.0)]
+        assert spared(scenario) == [Spared("is protected for 5m after it got its node", until=1200.0, own=True)]
         scenario.now = 1200
         assert spared(scenario) == []
 

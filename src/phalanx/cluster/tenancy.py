@@ -19,10 +19,21 @@ class Kind:
     """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
 
     `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
-    to leave yet. A kind outlasts the pod with which it began, and what that pod is made into later.
+    to leave yet. `guarded` ones may have a cooldown or a disruption budget. A kind outlasts the pod with which it
+    began, and what that pod is made into later.
     """
 
-    __slots__ = ("arriving", "fixture", "footprint", "gang", "number", "payer", "preemptable", "priority")
+    __slots__ = (
+        "arriving",
+        "fixture",
+        "footprint",
+        "gang",
+        "guarded",
+        "number",
+        "payer",
+        "preemptable",
+        "priority",
+    )
 
     def __init__(self, number: int, first: PodRecord) -> None:
         assert first.payer is not None
@@ -31,6 +42,7 @@ class Kind:
         self.footprint: Footprint = first.footprint
         self.priority = first.pod.priority
         self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture
+        self.guarded = bool(first.pod.cooldown or first.pod.budgets)
         self.gang: GangRecord | None = first.gang
         self.arriving = first.state is MemberState.PLACED
 
@@ -115,6 +127,7 @@ class Tenancy:
             record.gang,
             pod.priority,
             pod.preemptable,
+            bool(pod.cooldown or pod.budgets),
             pod.fixture,
             record.state is MemberState.PLACED,
         )

@@ -8,9 +8,18 @@ from typing import TypeVar
 import msgspec
 
 from phalanx.dialects.budgets import BUDGET, parse_budget
-from phalanx.dialects.eviction_limits import EVICTION_RATE, MIN_RUN_TIME, parse_eviction_rate, parse_min_run_time
+from phalanx.dialects.eviction_limits import (
+    EVICTION_RATE,
+    MAX_PROTECTION_TIME,
+    MIN_RUN_TIME,
+    SELF_PROTECTION,
+    parse_eviction_rate,
+    parse_max_protection_time,
+    parse_min_run_time,
+    parse_self_protection,
+)
 from phalanx.dialects.reader import ObjectReader, describe
-from phalanx.model.account import Account, Budget, EvictionRate, Limits, Tree, limits_of
+from phalanx.model.account import Account, Budget, EvictionRate, Limits, SelfProtection, Tree, limits_of
 from phalanx.model.gang import GroupRef, Problem
 from phalanx.model.quantity import QuantityError, format_quantity
 from phalanx.model.resources import parse_amount
@@ -124,6 +133,12 @@ class AccountReader(ObjectReader):
 
     def eviction_rate(self, stated: Stated | None = None, place: str = "annotation") -> EvictionRate | None:
         return self._parsed(EVICTION_RATE, stated, place, parse_eviction_rate)
+
+    def self_protection(self, stated: Stated | None = None, place: str = "annotation") -> SelfProtection | None:
+        return self._parsed(SELF_PROTECTION, stated, place, parse_self_protection)
+
+    def max_protection(self, stated: Stated | None = None, place: str = "annotation") -> int:
+        return self._parsed(MAX_PROTECTION_TIME, stated, place, parse_max_protection_time) or 0
 
     def _text(self, key: str, stated: Stated | None) -> str:
         return (self.annotations if stated is None else stated).get(key, "")

@@ -74,6 +74,8 @@ def read_quota(resource: ServedKind, document: Document) -> AccountSpec:
         budget=reader.budget(),
         min_run_time=reader.min_run_time(),
         eviction_rate=reader.eviction_rate(),
+        self_protection=reader.self_protection(),
+        max_protection=reader.max_protection(),
         created=reader.created,
         problem=reader.problem,
         warnings=tuple(reader.warnings),

@@ -67,6 +67,7 @@ class _Profile:
         self._labels = reader.quota_labels()
         self._budget = reader.budget()
         self._min_run_time, self._eviction_rate = reader.min_run_time(), reader.eviction_rate()
+        self._self_protection, self._max_protection = reader.self_protection(), reader.max_protection()
         self._total: dict[str, int] = {}
 
     def add(self, node: Node, sign: int) -> bool:
@@ -102,6 +103,8 @@ class _Profile:
             budget=self._budget,
             min_run_time=self._min_run_time,
             eviction_rate=self._eviction_rate,
+            self_protection=self._self_protection,
+            max_protection=self._max_protection,
             created=reader.created,
         )
         return AccountSpec(ref, Place(Tree.KOORDINATOR, self._name), rank, (account,), "", warnings)

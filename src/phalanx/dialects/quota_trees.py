@@ -175,6 +175,8 @@ class _TreeReader(AccountReader):
             budget=self.budget(node.attributes, node.field),
             min_run_time=self.min_run_time(node.attributes, node.field),
             eviction_rate=self.eviction_rate(node.attributes, node.field),
+            self_protection=self.self_protection(node.attributes, node.field),
+            max_protection=self.max_protection(node.attributes, node.field),
             created=self.created,
             problem=node.faults[0] if node.faults else None,
             warnings=(*node.remarks, *self.warnings),

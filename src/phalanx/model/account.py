@@ -61,6 +61,14 @@ class Budget(msgspec.Struct, frozen=True):
     window: int
 
 
+class SelfProtection(enum.StrEnum):
+    """How far pods may keep themselves from being evicted by what their owners say."""
+
+    NONE = "none"  # not at all
+    GUARANTEED = "guaranteed"  # against others as far as their account's guarantee reaches
+    ALL = "all"  # whatever it costs others
+
+
 class EvictionRate(msgspec.Struct, frozen=True):
     """At most `pods` may be evicted from an account within any `window` seconds; a whole gang that is larger may
     go when nothing else went within the window."""
@@ -108,6 +116,8 @@ class Account(msgspec.Struct, frozen=True):
     budget: Budget | None = None
     min_run_time: int = 0  # seconds from its start on for which none of its pods is evicted for others
     eviction_rate: EvictionRate | None = None
+    self_protection: SelfProtection | None = None  # None: what the account above says, else the policy
+    max_protection: int = 0  # seconds from its binding on for which a pod may protect itself; 0: no limit
     pools: PoolRule | None = None  # the groups of nodes that its pods may use
     created: int = 0
     problem: Problem | None = None

@@ -26,10 +26,12 @@ from phalanx.scheduling.view import View
 
 class Spared(msgspec.Struct, frozen=True):
     """Why a pod may not be evicted, a phrase that goes on from "it "; `until` is when that ends by itself (seconds
-    since the epoch), None if it does not."""
+    since the epoch), None if it does not. With `own` its owner says so: then it counts as far as its accounts let
+    their pods protect themselves (`eviction/ownwords.py`)."""
 
     why: str
     until: float | None = None
+    own: bool = False
 
 
 class Outcast(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from typing import TypeVar
 import msgspec
 import yaml
 
+from phalanx.model.account import SelfProtection
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.evictionoptions import EvictionOptions, eviction_options, silences_vetoes, without_effect
@@ -36,7 +37,7 @@ T = TypeVar("T")
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
-_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions")
+_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection")
 _Options = Mapping[str, object]
 
 
@@ -54,7 +55,8 @@ class Policy(msgspec.Struct, frozen=True):
 
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
-    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets.
+    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
+    holds for accounts that say nothing about it, and none above them does.
     """
 
     actions: tuple[str, ...]
@@ -66,6 +68,7 @@ class Policy(msgspec.Struct, frozen=True):
     dialects: Mapping[str, object] = {}
     evictions: str = "delete"
     eviction: EvictionOptions = EvictionOptions()
+    self_protection: SelfProtection = SelfProtection.GUARANTEED
 
     def configured(self, kind: type[T]) -> T | None:
         """The plugin of a class that a tier names."""
@@ -88,13 +91,13 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     plugins, options = _tiers(document.get("tiers"), actions, errors, inactive)
     arguments = _configurations(document.get("configurations"), actions, errors, inactive)
     eviction = eviction_options(actions, arguments, options, errors)
-    partial, budget, dialects, evictions = _own_settings(document.get("phalanx") or {}, errors)
+    own = _own_settings(document.get("phalanx") or {}, errors)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     always = standing_plugins(eviction)
-    return Policy(actions, plugins, always, tuple(inactive), partial, budget, dialects, evictions, eviction)
+    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4])
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
@@ -250,10 +253,10 @@ def _configurations(
     return found
 
 
-def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object], str]:
+def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object], str, SelfProtection]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}, "delete"
+        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -269,7 +272,11 @@ def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[s
     evictions = own.get("evictions", "delete")
     if evictions not in ("delete", "eviction-api"):
         errors.append(f"phalanx.evictions: {evictions!r} is not delete or eviction-api")
-    return str(partial), budget / 1000, dict(dialects), str(evictions)
+    protection, words = own.get("selfProtection", "guaranteed"), [word.value for word in SelfProtection]
+    if protection not in words:
+        errors.append(f"phalanx.selfProtection: {protection!r} is not {', '.join(words[:-1])} or {words[-1]}")
+        protection = "guaranteed"
+    return str(partial), budget / 1000, dict(dialects), str(evictions), SelfProtection(str(protection))
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

@@ -32,6 +32,7 @@ from phalanx.scheduling.plugins.rescheduling import Rescheduling
 from phalanx.scheduling.plugins.resource_strategy_fit import ResourceStrategyFit
 from phalanx.scheduling.plugins.resourcequota import ResourceQuotaPlugin
 from phalanx.scheduling.plugins.rest import Rest
+from phalanx.scheduling.plugins.selfprotection import SelfProtectionPlugin
 from phalanx.scheduling.plugins.sla import Sla
 from phalanx.scheduling.plugins.task_topology import TaskTopologyPlugin
 from phalanx.scheduling.plugins.tdm import Tdm
@@ -73,7 +74,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-    return (Budgets, Quotas, Guarantees, Protection, Rest)
+    return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, Rest)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

@@ -122,6 +122,7 @@ class Session:
         self._causes = 0
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
+        self.own_words: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
         aware = pipeline.policy.configured(NetworkTopologyAware)
         self.domains = Domains(

@@ -20,6 +20,7 @@ from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary,
 from phalanx.scheduling.eviction.engine import SOON, Search
 from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.outranked import outranks_nobody
+from phalanx.scheduling.eviction.ownwords import own_words_of
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
 from phalanx.scheduling.promised import await_leavers, claimed
@@ -233,7 +234,9 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
     for victim in found.victims:
         message = why(beneficiary, victim)
         for record in victim.records:
-            session.evict(record, victim.reason, message, name, cause)
+            assert record.payer is not None
+            spite = own_words_of(session).remark(record, victim.grounds[record.payer])
+            session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
     session.unclaim(found.losers, heir=cause)
     for record, row in found.placements:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
 
 BudgetKey = tuple[str, str]
+
+
+def never(record: PodRecord) -> bool:
+    return False
 
 
 class Delays:
@@ -39,21 +43,28 @@ class Caps:
 
     Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
     while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can: `violations` counts
-    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb`, or
-    through the Eviction API, it breaks none. Whoever was told to leave already counts until he is gone: budgets are
-    told late.
+    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb`, or through the
+    Eviction API, it breaks none. (With the plugin it may break those of pods whose owners' word does not count, as
+    `overrules` says; what the API server refuses it refuses.) Whoever was told to leave already counts until he is
+    gone: budgets are told late.
     """
 
-    def __init__(self, session: Session, log: EvictionLog, delays: Delays | None = None) -> None:
+    def __init__(
+        self,
+        session: Session,
+        log: EvictionLog,
+        delays: Delays | None = None,
+        overrules: Callable[[PodRecord], bool] = never,
+    ) -> None:
         self._delays = delays
         self._state = session.state
         self._now = session.now
         self._log = log
         pipeline = session.pipeline
         # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
-        self._strict = pipeline.policy.evictions == "eviction-api" or any(
-            isinstance(plugin, Pdb) for plugin in pipeline.plugins("spares")
-        )
+        api = pipeline.policy.evictions == "eviction-api"
+        self._strict = api or any(isinstance(plugin, Pdb) for plugin in pipeline.plugins("spares"))
+        self._overrules = never if api else overrules
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}
         self._disrupted: dict[BudgetKey, int] = {}
@@ -116,7 +127,7 @@ class Caps:
         for record in records:
             for budget in self._budgets(record):
                 key = budget.namespace, budget.name
-                if self._disrupted[key] > self._left(key):
+                if self._disrupted[key] > self._left(key) and not self._overrules(record):
                     return f"PodDisruptionBudget {budget.namespace}/{budget.name} allows no further disruption"
         return None
 

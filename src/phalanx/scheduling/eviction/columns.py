@@ -18,9 +18,10 @@ _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 class Columns:
     """int64[K] each: `payer` (a place in `payers`), `priority` (the gang's, or the pod's own), `pod_priority`; and
-    `foreign` (of other schedulers), `fixed` (belongs to its node), `firm` (marked as not preemptable), `arriving`,
-    all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds that come up
-    in it are added.
+    `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
+    `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
+    `arriving`, all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds
+    that come up in it are added.
     """
 
     def __init__(self, session: Session) -> None:
@@ -30,7 +31,7 @@ class Columns:
         self.payers: list[Payer] = []
         self.gangs: dict[GangRecord, list[int]] = {}
         self._places: dict[Payer, int] = {}
-        self._rows: list[tuple[int, int, int, bool, bool, bool, bool]] = []
+        self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
         self.standing: tuple[Table, Standing] | None = None
         self._update()
@@ -61,17 +62,21 @@ class Columns:
                     kind.fixture,
                     not kind.preemptable,
                     kind.arriving,
+                    not kind.preemptable or kind.payer.key.firm or _forbids(gang),
+                    kind.guarded,
                 )
             )
         self._seen = len(self._kinds)
-        table = np.array(self._rows, dtype=np.int64).reshape(-1, 7)
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, 9)
         self.payer: IntArray = table[:, 0].copy()
         self.priority: IntArray = table[:, 1].copy()
         self.pod_priority: IntArray = table[:, 2].copy()
         self.foreign: BoolArray = table[:, 3] > 0
         self.fixed: BoolArray = table[:, 4] > 0
-        self.firm: BoolArray = table[:, 5] > 0
+        self.marked: BoolArray = table[:, 5] > 0
         self.arriving: BoolArray = table[:, 6] > 0
+        self.stated: BoolArray = table[:, 7] > 0
+        self.guarded: BoolArray = table[:, 8] > 0
 
 
 class Standing:
@@ -83,6 +88,18 @@ class Standing:
         payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
         self.queues = {payer.queue for payer in payers}
         self.quotas = any(has_quota(payer) for payer in payers)
+
+
+def columns_of(session: Session) -> Columns:
+    """The kinds as arrays, worked out once a session."""
+    found = session.columns
+    if not isinstance(found, Columns) or not found.current():
+        found = session.columns = Columns(session)
+    return found
+
+
+def _forbids(gang: GangRecord | None) -> bool:
+    return gang is not None and gang.noun is not None and not gang.noun.preemptable
 
 
 def has_quota(payer: Payer) -> bool:

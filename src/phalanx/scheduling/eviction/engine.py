@@ -25,12 +25,12 @@ from phalanx.scheduling.eviction.effort import Effort
 from phalanx.scheduling.eviction.lenders import Lenders, Level, level_of
 from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.orders import orders
+from phalanx.scheduling.eviction.ownwords import objection
 from phalanx.scheduling.eviction.succession import Rules
 from phalanx.scheduling.eviction.taken import Taken
 from phalanx.scheduling.eviction.victims import Roster, Victim, lost_work
 from phalanx.scheduling.eviction.whereabouts import Whereabouts
 from phalanx.scheduling.evictionoptions import EvictionOptions
-from phalanx.scheduling.plugin import Spared
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import Gap, Shortage
 
@@ -77,7 +77,13 @@ class Search:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
         self._lenders = self._find_lenders()
         self._rules = Rules(
-            self._session, self._log, self._holding, self._delays, self.bound, self._lenders.levelling
+            self._session,
+            self._log,
+            self._holding,
+            self._delays,
+            self.bound,
+            self._lenders.levelling,
+            self._lenders.overrules,
         )
         if self.bound and not self._lenders.anybody and not (state.leaving or state.promised or self._for.claimed):
             # Nothing is different from what it was when the beneficiary found no room.
@@ -343,9 +349,12 @@ class Search:
         return found
 
     def _judge(self, record: PodRecord) -> bool:
-        if record.state not in CAN_LEAVE or not self._lent(record):
+        if record.state not in CAN_LEAVE or record.payer is None:
             return False
-        spared = spared_by(self._session, record)
+        ground = self._lenders.may_lend(record)
+        if isinstance(ground, str):
+            return False
+        spared = objection(self._session, record, ground)
         if spared is None:
             return True
         self._refused[f"each {spared.why}"] += 1
@@ -409,12 +418,3 @@ def lenders_for(session: Session, beneficiary: Beneficiary, options: EvictionOpt
         reclaim=options.reclaim,
         foreign=options.foreign_victims,
     )
-
-
-def spared_by(session: Session, record: PodRecord) -> Spared | None:
-    """What the first plugin says that objects to the pod's eviction."""
-    for plugin in session.pipeline.plugins("spares"):
-        spared = plugin.spares(session, record)
-        if spared is not None:
-            return spared
-    return None

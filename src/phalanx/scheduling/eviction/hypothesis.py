@@ -21,6 +21,7 @@ from phalanx.scheduling.eviction.engine import Search, lenders_for
 from phalanx.scheduling.eviction.grounds import Ground
 from phalanx.scheduling.eviction.lenders import Lenders
 from phalanx.scheduling.eviction.log import EvictionLog, rates
+from phalanx.scheduling.eviction.ownwords import objections
 from phalanx.scheduling.eviction.victims import Removals, Victim
 from phalanx.scheduling.evictionoptions import EvictionOptions
 from phalanx.scheduling.plugin import Spared
@@ -186,7 +187,7 @@ class _Obstacles:
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
         delays, now = Delays(), self._session.now
-        removals, caps = Removals(), Caps(self._session, self._log, delays)
+        removals, caps = Removals(), Caps(self._session, self._log, delays, self._lenders.overrules)
         for victim in victims:
             delays.until = None
             if not removals.permit(victim):
@@ -213,10 +214,8 @@ def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[s
     ground = _ground_against(session, lenders, record)
     if ground is not None:
         found.append(ground)
-    for plugin in session.pipeline.plugins("spares"):
-        spared = plugin.spares(session, record)
-        if spared is not None:
-            found.append(spared)
+    word = lenders.may_lend(record)
+    found += objections(session, record, word if not isinstance(word, str) else None)
     return found
 
 

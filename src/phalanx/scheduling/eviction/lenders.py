@@ -14,9 +14,10 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
-from phalanx.scheduling.eviction.columns import Columns
+from phalanx.scheduling.eviction.columns import columns_of
 from phalanx.scheduling.eviction.grounds import Ground, Grounds
 from phalanx.scheduling.eviction.levelling import Levelling
+from phalanx.scheduling.eviction.ownwords import own_words_of
 from phalanx.scheduling.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
@@ -98,6 +99,7 @@ class Lenders:
         self.table: Table = session.state.tenancy_table()
         self.kinds: Sequence[Kind] = session.state.tenancy.kinds
         self._columns = columns_of(session)
+        self._own_words = own_words_of(session)
         counts = self.table.pods(len(self.kinds))
         self._counts = counts
         may_go = self._may_go(counts)
@@ -122,8 +124,10 @@ class Lenders:
         if not self._foreign:
             refuse(columns.foreign, "they belong to other schedulers")
         refuse(columns.fixed, "they belong to their nodes")
-        refuse(columns.firm, "they are marked as not preemptable")
         below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
+        # Which of the pods that are marked must go all the same is asked pod by pod.
+        keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
+        marked = set(np.unique(columns.payer[left & columns.marked]).tolist())
         whys: dict[str, list[int]] = {}
         for place in np.unique(columns.payer[left]).tolist():
             word = self._word(columns.payers[place])
@@ -131,6 +135,8 @@ class Lenders:
                 whys.setdefault(word, []).append(place)
             else:
                 below[place] = word.below
+                keep[place] = place in marked and self._own_words.hold_for_all(columns.payers[place], word)
+        refuse(columns.marked & keep[columns.payer], "they are marked as not preemptable")
         for why, places in whys.items():
             refuse(np.isin(columns.payer, places), why)
         own: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
@@ -169,6 +175,11 @@ class Lenders:
         """The ground on which one pod may be taken, or why there is none."""
         assert record.payer is not None
         return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
+
+    def overrules(self, record: PodRecord) -> bool:
+        """Whether what a pod's owner says against its eviction does not count for this beneficiary."""
+        ground = self.may_lend(record)
+        return not isinstance(ground, str) and self._own_words.overrules(record, ground) is not None
 
     def keep_levels(self, most: Level) -> None:
         """Leaves everybody alone who comes after a level."""
@@ -274,11 +285,3 @@ class Lenders:
 
 def level_of(ground: Ground, priority: int) -> Level:
     return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)
-
-
-def columns_of(session: Session) -> Columns:
-    """The kinds as arrays, worked out once a session."""
-    found = session.columns
-    if not isinstance(found, Columns) or not found.current():
-        found = session.columns = Columns(session)
-    return found

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.eviction.columns import Standing, has_quota
-from phalanx.scheduling.eviction.lenders import columns_of
+from phalanx.scheduling.eviction.columns import Standing, columns_of, has_quota
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.work import Unit
 

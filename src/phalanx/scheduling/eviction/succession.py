@@ -6,8 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.eviction.caps import Caps, Delays
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.eviction.caps import Caps, Delays, never
 from phalanx.scheduling.eviction.levelling import Levelling
 from phalanx.scheduling.eviction.log import EvictionLog
 from phalanx.scheduling.eviction.victims import Removals, Victim
@@ -20,7 +20,8 @@ _STEPS = 500
 class Rules(NamedTuple):
     """What removals are judged by. `holding` tells what an account held before the first of them. Who would have to
     wait is noted in `delays`. `bound` tells whether grounds and caps hold: that a gang keeps its minimum or goes as
-    a whole holds in any case. `levelling` is what gangs' shares say, if the policy asks."""
+    a whole holds in any case. `levelling` is what gangs' shares say, if the policy asks, `overrules` whether a
+    pod's disruption budgets may be broken."""
 
     session: Session
     log: EvictionLog
@@ -28,6 +29,7 @@ class Rules(NamedTuple):
     delays: Delays
     bound: bool = True
     levelling: Levelling | None = None
+    overrules: Callable[[PodRecord], bool] = never
 
 
 class Succession:
@@ -36,7 +38,7 @@ class Succession:
     def __init__(self, rules: Rules) -> None:
         self._bound = rules.bound
         self._removals = Removals(rules.levelling, rules.holding)
-        self._caps = Caps(rules.session, rules.log, rules.delays)
+        self._caps = Caps(rules.session, rules.log, rules.delays, rules.overrules)
         self._singles: dict[GangRecord, list[Victim]] = {}
         self._fallen: set[GangRecord] = set()
 

@@ -22,4 +22,6 @@ class Cdp(Plugin):
         until = bound_at(pod) + pod.cooldown
         if until <= session.now:
             return None
-        return Spared(f"is protected for {format_duration(pod.cooldown)} after it got its node", float(until))
+        return Spared(
+            f"is protected for {format_duration(pod.cooldown)} after it got its node", float(until), own=True
+        )

@@ -23,5 +23,5 @@ class Pdb(Plugin):
         for name in pod.budgets:
             budget = budgets.get(name)
             if budget is not None and budget.allowed <= 0 and pod.name not in budget.disrupted:
-                return Spared(f"is counted by PodDisruptionBudget {name}, which allows no disruption now")
+                return Spared(f"is counted by PodDisruptionBudget {name}, which allows no disruption now", own=True)
         return None

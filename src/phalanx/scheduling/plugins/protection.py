@@ -13,14 +13,12 @@ from phalanx.scheduling.view import View
 from phalanx.scheduling.vocabulary import FOREIGN_VICTIMS
 
 _FIXTURE = Spared("belongs to its node: another would come in its place")
-_FIRM = Spared("is not preemptible, and holds no more than its quota's min")
-_OWN_WORD = Spared("is marked as not preemptable")
 
 
 class Protection(Plugin):
-    """Spares what belongs to its node, pods and gangs whose owners forbid eviction, pods that have not had the
-    minimum run time of their accounts, pods of which the API refused the eviction a short while ago, and pods of
-    other schedulers unless the policy says that they may go.
+    """Spares what belongs to its node, pods that have not had the minimum run time of their accounts, pods of which
+    the API refused the eviction a short while ago, and pods of other schedulers unless the policy says that they
+    may go.
     """
 
     name = "protection"
@@ -30,17 +28,11 @@ class Protection(Plugin):
         self._foreign = arguments.boolean(FOREIGN_VICTIMS, False)
 
     def spares(self, session: View, record: PodRecord) -> Spared | None:
-        pod, gang = record.pod, record.gang
+        pod = record.pod
         if pod.fixture:
             return _FIXTURE
         if not self._foreign and pod.scheduler not in session.state.schedulers:
             return Spared(f"belongs to scheduler {pod.scheduler}")
-        if pod.firm:
-            return _FIRM
-        if not pod.preemptable:
-            return _OWN_WORD
-        if gang is not None and gang.noun is not None and not gang.noun.preemptable:
-            return Spared(f"belongs to gang {gang.key}, which is marked as not preemptable")
         return max(_for_a_time(session, record), key=lambda spared: spared.until or 0.0, default=None)
 
 
