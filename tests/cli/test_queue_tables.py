@@ -137,8 +137,12 @@ def test_how_far_pods_are_protected_against_eviction_is_shown_where_it_is_stated
     plain = "\n".join(describe_quota(QUOTA))
     assert "Evictions" not in plain
     assert "Protected" not in plain
-    limited = msgspec.structs.replace(QUOTA, min_run_time="1h30m", eviction_rate="10/1m")
+    assert "Self-protection" not in plain
+    limited = msgspec.structs.replace(
+        QUOTA, min_run_time="1h30m", eviction_rate="10/1m", self_protection="none", max_protection_time="2h"
+    )
     text = "\n".join(describe_quota(limited))
+    assert re.search(r"Self-protection: +none for at most 2h after a pod has got its node", text)
     assert re.search(r"Protected for: +1h30m after a pod has got its node", text)
     assert re.search(r"Evictions: +at most 10 pod\(s\) within 1m", text)
 

@@ -9,7 +9,17 @@ from phalanx.daemon.account_entries import BudgetUse, Counts, QueueEntry, QueueR
 from phalanx.daemon.queue_report import report
 from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
-from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, Limits, Tree, limits_of
+from phalanx.model.account import (
+    Account,
+    AccountKey,
+    AccountState,
+    Budget,
+    EvictionRate,
+    Limits,
+    SelfProtection,
+    Tree,
+    limits_of,
+)
 from phalanx.model.events import AccountUpdated, GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
 from phalanx.model.node import Node
@@ -239,6 +249,12 @@ class TestEvictionLimits:
         answer = world.report()
         told = [(queue(answer, name).min_run_time, queue(answer, name).eviction_rate) for name in "ab"]
         assert told == [("1h30m", "10/1m"), ("", "")]
+
+    def test_so_is_how_far_its_pods_may_protect_themselves(self) -> None:
+        world = World(10).queue("a", self_protection=SelfProtection.ALL, max_protection=7200).queue("b")
+        answer = world.report()
+        told = [(queue(answer, name).self_protection, queue(answer, name).max_protection_time) for name in "ab"]
+        assert told == [("all", "2h"), ("", "")]
 
 
 class TestFirstInLine:

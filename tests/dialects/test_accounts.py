@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.dialects.accounts import read_account
 from phalanx.dialects.kinds import ServedKind
-from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, Tree
+from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, SelfProtection, Tree
 from tests.dialects.objects import (
     EPOCH,
     KUBE_BATCH_LAST_QUEUE,
@@ -446,7 +446,8 @@ def test_a_node_of_a_tree_may_state_its_budget_as_an_object() -> None:
 # How much eviction it bears
 
 RUN, RATE = "phalanx.dev/min-run-time", "phalanx.dev/eviction-rate"
-LIMITS = {RUN: "1h30m", RATE: "10/1m"}
+PROTECTION, LONGEST = "phalanx.dev/self-protection", "phalanx.dev/max-protection-time"
+LIMITS = {RUN: "1h30m", RATE: "10/1m", PROTECTION: "none", LONGEST: "2h"}
 
 
 @pytest.mark.parametrize(
@@ -464,6 +465,7 @@ LIMITS = {RUN: "1h30m", RATE: "10/1m"}
 def test_every_account_may_limit_the_eviction_of_its_pods(kind: ServedKind, document: dict[str, Any]) -> None:
     account = the_account(kind, document)
     assert (account.min_run_time, account.eviction_rate) == (5400, EvictionRate(10, 60))
+    assert (account.self_protection, account.max_protection) == (SelfProtection.NONE, 7200)
     assert account.warnings == ()
 
 
@@ -476,6 +478,25 @@ def test_a_node_of_a_tree_limits_for_itself() -> None:
 def test_nothing_said_limits_nothing() -> None:
     account = volcano()
     assert (account.min_run_time, account.eviction_rate) == (0, None)
+    assert (account.self_protection, account.max_protection) == (None, 0)
+
+
+@pytest.mark.parametrize(
+    ("stated", "advice"),
+    [
+        ({PROTECTION: "some"}, f'annotation {PROTECTION} is "some"; write none, guaranteed or all; it is ignored'),
+        ({LONGEST: "0"}, f'annotation {LONGEST} is "0"; write a duration such as 2h'),
+        ({LONGEST: "long"}, f'annotation {LONGEST} is "long"; write a duration such as 2h'),
+    ],
+)
+def test_a_word_on_protection_that_is_none_is_told_and_harms_nothing_else(
+    stated: dict[str, str], advice: str
+) -> None:
+    account = volcano(annotations={RUN: "5m", **stated})
+    assert (account.self_protection, account.max_protection, account.min_run_time) == (None, 0, 300)
+    (warning,) = account.warnings
+    assert warning.code == "InvalidAnnotation"
+    assert advice in warning.message
 
 
 @pytest.mark.parametrize("text", ["soon", "-5m", "10", "1d"])

@@ -287,6 +287,13 @@ def _protection(entry: Entry) -> list[tuple[str, str]]:
     if entry.eviction_rate:
         pods, _, window = entry.eviction_rate.partition("/")
         pairs.append(("Evictions", f"at most {pods} pod(s) within {window}"))
+    limit = (
+        f" for at most {entry.max_protection_time} after a pod has got its node"
+        if entry.max_protection_time
+        else ""
+    )
+    if entry.self_protection or limit:
+        pairs.append(("Self-protection", f"{entry.self_protection or 'as above it'}{limit}"))
     return pairs
 
 

@@ -52,7 +52,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     part of it that runs, `pending` is asked for by pods that wait. `borrowed` is used above its right, `lent` the
     part of its right that others hold; `partners` are whom from or to, the largest first; of many only
     the first few are named and `further_partners` counts the others. `first` is what waits first. `min_run_time`
-    is a duration, `eviction_rate` reads `10/1m`: how far its pods are protected against eviction.
+    is a duration, `eviction_rate` reads `10/1m`: how far its pods are protected against eviction. `self_protection`
+    and `max_protection_time` are what it says itself about how far they may protect themselves.
     """
 
     name: str
@@ -74,6 +75,8 @@ class Entry(msgspec.Struct, omit_defaults=True, kw_only=True):
     budget: BudgetUse | None = None
     min_run_time: str = ""
     eviction_rate: str = ""
+    self_protection: str = ""
+    max_protection_time: str = ""
     first: Waiting | None = None
     fault: str = ""
     warnings: list[str] = []

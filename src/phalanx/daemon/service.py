@@ -34,6 +34,7 @@ from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.signing_keys import load_keys
 from phalanx.daemon.telemetry import Telemetry
+from phalanx.daemon.unheard import unheard
 from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
@@ -321,6 +322,7 @@ class SchedulerService:
 
         plan = self.scheduler.cycle(time.time(), should_stop)
         self.executor.carry_out(plan)
+        self.executor.tell(unheard(self.state, plan.binds, self.policy.self_protection))
         self.telemetry.cycle(plan, time.perf_counter() - started)
 
     async def _reach(self) -> None:

@@ -153,6 +153,8 @@ class Survey:
         noun = record.noun
         if noun is not None:
             entry.min_run_time = format_duration(noun.min_run_time) if noun.min_run_time else ""
+            entry.self_protection = noun.self_protection.value if noun.self_protection is not None else ""
+            entry.max_protection_time = format_duration(noun.max_protection) if noun.max_protection else ""
             rate = noun.eviction_rate
             entry.eviction_rate = f"{rate.pods}/{format_duration(rate.window)}" if rate is not None else ""
             entry.warnings = [f"{warning.code}: {warning.message}" for warning in noun.warnings]

@@ -8,6 +8,7 @@ from typing import Any
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import ClusterEvent, DisruptionBudgetUpdated
 from phalanx.model.pod import PodClass
+from phalanx.scheduling.policy import DEFAULT_POLICY
 
 from ..scenario import Scenario
 
@@ -17,6 +18,8 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
         {plugins: [{name: drf}, {name: predicates}, {name: proportion}, {name: nodeorder}]}]
 """
 CAPACITY = PROPORTION.replace("proportion", "capacity")
+# How far owners' words reach is another question (`test_ownwords.py`).
+HEARD = "phalanx: {selfProtection: all}\n"
 KINDS = ("priorities", "quotas", "capacity", "tree", "proportion")
 MOST_VICTIMS = 14
 HIGH = 10
@@ -44,7 +47,7 @@ class SmallCluster:
         self.kind = KINDS[seed % len(KINDS)]
         self.gpus = draw.random() < 0.3
         policies = {"capacity": CAPACITY, "tree": CAPACITY, "proportion": PROPORTION}
-        self.scenario = Unaudited(policies.get(self.kind))
+        self.scenario = Unaudited(HEARD + policies.get(self.kind, DEFAULT_POLICY))
         self.scenario.now = 100_000
         self._pods = 0
         self._sizes = [self._size() for _ in range(draw.randint(*victims))]

@@ -21,13 +21,11 @@ from phalanx.scheduling.plugin import Spared
 from phalanx.scheduling.plugins.cdp import Cdp
 from phalanx.scheduling.plugins.pdb import Pdb
 from phalanx.scheduling.plugins.protection import bound_at
+from phalanx.scheduling.selfprotection import ProtectionRule, protection_rule
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shares import own_of
 
 Amounts = Mapping[str, int]
-
-# From the strictest to the laxest: of the words of several trees the first holds.
-_STRICTNESS = tuple(SelfProtection)
 
 
 class OwnWords:
@@ -43,7 +41,7 @@ class OwnWords:
     def __init__(self, session: Session, columns: Columns) -> None:
         self._session = session
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
-        self._rules: dict[Payer, tuple[SelfProtection, str, int, str]] = {}
+        self._rules: dict[Payer, ProtectionRule] = {}
         self._covered: set[str] = set()
         # Why those are not covered that are not.
         self._beyond: dict[str, str] = {}
@@ -63,7 +61,7 @@ class OwnWords:
         if self.overrules(record, ground) is not None:
             return None
         assert record.payer is not None
-        _, _, limit, _ = self._rule(record.payer)
+        limit = self._rule(record.payer).limit
         until = float(bound_at(record.pod) + limit)
         if not limit or (spared.until is not None and spared.until <= until):
             return spared
@@ -73,12 +71,12 @@ class OwnWords:
         """Why what the pod's owner says does not count on this ground; None if it does."""
         payer = record.payer
         assert payer is not None
-        rule, who, limit, limiter = self._rule(payer)
-        if rule is SelfProtection.NONE:
-            return f"{who} lets no pod protect itself"
-        if limit and bound_at(record.pod) + limit <= self._session.now:
-            return f"{limiter} lets its pods protect themselves for {format_duration(limit)} only"
-        if rule is SelfProtection.ALL or record.pod.uid in self._covered:
+        rule = self._rule(payer)
+        if rule.reach is SelfProtection.NONE:
+            return f"{rule.word} lets no pod protect itself"
+        if rule.limit and bound_at(record.pod) + rule.limit <= self._session.now:
+            return f"{rule.limiter} lets its pods protect themselves for {format_duration(rule.limit)} only"
+        if rule.reach is SelfProtection.ALL or record.pod.uid in self._covered:
             return None
         if ground.reason is EvictionReason.PREEMPTED and not any(map(_states, payer.path)):
             return None
@@ -89,7 +87,7 @@ class OwnWords:
         key = (payer, ground.reason)
         if key not in self._hold:
             records = self._by_payer.get(payer, ())
-            self._hold[key] = not self._rule(payer)[2] and all(
+            self._hold[key] = not self._rule(payer).limit and all(
                 self.overrules(record, ground) is None for record in records
             )
         return self._hold[key]
@@ -108,21 +106,11 @@ class OwnWords:
             if spared is not None and spared.own:
                 yield spared
 
-    def _rule(self, payer: Payer) -> tuple[SelfProtection, str, int, str]:
-        """(how far its pods may protect themselves, who says so, for how long at most, who says that)."""
+    def _rule(self, payer: Payer) -> ProtectionRule:
         found = self._rules.get(payer)
         if found is None:
-            nearest: dict[Tree, tuple[SelfProtection, str]] = {}
-            limits: list[tuple[int, str]] = []
-            for account in payer.path:
-                noun = account.noun
-                if noun is not None and noun.self_protection is not None:
-                    nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
-                if noun is not None and noun.max_protection:
-                    limits.append((noun.max_protection, account.label))
-            default = (self._session.pipeline.policy.self_protection, "the policy")
-            rule = min(nearest.values(), key=lambda each: _STRICTNESS.index(each[0]), default=default)
-            found = self._rules[payer] = (*rule, *min(limits, default=(0, "")))
+            default = self._session.pipeline.policy.self_protection
+            found = self._rules[payer] = protection_rule(payer, default)
         return found
 
     # what is covered
