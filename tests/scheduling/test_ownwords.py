@@ -10,6 +10,7 @@ import pytest
 from phalanx.model.account import AccountKey, SelfProtection, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
+from phalanx.scheduling.eviction.ownwords import own_words_of
 
 from .scenario import Scenario
 
@@ -112,6 +113,27 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
     def test_a_gangs_own_word_counts_as_its_members_do(self) -> None:
         scenario = quotas(own=2).job("big", 8, cpu=1).gang("big", 8, preemptable=False).run()
         assert len(take_back(scenario, 6)) == 8
+
+
+class TestWhoeverAsks:
+    def verdict(self, scenario: Scenario, name: str) -> str:
+        session = scenario.scheduler.look(scenario.now)
+        return own_words_of(session).verdict(scenario.state.pods[name])
+
+    def test_is_told_of_whom_the_word_does_not_count_and_why(self) -> None:
+        scenario = runs(quotas(), "p", 8, **MARKED)
+        assert self.verdict(scenario, "p1") == ""
+        assert self.verdict(scenario, "p2") == (
+            "; that it is marked as not preemptable does not count: it is beyond what ElasticQuota a/quota is "
+            "guaranteed"
+        )
+
+    def test_is_told_where_it_counts_within_the_account(self) -> None:
+        scenario = runs(Scenario().nodes(4, cpu=2).elastic_quota("a", {}, {"cpu": 8}).within("a"), "p", 1, **MARKED)
+        assert self.verdict(scenario, "p0").endswith(", where others take back what is theirs")
+
+    def test_is_told_nothing_of_a_pod_that_says_nothing(self) -> None:
+        assert self.verdict(runs(quotas(), "p", 8), "p7") == ""
 
 
 class TestAgainstOthersOfTheSameAccount:

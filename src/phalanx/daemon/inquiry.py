@@ -18,6 +18,7 @@ from phalanx.model.pod import ACTIVE, MemberState, Pod
 from phalanx.model.verdict import NodeCount, Verdict
 from phalanx.scheduling.composites.lacks import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.eviction.log import rates
+from phalanx.scheduling.eviction.ownwords import own_words_of
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.quorum import requirement
@@ -88,7 +89,8 @@ class Inquiry:
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
-        self._domains = scheduler.look(now).domains
+        session = scheduler.look(now)
+        self._domains, self._own_words = session.domains, own_words_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
@@ -234,6 +236,8 @@ class Inquiry:
                 if pod.uid in self._told:
                     when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
                     answer.message += f"; it would be told to leave {when}: {self._told[pod.uid].sentence}"
+                else:
+                    answer.message += self._own_words.verdict(record)
             case MemberState.BOUND:
                 answer.state, answer.message = (
                     "Bound",

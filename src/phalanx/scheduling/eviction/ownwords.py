@@ -100,6 +100,14 @@ class OwnWords:
                 return f"; that it {spared.why} does not count: {why}"
         return ""
 
+    def verdict(self, record: PodRecord) -> str:
+        """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
+        there is none."""
+        against_others = self.remark(record, Ground(EvictionReason.RECLAIMED, False))
+        if against_others and not self.remark(record, Ground(EvictionReason.PREEMPTED, True)):
+            return f"{against_others}, where others take back what is theirs"
+        return against_others
+
     def _words(self, record: PodRecord) -> Iterator[Spared]:
         for plugin in self._session.pipeline.plugins("spares"):
             spared = plugin.spares(self._session, record)
