@@ -129,7 +129,8 @@ class TestWhoeverAsks:
         )
 
     def test_is_told_where_it_counts_within_the_account(self) -> None:
-        scenario = runs(Scenario().nodes(4, cpu=2).elastic_quota("a", {}, {"cpu": 8}).within("a"), "p", 1, **MARKED)
+        scenario = Scenario().nodes(4, cpu=2).elastic_quota("a", {}, {"cpu": 8}).elastic_quota("b", {"cpu": 1}, {})
+        runs(scenario.within("a"), "p", 1, **MARKED)
         assert self.verdict(scenario, "p0").endswith(", where others take back what is theirs")
 
     def test_is_told_nothing_of_a_pod_that_says_nothing(self) -> None:
