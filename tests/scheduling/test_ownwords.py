@@ -6,6 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from phalanx.model.account import AccountKey, SelfProtection, Tree
 from phalanx.model.disruption import DisruptionBudget
@@ -203,6 +205,21 @@ class TestWhatAnAdministratorSays:
         key = AccountKey(Tree.ELASTIC_QUOTA, "a")
         scenario.account(key, deserved={"cpu": 2}, capability={"cpu": 8}).settle()
         assert len(scenario.evicted) == 6
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(own=st.integers(0, 8), marked=st.lists(st.booleans(), min_size=8, max_size=8), wanted=st.integers(1, 8))
+def test_nobody_keeps_what_was_lent_by_saying_so_nor_loses_what_is_his(
+    own: int, marked: list[bool], wanted: int
+) -> None:
+    scenario = quotas(own=own)
+    for number, mark in enumerate(marked):
+        scenario.pod(f"p{number}", cpu=1, more={"bound": 500 + number, "preemptable": not mark})
+    scenario.run()
+    evicted = take_back(scenario, wanted)
+    covered = [f"p{number}" for number, mark in enumerate(marked) if mark][:own]
+    assert not set(covered) & set(evicted)
+    assert len(evicted) == (wanted if wanted <= 8 - own else 0)
 
 
 def test_pods_that_may_never_be_preempted_are_held_to_a_min_that_was_lowered() -> None:
