@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.classes import Footprint
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
 from phalanx.model.decisions import EvictionReason
@@ -26,6 +27,8 @@ from phalanx.scheduling.session import Session
 from phalanx.scheduling.shares import own_of
 
 Amounts = Mapping[str, int]
+Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
+"""((account, resource), amount, what the account has of its own of that)."""
 
 
 class OwnWords:
@@ -45,7 +48,8 @@ class OwnWords:
         self._covered: set[str] = set()
         # Why those are not covered that are not.
         self._beyond: dict[str, str] = {}
-        self._holding: dict[AccountRecord, dict[str, int]] = {}
+        self._holding: dict[tuple[AccountRecord, str], int] = {}
+        self._needs: dict[tuple[Payer, Footprint], Needs | None] = {}
         self._hold: dict[tuple[Payer, EvictionReason], bool] = {}
         stated = sorted(self._stated(columns), key=_age)
         self._by_payer: dict[Payer, list[PodRecord]] = {}
@@ -131,7 +135,12 @@ class OwnWords:
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
             for record in session.state.tenants(row):
-                if record.payer is not None and record.state in ACTIVE and any(self._words(record)):
+                if record.payer is None or record.state not in ACTIVE:
+                    continue
+                pod, gang = record.pod, record.gang
+                marked = not pod.preemptable or pod.firm
+                marked = marked or (gang is not None and gang.noun is not None and not gang.noun.preemptable)
+                if marked or (guards and (pod.cooldown or pod.budgets) and any(self._words(record))):
                     yield record
 
     def _cover(self, stated: list[PodRecord]) -> None:
@@ -167,28 +176,42 @@ class OwnWords:
 
     def _charge(self, block: list[PodRecord]) -> bool:
         """Covers the pods, if what they hold is left of their accounts' own."""
-        sums: dict[AccountRecord, dict[str, int]] = {}
-        why = ""
+        why, holding = "", self._holding
+        sums: dict[tuple[AccountRecord, str], int] = {}
         for record in block:
             assert record.payer is not None
-            accounts = [account for account in record.payer.path if self._own_of(account)]
-            if not accounts:
+            needs = self._needs_of(record.payer, record.footprint)
+            if needs is None:
                 why = "no queue or quota guarantees it anything"
-            for account in accounts:
-                add_amounts(sums.setdefault(account, {}), record.footprint.amounts, 1)
-        for account, amounts in sums.items():
-            holding = self._holding.get(account, {})
-            for share in self._own_of(account):
-                for name, amount in amounts.items():
-                    if amount > 0 and name in share and holding.get(name, 0) + amount > share[name]:
-                        why = why or f"it is beyond what {account.label} is guaranteed"
+            for place, amount, limit in needs or ():
+                sums[place] = sums.get(place, 0) + amount
+                if not why and holding.get(place, 0) + sums[place] > limit:
+                    why = f"it is beyond what {place[0].label} is guaranteed"
         if why:
             self._beyond.update((record.pod.uid, why) for record in block)
             return False
-        for account, amounts in sums.items():
-            add_amounts(self._holding.setdefault(account, {}), amounts, 1)
+        for place, amount in sums.items():
+            holding[place] = holding.get(place, 0) + amount
         self._covered.update(record.pod.uid for record in block)
         return True
+
+    def _needs_of(self, payer: Payer, footprint: Footprint) -> Needs | None:
+        """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
+        key = (payer, footprint)
+        if key not in self._needs:
+            accounts = [account for account in payer.path if self._own_of(account)]
+            self._needs[key] = (
+                tuple(
+                    ((account, name), amount, share[name])
+                    for account in accounts
+                    for share in [_least(self._own_of(account))]
+                    for name, amount in footprint.amounts.items()
+                    if amount > 0 and name in share
+                )
+                if accounts
+                else None
+            )
+        return self._needs[key]
 
     def _own_of(self, account: AccountRecord) -> tuple[Amounts, ...]:
         found = self._own.get(account)
@@ -206,6 +229,7 @@ def own_words_of(session: Session) -> OwnWords:
     """One for all questions of a session."""
     found = session.own_words
     if not isinstance(found, OwnWords):
+        session.state.ledger.settle()
         session.state.tenancy_table()  # all kinds are known
         found = session.own_words = OwnWords(session, columns_of(session))
     return found
@@ -224,6 +248,15 @@ def objections(session: Session, record: PodRecord, ground: Ground | None) -> It
             spared = own_words_of(session).objection(record, spared, ground)
         if spared is not None:
             yield spared
+
+
+def _least(shares: Iterable[Amounts]) -> Amounts:
+    """Of every resource what the strictest says."""
+    least: dict[str, int] = {}
+    for share in shares:
+        for name, amount in share.items():
+            least[name] = min(amount, least.get(name, amount))
+    return least
 
 
 def _states(account: AccountRecord) -> bool:
