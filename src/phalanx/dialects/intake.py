@@ -391,7 +391,7 @@ class Intake:
         if resource.plural == PROFILES:
             spec = self._profiles.read(address, document)
         else:
-            spec = read_account(resource, document)
+            spec = read_account(resource, document, self._options.quota_namespaces)
         return self._told(self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {}))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:

@@ -143,6 +143,23 @@ def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "")
     )
 
 
+def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
+    """`by` names the mate, which does not name it."""
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
+        change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+    )
+
+
+def too_many_tied(gang: GangKey, most: int) -> Verdict:
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
+        change=f"name at most {most} gangs that start together",
+    )
+
+
 def awaiting_admission(gang: GangRecord, noun: Gang, facts: NotAdmitted) -> Verdict:
     wanted = _amounts(noun.min_resources or ())
     message = facts.message or f"its minResources ({wanted}) exceed what may be promised now"

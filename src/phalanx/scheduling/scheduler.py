@@ -239,7 +239,7 @@ class Scheduler:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
-        for gang in unit.own:
+        for gang in unit.gangs:
             session.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
     def _recheck(self, session: Session) -> None:

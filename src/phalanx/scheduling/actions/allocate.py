@@ -6,6 +6,7 @@ import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
+from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
@@ -17,8 +18,10 @@ from phalanx.scheduling.explanation import (
     awaiting_admission,
     held_by_problem,
     members_missing,
+    too_many_tied,
     unreadable,
     unreadable_members,
+    unrequited,
     waiting_for_bundle,
 )
 from phalanx.scheduling.fifo import FifoQueues
@@ -146,7 +149,7 @@ def place_unit(session: Session, unit: Unit) -> bool:
         return False
     calls = [Call(session, gang) for gang in unit.gangs]
     if all(call.need.satisfied for call in calls):
-        for gang in unit.own:
+        for gang in unit.gangs:
             session.judge_gang(gang, None)
         return True
     demand = demand_of(calls)
@@ -183,6 +186,10 @@ def assess(session: Session, unit: Unit, demand: Quorum) -> Refusal | None:
 def _held(session: Session, unit: Unit) -> bool:
     """Whether something holds the unit before any node is looked at; says what."""
     asks = any(gang.pending for gang in unit.gangs)
+    if unit.overbundled:
+        for gang in unit.gangs:
+            session.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
+        return True
     for gang in unit.gangs:
         noun = gang.noun
         assert noun is not None
@@ -208,10 +215,19 @@ def _held(session: Session, unit: Unit) -> bool:
         if verdict is not None:
             judge_unit(session, unit, gang, verdict)
             return True
-    for gang in unit.own if unit.missing or not asks else ():
-        why = "no pod or object declares it"
-        session.judge_gang(gang, waiting_for_bundle(gang.key, unit.missing[0], why) if unit.missing else None)
+    for gang in unit.gangs if unit.missing or not asks else ():
+        session.judge_gang(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
     return bool(unit.missing) or not asks
+
+
+def _missing_mate(session: Session, unit: Unit, gang: GangKey) -> Verdict:
+    """Which gang of the bundle is not there, or does not say that it is of the bundle."""
+    mate = unit.missing[0]
+    record = session.state.gangs.get(mate)
+    if record is None or record.noun is None:
+        return waiting_for_bundle(gang, mate, "no pod or object declares it")
+    by = next(each.key for each in unit.gangs if each.noun is not None and mate in each.noun.bundle)
+    return unrequited(gang, mate, by)
 
 
 def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
@@ -230,7 +246,7 @@ def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[
     transaction.commit()
     _bind(session, calls)
     for call in calls:
-        if call.placed or call.gang in unit.own:
+        if call.placed or call.gang in unit.gangs:
             session.judge_gang(call.gang, None)
     session.unclaim(claimed(unit))  # who was promised room and is not needed now
 

@@ -121,7 +121,7 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
         case Surplus() if session.pipeline.policy.eviction.surplus:
             members = [
                 member
-                for gang in unit.own
+                for gang in unit.gangs
                 for member in session.in_order(gang)
                 if member.claim is None and not member.pod.problem and starts_singly(session, member)
             ]
