@@ -14,6 +14,9 @@ from phalanx.local import discovery, openapi
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
+from phalanx.local.authorization import Rbac, forbidden_request
+from phalanx.local.authorization.attributes import attributes_of
+from phalanx.local.authorization.impersonation import impersonated
 from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
@@ -41,6 +44,7 @@ class HttpDoor:
         api: Api,
         resources: ResourceHandler,
         authenticator: Authenticator,
+        rbac: Rbac,
         faults: Faults,
         options: ServerOptions,
         audit: Audit | None,
@@ -49,6 +53,7 @@ class HttpDoor:
         self._api = api
         self._resources = resources
         self._authenticator = authenticator
+        self._rbac = rbac
         self._faults = faults
         self._options = options
         self._audit = audit
@@ -66,6 +71,7 @@ class HttpDoor:
             if rule is not None and not rule.after_write:
                 await _strike(rule)
             user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
+            user = impersonated(user, request.headers, self._rbac)
             query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
             response = await self._answer(request, method, path, query, user)
             if rule is not None and rule.after_write:
@@ -89,6 +95,10 @@ class HttpDoor:
         self, request: web.BaseRequest, method: str, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         target = parse_path(path)
+        asked = attributes_of(method, path, target, query)
+        decision = self._rbac.authorize(user, asked)
+        if not decision.allowed:
+            raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
             call = Call(target, method, query, request.headers, body, user)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from phalanx.local.api import Api
 from phalanx.local.controllers.base import Controller
+from phalanx.local.controllers.clusterroles import ClusterRoleAggregation
 from phalanx.local.controllers.definitions import DefinitionController
 from phalanx.local.controllers.deployments import DeploymentController
 from phalanx.local.controllers.disruption import DisruptionController
@@ -48,6 +49,7 @@ class Controllers:
             "volumeprotection": lambda: VolumeProtection(api),
             "ephemeralvolumes": lambda: EphemeralVolumes(api),
             "statefulsets": lambda: StatefulSetController(api),
+            "clusterroles": lambda: ClusterRoleAggregation(api),
             "eventttl": lambda: EventExpiry(api, options.event_ttl),
         }
         self._controllers: list[Controller] = [
