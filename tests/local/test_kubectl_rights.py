@@ -15,6 +15,13 @@ pytestmark = [
     pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed"),
 ]
 
+WITHOUT_RULES = """
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules: []
+"""
+
 
 async def test_a_tenant_works_in_his_namespace(kubectl: Kubectl) -> None:
     file = kubectl.home / "team.kubeconfig"
@@ -77,6 +84,5 @@ async def test_roles_are_made_and_tokens_handed_out(kubectl: Kubectl) -> None:
     assert await kubectl("get nodes -o name", *robot) == ""
     assert "Forbidden" in await kubectl.fails("get secrets", *robot)
     assert "reader" in await kubectl("describe role reader")
-    reconciled = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: reader, namespace: default}\nrules: []\n"
-    await kubectl("auth reconcile --remove-extra-permissions -f -", stdin=reconciled)
+    await kubectl("auth reconcile --remove-extra-permissions -f -", stdin=WITHOUT_RULES)
     assert "Forbidden" in await kubectl.fails("get pods", *robot)

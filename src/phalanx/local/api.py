@@ -6,7 +6,7 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.local import fieldmanagement, metafields
 from phalanx.local.clock import Clock, TimestampCache, timestamp
@@ -26,6 +26,9 @@ from phalanx.local.records import Record
 from phalanx.local.resources import Registry, ResourceType, Version
 from phalanx.local.store import Collection, Store, make_record
 from phalanx.local.strategies.base import Write
+
+if TYPE_CHECKING:
+    from phalanx.local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
 IMMORTAL = ("default", "kube-public", "kube-system")
@@ -51,13 +54,14 @@ class _Cached:
 
 
 class Api:
-    """Reads and writes of objects by resource type. Errors are ApiError."""
+    """Reads and writes of objects by resource type. Errors are ApiError. `quotas` limits them, once it is set."""
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
         self.now = TimestampCache(clock)
+        self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
     # --- reading
@@ -134,6 +138,8 @@ class Api:
             elif type_.custom or "status" in obj:
                 obj.pop("status", None)
         self._validate(version, obj, None, "", write)
+        if self.quotas is not None and type_.namespaced:
+            self.quotas.admit(type_, type_.storage, obj)
         name = meta["name"]
         if (namespace if type_.namespaced else "", name) in collection.records:
             raise already_exists(type_, name)
@@ -228,6 +234,8 @@ class Api:
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
+        if self.quotas is not None and type_.namespaced:
+            self.quotas.admit(type_, type_.storage, new, old, subresource)
         if tracks:
             new = fieldmanagement.tracked(old, new, version, write, subresource)
         elif managed is not None:

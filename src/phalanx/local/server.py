@@ -19,6 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
 from phalanx.local import bootstrap
+from phalanx.local.admission.quota import QuotaLedger
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator
@@ -71,6 +72,7 @@ class ApiServer:
             Audit(self.options.audit_log, self.options.clock) if self.options.audit_log is not None else None
         )
         self.rbac = Rbac(self.store)
+        self._quotas = self.api.quotas = QuotaLedger(self.store, self.options.clock)
         self.tokens = AccountTokens(self.api, identity.signing_key)
         authenticator = Authenticator(
             self.token,
@@ -84,7 +86,7 @@ class ApiServer:
             self.api, resources, authenticator, self.rbac, self.faults, self.options, self._audit, self._address
         )
         self.faults.wire(self._cut_watches, self.store.forget_history)
-        self._controllers = Controllers(self.api, self.options)
+        self._controllers = Controllers(self.api, self._quotas, self.options)
         self._runner: web.ServerRunner | None = None
         self._port = 0
 
@@ -162,6 +164,7 @@ class ApiServer:
         self._definitions.load()
         self._journal.restore(self.store, {type_.storage: type_.strategy.fields for type_ in self.registry})
         self.rbac.load()
+        self._quotas.load()
         self._journal.begin(self.store)
 
     def _request(

@@ -33,6 +33,7 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("batch", "Job"): workloads.check_job,
     ("coordination.k8s.io", "Lease"): cluster_objects.check_lease,
     ("policy", "PodDisruptionBudget"): workloads.check_budget,
+    ("node.k8s.io", "RuntimeClass"): cluster_objects.check_runtime_class,
     (rbac.GROUP, "ClusterRole"): rbac.check_cluster_role,
     (rbac.GROUP, "ClusterRoleBinding"): rbac.check_cluster_role_binding,
     (rbac.GROUP, "Role"): rbac.check_role,
