@@ -95,6 +95,7 @@ def apiserver(
     import asyncio
     import logging
 
+    from phalanx.local.errors import ApiError
     from phalanx.local.journal import DataFileError
     from phalanx.local.options import ServerOptions
     from phalanx.local.server import ApiServer
@@ -113,7 +114,7 @@ def apiserver(
             native_groups=native_groups,  # type: ignore[arg-type]
         )
         asyncio.run(_serve(ApiServer(options), kubeconfig_out, tenants))
-    except (DataFileError, OSError, ValueError) as problem:
+    except (ApiError, DataFileError, OSError, ValueError) as problem:
         raise click.ClickException(str(problem)) from None
 
 

@@ -28,6 +28,7 @@ from phalanx.local.store import Collection, Store, make_record
 from phalanx.local.strategies.base import Write
 
 if TYPE_CHECKING:
+    from phalanx.local.admission.policies import AdmissionPolicies
     from phalanx.local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
@@ -54,13 +55,17 @@ class _Cached:
 
 
 class Api:
-    """Reads and writes of objects by resource type. Errors are ApiError. `quotas` limits them, once it is set."""
+    """Reads and writes of objects by resource type. Errors are ApiError.
+
+    `policies` and `quotas` admit what is written, once they are set.
+    """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
         self.now = TimestampCache(clock)
+        self.policies: AdmissionPolicies | None = None
         self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
@@ -138,9 +143,11 @@ class Api:
             elif type_.custom or "status" in obj:
                 obj.pop("status", None)
         self._validate(version, obj, None, "", write)
+        name = meta["name"]
+        if self.policies is not None:
+            self.policies.admit("CREATE", version, obj, None, write, of=(meta.get("namespace", ""), name, ""))
         if self.quotas is not None and type_.namespaced:
             self.quotas.admit(type_, type_.storage, obj)
-        name = meta["name"]
         if (namespace if type_.namespaced else "", name) in collection.records:
             raise already_exists(type_, name)
         if managed is not None:
@@ -234,6 +241,9 @@ class Api:
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
+        if self.policies is not None:
+            of = (record.namespace, record.name, subresource)
+            self.policies.admit("UPDATE", version, new, old, write, of=of)
         if self.quotas is not None and type_.namespaced:
             self.quotas.admit(type_, type_.storage, new, old, subresource)
         if tracks:

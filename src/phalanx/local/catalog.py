@@ -39,6 +39,7 @@ from phalanx.local.strategies.plain import (
     VolumeStrategy,
 )
 from phalanx.local.strategies.pods import PodStrategy
+from phalanx.local.strategies.policies import PolicyBindingStrategy, PolicyStrategy
 from phalanx.local.strategies.priority import PriorityClassStrategy
 from phalanx.local.strategies.rbac import BindingStrategy, RoleStrategy
 from phalanx.local.strategies.serviceaccounts import ServiceAccountStrategy
@@ -203,7 +204,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-validatingadmissionpolicies",
             "ValidatingAdmissionPolicy",
-            spec,
+            PolicyStrategy(),
             "status",
             "",
             "api-extensions",
@@ -213,7 +214,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-validatingadmissionpolicybindings",
             "ValidatingAdmissionPolicyBinding",
-            plain,
+            PolicyBindingStrategy(),
             "",
             "",
             "api-extensions",

@@ -37,7 +37,11 @@ from phalanx.local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
 _BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
 _OPTIONS: Final = {"PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
 # What is posted to a subresource.
-_POSTED: Final = {"binding": "Binding", "eviction": "Eviction", "token": "TokenRequest"}
+_POSTED: Final = {
+    "binding": ("Binding", "v1"),
+    "eviction": ("Eviction", "policy/v1"),
+    "token": ("TokenRequest", "authentication.k8s.io/v1"),
+}
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -153,6 +157,7 @@ class ResourceHandler:
             meta = body.get("metadata") or {}
             name = meta.get("name") if isinstance(meta, dict) else None
             pods = self._api.type("", "pods").preferred
+            self._admit(call, version, "CREATE", {**body, "kind": "Binding", "apiVersion": "v1"}, write)
             return self._status(sub.bind(self._api, pods, call.target.namespace, str(name or ""), body, write))
         namespace = call.target.namespace
         if type_.namespaced and not namespace:
@@ -171,6 +176,7 @@ class ResourceHandler:
         chosen = [collection.records[key] for key in collection.keys(selection.namespace)]
         chosen = [record for record in chosen if selection.matches(record)]
         for record in chosen:
+            self._admit_deletion(version, record, write)
             self._api.delete(type_, record, options, write)
         page = Page(chosen, self._api.store.revision, "", None)
         return Answer(list_document(page, version), warnings=tuple(write.warnings))
@@ -226,6 +232,7 @@ class ResourceHandler:
             raise method_not_allowed()
         options = self._delete_options(call, write)
         record = self._api.record(type_, target.namespace, target.name)
+        self._admit_deletion(version, record, write)
         last, gone = self._api.delete(type_, record, options, write)
         if gone and not type_.strategy.returns_deleted:
             document = {
@@ -268,7 +275,9 @@ class ResourceHandler:
 
     def _post_subresource(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
-        body = self._body(call, _POSTED[target.subresource])
+        body = self._body(call, _POSTED[target.subresource][0])
+        kind, api_version = _POSTED[target.subresource]
+        self._admit(call, version, "CREATE", {**body, "kind": kind, "apiVersion": api_version}, write)
         if target.subresource == "binding":
             status = sub.bind(self._api, version, target.namespace, target.name, body, write)
             return self._status(status)
@@ -299,6 +308,18 @@ class ResourceHandler:
             return
         assert write.requester is not None
         write.requester.require(Attributes("create", type_.group, type_.plural, "", target.namespace, target.name))
+
+    def _admit(self, call: Call, version: Version, operation: str, obj: Json, write: Write) -> None:
+        """Asks the policies about a request that is not simply a write of an object."""
+        target = call.target
+        if self._api.policies is not None:
+            of = (target.namespace, target.name, target.subresource)
+            self._api.policies.admit(operation, version, obj, None, write, of=of)
+
+    def _admit_deletion(self, version: Version, record: Record, write: Write) -> None:
+        if self._api.policies is not None:
+            of = (record.namespace, record.name, "")
+            self._api.policies.admit("DELETE", version, None, record.load(), write, of=of)
 
     def _write(self, call: Call) -> Write:
         query = call.query

@@ -19,6 +19,7 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
 from phalanx.local import bootstrap
+from phalanx.local.admission.policies import AdmissionPolicies
 from phalanx.local.admission.quota import QuotaLedger
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
@@ -72,6 +73,7 @@ class ApiServer:
             Audit(self.options.audit_log, self.options.clock) if self.options.audit_log is not None else None
         )
         self.rbac = Rbac(self.store)
+        self._policies = AdmissionPolicies(self.api, self.rbac)
         self._quotas = self.api.quotas = QuotaLedger(self.store, self.options.clock)
         self.tokens = AccountTokens(self.api, identity.signing_key)
         authenticator = Authenticator(
@@ -100,6 +102,9 @@ class ApiServer:
         """Restores the data file, fills in what every cluster has, and listens. Raises OSError when it cannot."""
         self._restore()
         bootstrap.fill(self.api)
+        # What a cluster cannot be without is not for policies to refuse.
+        self._policies.load()
+        self.api.policies = self._policies
         server = web.Server(self._door, request_factory=self._request, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
