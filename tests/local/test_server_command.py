@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
+import ssl
 import sys
 from pathlib import Path
 
@@ -96,7 +98,6 @@ async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_pat
     (tmp_path / "users").write_text('t1,jane,u1,"devs,system:masters"\n\nt2,bob,u2\n')
     process, url = await start(
         tmp_path,
-        "--insecure",
         "--token-auth-file",
         str(tmp_path / "users"),
         "--tenant",
@@ -104,7 +105,10 @@ async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_pat
         "--tenant",
         f"team-b={tmp_path / 'b'}",
     )
-    async with aiohttp.ClientSession() as session:
+    authority = json.loads((tmp_path / "kubeconfig").read_text())["clusters"][0]["cluster"]
+    data = base64.b64decode(authority["certificate-authority-data"]).decode()
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=data))
+    async with aiohttp.ClientSession(connector=connector) as session:
         client = Client(session, url)
 
         async def status(token: str, namespace: str) -> int:
@@ -128,6 +132,7 @@ async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_pat
     ("options", "words"),
     [
         (("--tenant", "Team"), "write NAMESPACE or NAMESPACE=FILE"),
+        (("--tenant", "team", "--insecure"), "--tenant needs TLS"),
         (("--tenant", "team="), "write NAMESPACE or NAMESPACE=FILE"),
         (("--token-auth-file", "users"), "users:1: write token,user,uid"),
     ],

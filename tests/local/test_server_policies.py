@@ -129,10 +129,22 @@ async def test_operations_and_subresources_are_told_apart(admin: Client) -> None
     assert await status(admin, "POST", f"{PODS}/a/eviction", eviction) == 201
 
 
+async def test_scaling_is_a_request_of_its_own(admin: Client) -> None:
+    sets = "/apis/apps/v1/namespaces/default/replicasets"
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await admin.create(sets, {"metadata": {"name": "r"}, "spec": spec})
+    smaller = "object.spec.replicas <= 3 && oldObject.spec.replicas == 0"
+    await demand(admin, smaller, matching=on("replicasets/scale", group="apps"))
+    for replicas, code in ((5, 422), (2, 200)):
+        assert await status(admin, "PATCH", f"{sets}/r/scale", {"spec": {"replicas": replicas}}) == code
+    assert await status(admin, "PATCH", f"{sets}/r", {"spec": {"replicas": 5}}) == 200
+
+
 async def test_expressions_ask_the_authorizer(admin: Client) -> None:
     allowed = (
-        "authorizer.group('scheduling.volcano.sh').resource('queues').name(object.data.queue).check('use').allowed() "
-        "|| authorizer.requestResource.check('override').allowed() "
+        "authorizer.group('scheduling.volcano.sh').resource('queues').name(object.data.queue).check('use')"
+        ".allowed() || authorizer.requestResource.check('override').allowed() "
         "|| authorizer.path('/override').check('get').allowed()"
     )
     message = {"expression": allowed, "messageExpression": "'no right to use queue ' + object.data.queue"}

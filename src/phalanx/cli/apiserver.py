@@ -95,6 +95,10 @@ def apiserver(
     import asyncio
     import logging
 
+    if insecure and tenants:
+        raise click.UsageError(
+            "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
+        )
     from phalanx.local.errors import ApiError
     from phalanx.local.journal import DataFileError
     from phalanx.local.options import ServerOptions

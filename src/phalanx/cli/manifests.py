@@ -58,7 +58,21 @@ def access(account: str, namespace: str) -> list[Manifest]:
         _binding("ClusterRole", account, subject),
         _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=[*_lease_rules(account), *_usage_rules()]),
         _binding("Role", account, subject, LEASE_NAMESPACE),
+        *tenant_roles(),
     ]
+
+
+def tenant_roles() -> list[Manifest]:
+    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
+    groups = _rule(_CUSTOM_GROUPS, ["podgroups"], ["create", "delete", "deletecollection", "patch", "update"])
+    seen = _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], _READ)
+    return [_gathered("edit", groups), _gathered("view", seen)]
+
+
+def _gathered(into: str, rule: Manifest) -> Manifest:
+    role = _object(f"{_RBAC}/v1", "ClusterRole", f"phalanx-podgroups-{into}", rules=[rule])
+    role["metadata"]["labels"][f"{_RBAC}/aggregate-to-{into}"] = "true"
+    return role
 
 
 def flow_schemas(account: str, namespace: str) -> list[Manifest]:

@@ -220,10 +220,12 @@ class Api:
         *,
         must_state_revision: bool = False,
         tracks: bool = True,
+        admitted: bool = False,
     ) -> Record:
         """Puts `body` (the version's form, complete) in the place of a record under its preconditions.
 
-        `tracks` is False when `body` already carries its managedFields, after a server-side apply.
+        `tracks` is False when `body` already carries its managedFields, after a server-side apply. `admitted`:
+        the policies have been asked about what the client sent.
         """
         type_ = version.type
         metafields.check_names(body, record.name, record.namespace)
@@ -241,7 +243,7 @@ class Api:
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
-        if self.policies is not None:
+        if self.policies is not None and not admitted:
             of = (record.namespace, record.name, subresource)
             self.policies.admit("UPDATE", version, new, old, write, of=of)
         if self.quotas is not None and type_.namespaced:

@@ -261,7 +261,11 @@ def rescale(api: Api, version: Version, record: Record, scale: Json, write: Writ
     for key in ("resourceVersion", "uid"):
         if given.get(key):
             metadata(obj)[key] = given[key]
-    return api.replace(version, record, obj, write)
+    if api.policies is not None:
+        named = {**scale, "kind": "Scale", "apiVersion": "autoscaling/v1"}
+        of = (record.namespace, record.name, "scale")
+        api.policies.admit("UPDATE", version, named, scale_of(record, version), write, of=of)
+    return api.replace(version, record, obj, write, admitted=True)
 
 
 def _number(obj: Json, path: str) -> int:

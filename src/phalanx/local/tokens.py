@@ -11,7 +11,7 @@ import hashlib
 import hmac
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -20,7 +20,7 @@ from phalanx.local.authentication import User, account_groups, account_user
 from phalanx.local.clock import timestamp
 from phalanx.local.errors import FieldCause, conflict, invalid, not_found, wrong_value
 from phalanx.local.objects import Json, decode, encode, mapping, sequence, text
-from phalanx.local.records import Record
+from phalanx.local.records import Key, Record
 from phalanx.local.strategies.base import Write
 
 ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
@@ -44,13 +44,21 @@ class _Claims(msgspec.Struct):
     private: dict[str, object] = msgspec.field(name=_PRIVATE)
 
 
+class _Read(NamedTuple):
+    """A token that was read: whom it speaks for, until when, and what must still be there (storage, key, uid)."""
+
+    user: User
+    expires: int
+    bound: tuple[tuple[str, Key, str], ...]
+
+
 class AccountTokens:
     """Makes and reads tokens. `key` signs them; whoever has it can speak for every service account."""
 
     def __init__(self, api: Api, key: bytes) -> None:
         self._api = api
         self._key = key
-        self._read: dict[str, _Claims] = {}
+        self._read: dict[str, _Read] = {}
 
     def issue(self, record: Record, body: Json, write: Write) -> Json:
         """A TokenRequest for a service account, answered. Raises 404, 409 or 422 for one that cannot be met."""
@@ -87,31 +95,22 @@ class AccountTokens:
 
     def user_of(self, token: str) -> User | None:
         """Whom a token speaks for; None when it is not ours, not for us, expired, or its account is gone."""
-        claims = self._claims(token)
-        if claims is None or ISSUER not in claims.aud or claims.exp <= self._api.clock.now():
-            return None
-        private = claims.private
-        namespace, account = text(private.get("namespace")), mapping(private.get("serviceaccount"))
-        name, uid = text(account.get("name")), text(account.get("uid"))
-        if not self._stands("serviceaccounts", namespace, name, uid):
-            return None
-        extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.jti}",)}
-        for kind, plural in _BOUND.items():
-            bound = mapping(private.get(kind.lower()))
-            if not bound:
-                continue
-            bound_name, bound_uid = text(bound.get("name")), text(bound.get("uid"))
-            if not self._stands(plural, "" if kind == "Node" else namespace, bound_name, bound_uid):
+        read = self._read.get(token)
+        if read is None:
+            claims = self._claims(token)
+            if claims is None or ISSUER not in claims.aud:
                 return None
-            if kind != "Secret":
-                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (bound_name,)
-                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (bound_uid,)
-        return User(account_user(namespace, name), account_groups(namespace), uid, extra)
-
-    def _stands(self, plural: str, namespace: str, name: str, uid: str) -> bool:
-        collection = self._api.store.collections.get(f"/{plural}")
-        record = collection.records.get((namespace, name)) if collection is not None else None
-        return record is not None and record.uid == uid
+            if len(self._read) >= _REMEMBERED:
+                self._read.clear()
+            read = self._read[token] = _read(claims)
+        if read.expires <= self._api.clock.now():
+            return None
+        for storage, key, uid in read.bound:
+            collection = self._api.store.collections.get(storage)
+            record = collection.records.get(key) if collection is not None else None
+            if record is None or record.uid != uid:
+                return None
+        return read.user
 
     def _bound(self, namespace: str, reference: Json) -> Json:
         """The object that the token is to live and die with; {} for none."""
@@ -139,18 +138,29 @@ class AccountTokens:
         return base64.urlsafe_b64encode(hmac.digest(self._key, payload, hashlib.sha256)).rstrip(b"=")
 
     def _claims(self, token: str) -> _Claims | None:
-        known = self._read.get(token)
-        if known is not None:
-            return known
         payload, _, signature = token.encode("utf-8", "replace").rpartition(b".")
         if not hmac.compare_digest(signature, self._signature(payload)):
             return None
         body = payload.partition(b".")[2]
-        claims = msgspec.convert(decode(base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))), _Claims)
-        if len(self._read) >= _REMEMBERED:
-            self._read.clear()
-        self._read[token] = claims
-        return claims
+        return msgspec.convert(decode(base64.urlsafe_b64decode(body + b"=" * (-len(body) % 4))), _Claims)
+
+
+def _read(claims: _Claims) -> _Read:
+    private = claims.private
+    namespace, account = text(private.get("namespace")), mapping(private.get("serviceaccount"))
+    name, uid = text(account.get("name")), text(account.get("uid"))
+    bound = [("/serviceaccounts", (namespace, name), uid)]
+    extra = {"authentication.kubernetes.io/credential-id": (f"JTI={claims.jti}",)}
+    for kind, plural in _BOUND.items():
+        reference = mapping(private.get(kind.lower()))
+        if reference:
+            other, other_uid = text(reference.get("name")), text(reference.get("uid"))
+            bound.append((f"/{plural}", ("" if kind == "Node" else namespace, other), other_uid))
+            if kind != "Secret":
+                extra[f"authentication.kubernetes.io/{kind.lower()}-name"] = (other,)
+                extra[f"authentication.kubernetes.io/{kind.lower()}-uid"] = (other_uid,)
+    user = User(account_user(namespace, name), account_groups(namespace), uid, extra)
+    return _Read(user, claims.exp, tuple(bound))
 
 
 def read_users(path: Path) -> dict[str, User]:

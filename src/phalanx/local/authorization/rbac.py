@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from phalanx.local.authentication import User, account_user
 from phalanx.local.authorization.attributes import Attributes
-from phalanx.local.authorization.rules import EVERYTHING, Rule, parse_rules
+from phalanx.local.authorization.rules import ALL, EVERYTHING, Rule, parse_rules
 from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.records import Change, Key, Record
 from phalanx.local.store import Collection, Store
@@ -24,6 +24,9 @@ CLUSTER_ROLE_BINDINGS: Final = f"{GROUP}/clusterrolebindings"
 SUPERUSERS: Final = "system:masters"
 
 _Subject = tuple[str, str]
+#: Name and groups of a user, and what he asks for.
+_Question = tuple[str, tuple[str, ...], Attributes]
+_REMEMBERED: Final = 4096
 
 
 class Decision(NamedTuple):
@@ -34,15 +37,28 @@ class Decision(NamedTuple):
 
 
 ALLOWED: Final = Decision(True)
+DENIED: Final = Decision(False)
 
 
 class _Grant(NamedTuple):
-    """A binding as one of its subjects holds it; `of` names that subject for a reason."""
+    """A binding as one of its subjects holds it: the role, and what is told of a request that it allows."""
 
-    binding: Key
     role_kind: str
     role: str
-    of: str
+    decision: Decision
+
+
+class _Role:
+    """The rules of a role, also by the verbs that they are about."""
+
+    def __init__(self, rules: tuple[Rule, ...]) -> None:
+        self.rules = rules
+        self._others = tuple(rule for rule in rules if ALL in rule.verbs)
+        verbs = {verb for rule in rules for verb in rule.verbs}
+        self._by_verb = {verb: tuple(r for r in rules if verb in r.verbs or ALL in r.verbs) for verb in verbs}
+
+    def about(self, verb: str) -> tuple[Rule, ...]:
+        return self._by_verb.get(verb, self._others)
 
 
 class Rbac:
@@ -50,7 +66,8 @@ class Rbac:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._roles: dict[Key, tuple[Rule, ...]] = {}
+        self._roles: dict[Key, _Role] = {}
+        self._allowed: dict[_Question, Decision] = {}
         self._grants: dict[str, dict[_Subject, dict[Key, _Grant]]] = {}
         store.listen(self._changed)
 
@@ -65,38 +82,50 @@ class Rbac:
         """Whether the user may do what he asks for."""
         if SUPERUSERS in user.groups:
             return ALLOWED
+        # Whose rules name no object may do the same to the next one.
+        question = (user.name, user.groups, asked._replace(name=""))
+        known = self._allowed.get(question)
+        if known is not None:
+            return known
         problems: list[str] = []
-        for grant, rules in self._granted(user, asked.namespace, problems):
-            for rule in rules:
+        for grant, role in self._granted(user, asked.namespace, problems):
+            for rule in role.about(asked.verb):
                 if rule.allows(asked):
-                    return Decision(True, f"RBAC: allowed by {_source(grant)}")
-        return Decision(False, _told(problems))
+                    if not rule.names:
+                        self._remember(question, grant.decision)
+                    return grant.decision
+        return Decision(False, _told(problems)) if problems else DENIED
+
+    def _remember(self, question: _Question, decision: Decision) -> None:
+        if len(self._allowed) >= _REMEMBERED:
+            self._allowed.clear()
+        self._allowed[question] = decision
 
     def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
         """Every rule that holds for a user in a namespace, and what could not be resolved."""
         problems: list[str] = []
         found = list(EVERYTHING) if SUPERUSERS in user.groups else []
-        for _, rules in self._granted(user, namespace, problems):
-            found.extend(rules)
+        for _, role in self._granted(user, namespace, problems):
+            found.extend(role.rules)
         return found, problems
 
     def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...] | None:
         """The rules of a Role of the namespace or of a ClusterRole; None when there is none."""
-        return self._roles.get((namespace if kind == "Role" else "", name))
+        role = self._roles.get((namespace if kind == "Role" else "", name))
+        return role.rules if role is not None else None
 
-    def _granted(
-        self, user: User, namespace: str, problems: list[str]
-    ) -> Iterator[tuple[_Grant, tuple[Rule, ...]]]:
-        subjects = [("User", user.name), *(("Group", group) for group in user.groups)]
+    def _granted(self, user: User, namespace: str, problems: list[str]) -> Iterator[tuple[_Grant, _Role]]:
+        subjects = [("User", user.name), *[("Group", group) for group in user.groups]]
         for scope in ("", namespace) if namespace else ("",):
             by_subject = self._grants.get(scope)
             if not by_subject:
                 continue
             for subject in subjects:
-                for grant in by_subject.get(subject, {}).values():
-                    rules = self.role_rules(grant.role_kind, grant.role, scope)
-                    if rules is not None:
-                        yield grant, rules
+                grants = by_subject.get(subject)
+                for grant in grants.values() if grants is not None else ():
+                    role = self._roles.get((scope if grant.role_kind == "Role" else "", grant.role))
+                    if role is not None:
+                        yield grant, role
                     else:
                         problems.append(f'{grant.role_kind.lower()}.{GROUP} "{grant.role}" not found')
 
@@ -106,6 +135,7 @@ class Rbac:
         storage = collection.storage
         if not storage.startswith(GROUP):
             return
+        self._allowed.clear()
         if change.old is not None:
             self._drop(storage, change.old)
         if change.new is not None:
@@ -113,7 +143,7 @@ class Rbac:
 
     def _take(self, storage: str, record: Record) -> None:
         if storage in (ROLES, CLUSTER_ROLES):
-            self._roles[record.key] = parse_rules(record.load().get("rules"))
+            self._roles[record.key] = _Role(parse_rules(record.load().get("rules")))
         elif storage in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             by_subject = self._grants.setdefault(record.namespace, {})
             for subject, grant in _grants_of(record):
@@ -140,7 +170,8 @@ def _grants_of(record: Record) -> Iterator[tuple[_Subject, _Grant]]:
     for item in sequence(binding.get("subjects")):
         subject = _subject(mapping(item), record.namespace)
         if subject is not None:
-            yield subject, _Grant(record.key, kind, role, _describe(mapping(item), record.namespace))
+            source = f'{_named(record)} of {kind} "{role}" to {_describe(mapping(item), record.namespace)}'
+            yield subject, _Grant(kind, role, Decision(True, f"RBAC: allowed by {source}"))
 
 
 def _subject(item: Json, namespace: str) -> _Subject | None:
@@ -161,11 +192,10 @@ def _describe(item: Json, namespace: str) -> str:
     return f'{item.get("kind")} "{name}"'
 
 
-def _source(grant: _Grant) -> str:
-    namespace, name = grant.binding
-    kind = "RoleBinding" if namespace else "ClusterRoleBinding"
-    shown = f"{name}/{namespace}" if namespace else name
-    return f'{kind} "{shown}" of {grant.role_kind} "{grant.role}" to {grant.of}'
+def _named(record: Record) -> str:
+    if record.namespace:
+        return f'RoleBinding "{record.name}/{record.namespace}"'
+    return f'ClusterRoleBinding "{record.name}"'
 
 
 def _told(problems: list[str]) -> str:
