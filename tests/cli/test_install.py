@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
 from phalanx.daemon.service import ServiceOptions
+from phalanx.daemon.signing_keys import keys_in, load_keys
 from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.kube.client import KubeClient, PatchType
@@ -30,6 +31,7 @@ RIGHTS = [
     "clusterrolebinding.rbac.authorization.k8s.io/phalanx-scheduler",
     "role.rbac.authorization.k8s.io/phalanx-scheduler",
     "rolebinding.rbac.authorization.k8s.io/phalanx-scheduler",
+    "secret/phalanx-signing-keys",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-edit",
     "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-view",
     "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler-leases",
@@ -90,6 +92,16 @@ async def test_the_definitions_are_served_when_the_command_returns(
         spec = definition["spec"]
         path = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
         assert (await client.get(path))["kind"] == spec["names"]["listKind"]
+
+
+async def test_installing_anew_leaves_the_signing_key_alone(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await run(client, capsys)
+    keys = await load_keys(client, "kube-system", lambda: 1000.0, lambda size: b"k" * size)
+    assert keys == (("1000", b"k" * 32),)
+    assert (await run(client, capsys))["secret/phalanx-signing-keys"] == "unchanged"
+    assert keys_in(await client.get("/api/v1/namespaces/kube-system/secrets/phalanx-signing-keys")) == keys
 
 
 async def test_a_queue_is_its_users_to_change(client: KubeClient, capsys: pytest.CaptureFixture[str]) -> None:
@@ -170,6 +182,7 @@ def test_print_writes_what_would_be_applied() -> None:
         "ClusterRoleBinding",
         "Role",
         "RoleBinding",
+        "Secret",
         "ClusterRole",
         "ClusterRole",
         "FlowSchema",

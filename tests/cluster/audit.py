@@ -15,7 +15,7 @@ from phalanx.cluster.ports import Ports
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.peers import selects
-from phalanx.model.pod import MemberState, PlanMark, Pod, PodPhase
+from phalanx.model.pod import ACTIVE, MemberState, PlanMark, Pod, PodPhase
 from phalanx.model.pools import POOL_LABEL
 from phalanx.model.selectors import HostPort
 
@@ -158,8 +158,14 @@ def _audit_gangs(state: ClusterState) -> None:
             for member_state in MemberState:
                 expected = sum(record.state is member_state for record in of_role)
                 assert gang.count(member_state, role) == expected, (key, role, member_state)
-        marks: Counter[PlanMark] = Counter(record.mark for record in mine if record.mark is not None)
+        bound = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
+        marked = [(r.mark, r.state) for r in mine if r.mark is not None and r.state in bound]
+        marks: Counter[PlanMark] = Counter(mark for mark, _ in marked)
         assert gang.marks == dict(marks)
+        assert gang.live_marks == dict(Counter(mark for mark, member_state in marked if member_state in ACTIVE))
+        on_nodes = gang.count(MemberState.BOUND) + gang.count(MemberState.RUNNING)
+        assert gang.peak >= on_nodes
+        assert gang.counts().active or not gang.peak
 
 
 def _audit_promises(state: ClusterState) -> None:

@@ -18,7 +18,9 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import decode_pod
+from phalanx.dialects.marks import encode_mark
 from phalanx.dialects.notices import Notice, group_ref, pod_ref
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -35,6 +37,8 @@ from phalanx.scheduling.policy import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.daemon.nouns import MARK, REF, Clock, G, Recorded, pod, state_of
 from tests.execution.podserver import PodServer
+
+SIGNER = Signer((("1", b"k" * 32),))
 
 
 class Statuses:
@@ -91,7 +95,9 @@ class World:
             self.see(record.pod.name)
 
     def _binder(self, report: Callable[[BindResult], None]) -> Binder:
-        return Binder(self.server.client(), self.pool, report, attempts=2, backoff=lambda: Backoff(base=0.001))
+        return Binder(
+            self.server.client(), self.pool, report, SIGNER, attempts=2, backoff=lambda: Backoff(base=0.001)
+        )
 
     def _bound(self, result: Any) -> None:
         self.executor.bound(result)
@@ -292,8 +298,10 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
 async def test_marks_go_with_the_bindings_of_a_gang(world: World) -> None:
     plan = await world.cycle()
     assert [bind.mark for bind in plan.binds] == [MARK] * 3
-    annotations = [world.server.pods["ns", bind.name]["metadata"]["annotations"] for bind in plan.binds]
-    assert annotations == [{"phalanx.dev/gang-plan": "c1-1000/3/1000"}] * 3
+    for bind in plan.binds:
+        annotations = world.server.pods["ns", bind.name]["metadata"]["annotations"]
+        assert bind.gang is not None
+        assert annotations == {"phalanx.dev/gang-plan": encode_mark(MARK, SIGNER, bind.uid, bind.gang)}
 
 
 RUNNING, TERMINATING = MemberState.RUNNING, MemberState.TERMINATING

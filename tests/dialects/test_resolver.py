@@ -327,9 +327,9 @@ def test_policy_all_four_are_read_from_pods_and_from_objects(policy: MatchPolicy
     assert gang(labelled(), objects=[read(SIGS, minMember=3, **extras)]).match_policy is policy
 
 
-def test_policy_an_unknown_one_is_the_default_and_a_warning() -> None:
+def test_policy_an_unknown_one_is_the_strictest_and_a_warning() -> None:
     found = gang(labelled(labels={ACK_POLICY: "sometimes"}))
-    assert found.match_policy is MatchPolicy.ONCE_SATISFIED
+    assert found.match_policy is MatchPolicy.ONLY_WAITING
     assert codes(found) == ["UnknownMatchPolicy"]
     assert "write one of only-waiting, waiting-and-running" in found.warnings[0].message
 
@@ -458,9 +458,8 @@ def test_extra_the_schedule_timeout_of_the_object_beats_the_annotation() -> None
     assert gang(objects=[read(SIGS, scheduleTimeoutSeconds=0)]).timeout is None
 
 
-def test_extra_the_flag_of_a_satisfied_gang_is_read_back() -> None:
-    assert gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "true"})]).once_satisfied
-    assert not gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "no"})]).once_satisfied
+def test_extra_nobody_states_that_a_gang_was_satisfied_once() -> None:
+    assert not gang(objects=[read(SIGS, annotations={"phalanx.dev/once-satisfied": "true"})]).once_satisfied
 
 
 # Queues.

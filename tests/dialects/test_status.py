@@ -508,35 +508,11 @@ def test_native_a_workload_has_no_status() -> None:
     assert change(WORKLOAD, running=3) is None
 
 
-# The flag of once-satisfied
+# Once-satisfied leaves nothing on the object
 
 
-@pytest.mark.parametrize(
-    ("resource", "situation", "expected"),
-    [
-        (
-            SIGS,
-            {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True},
-            {"phalanx.dev/once-satisfied": "true"},
-        ),
-        (SIGS, {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True, "once_satisfied": True}, {}),
-        (SIGS, {"policy": MatchPolicy.ONCE_SATISFIED}, {}),
-        (SIGS, {"policy": MatchPolicy.WAITING_AND_RUNNING, "ever_scheduled": True}, {}),
-        (NATIVE, {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True}, {}),
-    ],
-)
-def test_a_satisfied_gang_is_remembered_where_its_policy_asks_for_it(
-    resource: ServedKind, situation: dict[str, Any], expected: dict[str, str]
-) -> None:
-    found = change(resource, pending=1, **situation)
+@pytest.mark.parametrize("resource", [SIGS, NATIVE])
+def test_that_a_gang_is_satisfied_is_not_written_where_others_write(resource: ServedKind) -> None:
+    found = change(resource, pending=1, policy=MatchPolicy.ONCE_SATISFIED, ever_scheduled=True)
     assert found is not None
-    assert found.annotations == expected
-
-
-def test_the_memory_alone_is_a_change_too() -> None:
-    situation: dict[str, Any] = {"policy": MatchPolicy.ONCE_SATISFIED, "ever_scheduled": True, "running": 3}
-    status = written(SIGS, **situation)
-    found = change(SIGS, status, **situation)
-    assert found is not None
-    assert found.patch == {}
-    assert change(SIGS, status, **situation, once_satisfied=True) is None
+    assert found.annotations == {}

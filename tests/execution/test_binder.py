@@ -9,6 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from phalanx.dialects.marks import encode_mark
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult, Outcome
 from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConfigError, ConnectionLost, Unreachable
@@ -19,7 +21,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
 from tests.execution.podserver import PodServer
 
-BIND = Bind("uid-p", "ns", "p", "n1", GangKey("ns", "g"), PlanMark("c1-1000", 4, 1000))
+MARK = PlanMark("c1-1000", 4, 1000)
+BIND = Bind("uid-p", "ns", "p", "n1", GangKey("ns", "g"), MARK)
+SIGNER = Signer((("1", b"k" * 32),))
 
 
 class World:
@@ -31,7 +35,7 @@ class World:
         self.pauses: list[float] = []
         self.pool = WritePool(concurrency=4)
         self.binder = Binder(
-            self.server.client(), self.pool, self.results.append, attempts=4, backoff=self._backoff
+            self.server.client(), self.pool, self.results.append, SIGNER, attempts=4, backoff=self._backoff
         )
         self.pod = self.server.add("p")
 
@@ -74,7 +78,7 @@ async def test_created_is_bound(world: World) -> None:
                 "name": "p",
                 "namespace": "ns",
                 "uid": "uid-p",
-                "annotations": {"phalanx.dev/gang-plan": "c1-1000/4/1000"},
+                "annotations": {"phalanx.dev/gang-plan": encode_mark(MARK, SIGNER, "uid-p", GangKey("ns", "g"))},
             },
             "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
         }

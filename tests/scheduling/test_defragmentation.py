@@ -20,7 +20,7 @@ from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits, Ob
 
 from .scenario import NAMESPACE, Scenario
 
-KEPT = {"controlled": True}
+KEPT = {"controller": "owner"}
 
 
 def facts(scenario: Scenario) -> Facts:
@@ -139,7 +139,7 @@ class TestWhoStays:
     @pytest.mark.parametrize(
         ("fields", "reason"),
         [
-            ({"controlled": False}, "has no controller that would make it again elsewhere"),
+            ({"controller": ""}, "has no controller that would make it again elsewhere"),
             ({"preemptable": False}, "is marked as not preemptable"),
             ({"critical": True}, "is critical to the cluster"),
         ],
@@ -421,7 +421,10 @@ def clusters(draw: st.DrawFn) -> Scenario:
             gang=gang if known else "",
             priority=draw(st.sampled_from([0, 5])),
             pod_class=draw(st.sampled_from([None, None, picky])),
-            more={"controlled": draw(st.integers(0, 15)) > 0, "fixture": draw(st.integers(0, 15)) == 0},
+            more={
+                "controller": "owner" if draw(st.integers(0, 15)) else "",
+                "fixture": draw(st.integers(0, 15)) == 0,
+            },
         )
     return scenario
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.model.gang import Dialect, MatchPolicy, Problem
 from phalanx.model.pod import PlanMark, PodPhase
 
@@ -92,10 +94,14 @@ class TestOnceScheduled:
         world.pod("q-3", gang="job", gpu=1).run()
         assert len([name for name in world.placed() if name.startswith("q")]) == 4
 
-    def test_the_last_of_those_that_have_finished_may_come_back_alone(self) -> None:
-        world = self.started().finishes("p-0", "p-1", "p-2").finishes("p-3", phase=PodPhase.FAILED)
-        world.pod("q", gang="job", gpu=1).run()
-        assert "q" in world.placed()
+    @pytest.mark.parametrize(("controller", "joins"), [("job-1", True), ("job-2", False), ("", False)])
+    def test_the_last_of_those_that_have_finished_may_come_back_alone(self, controller: str, joins: bool) -> None:
+        """Of the same run, that is: their controller makes no others. Who comes by another starts whole."""
+        world = native(Scenario().node("n1", gpu=8), 4)
+        world.pods("p", 4, gang="job", gpu=1, more={"controller": "job-1"}).run()
+        world.finishes("p-0", "p-1", "p-2").finishes("p-3", phase=PodPhase.FAILED)
+        world.pod("q", gang="job", gpu=1, more={"controller": controller}).run()
+        assert ("q" in world.placed()) == joins
 
     def test_a_raised_minimum_disturbs_nobody_who_runs(self) -> None:
         world = native(self.started(), 6).run()

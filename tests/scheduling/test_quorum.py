@@ -86,10 +86,21 @@ class TestMatchPolicies:
         [(ONLY_WAITING, False), (WAITING_AND_RUNNING, False), (WITH_SUCCEEDED, True), (ONCE, True)],
     )
     def test_a_member_that_joins_when_the_others_have_succeeded(self, policy: MatchPolicy, joins: bool) -> None:
-        world = self.world(policy).pods("job", 3, gang="job", gpu=1).run()
+        """All of one controller, which makes no others for those."""
+        of = {"controller": "job-1"}
+        world = self.world(policy).pods("job", 3, gang="job", gpu=1, more=of).run()
         world.now += 5
-        world.finishes("job-0", "job-1", "job-2").pod("job-late", gang="job", gpu=1).run()
+        world.finishes("job-0", "job-1", "job-2").pod("job-late", gang="job", gpu=1, more=of).run()
         assert bool(world.where("job-late")) == joins
+
+    @pytest.mark.parametrize("policy", list(MatchPolicy))
+    def test_what_an_earlier_run_has_left_behind_helps_nobody_who_runs_again(self, policy: MatchPolicy) -> None:
+        world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=policy)
+        for number in range(3):
+            done, of = f"done-{number}", {"controller": "job-1"}
+            world.pod(done, gang="job", node="n1", phase=PodPhase.SUCCEEDED, mark=PlanMark("p", 3, 900), more=of)
+        world.pods("again", 3, gang="job", gpu=1, more={"controller": "job-2"}).run()
+        assert world.placed("again") == []
 
     @pytest.mark.parametrize("policy", list(MatchPolicy))
     def test_failed_members_count_for_none(self, policy: MatchPolicy) -> None:
@@ -108,13 +119,13 @@ class TestMatchPolicies:
         assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == []
 
     def test_once_satisfied_is_inferred_from_a_quorum_on_nodes(self) -> None:
-        world = self.world(ONCE).pods("there", 2, gang="job", node="n1", gpu=1)
-        world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED, gpu=1)
+        world = self.world(ONCE).pods("there", 3, gang="job", node="n1", gpu=1)
         assert world.pod("job-0", gang="job", gpu=1).run().placed("job") == ["job-0"]
 
-    def test_once_satisfied_is_read_from_its_flag(self) -> None:
+    def test_nobody_on_an_object_says_that_it_was_satisfied_once(self) -> None:
+        """Whoever may write the object would say so as well, and a copy of it says what is over."""
         world = self.world(ONCE, once_satisfied=True).pod("job-0", gang="job", gpu=1)
-        assert world.run().placed() == ["job-0"]
+        assert world.run().placed() == []
 
     def test_once_satisfied_holds_after_all_but_one_are_gone(self) -> None:
         """The mark on the survivor proves that the quorum has been there."""
@@ -122,6 +133,36 @@ class TestMatchPolicies:
         world.now += 5
         world.gone("job-0", "job-1").restart().pod("job-new", gang="job", gpu=1).run()
         assert world.where("job-new")
+
+    def test_it_holds_after_all_who_carried_that_mark_have_been_replaced(self) -> None:
+        world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
+        for number in range(3):
+            world.now += 5
+            world.gone(f"job-{number}").pod(f"new-{number}", gang="job", gpu=1).run()
+        world.gone("new-0", "new-1").restart().pod("last", gang="job", gpu=1).run()
+        assert world.where("last")
+
+    @pytest.mark.parametrize("restarts", [False, True])
+    @pytest.mark.parametrize("leaves", ["gone", "terminating"])
+    @pytest.mark.parametrize("policy", [ONCE, MatchPolicy.UNTIL_SCHEDULED])
+    def test_a_gang_that_runs_again_starts_whole(self, policy: MatchPolicy, leaves: str, restarts: bool) -> None:
+        """Also while those who are evicted are still terminating: they prove nothing any more."""
+        world = Scenario().node("n1", gpu=5).gang("job", 3, match_policy=policy, once_satisfied=True)
+        world.pods("job", 3, gang="job", gpu=1).run()
+        for name in ("job-0", "job-1", "job-2"):
+            world.gone(name) if leaves == "gone" else world.becomes(name, terminating=True)
+        if leaves == "gone":
+            world.node("n1", gpu=2)
+        if restarts:
+            world.restart()
+        world.pods("again", 3, gang="job", gpu=1).run()
+        assert world.placed("again") == []
+
+    def test_a_run_goes_on_while_a_member_lives_though_it_was_evicted_but_for_that_one(self) -> None:
+        world = self.world(ONCE).pods("job", 3, gang="job", gpu=1).run()
+        world.becomes("job-0", terminating=True).becomes("job-1", terminating=True)
+        world.pod("again", gang="job", gpu=1).run()
+        assert world.where("again")
 
 
 class TestSurplus:

@@ -30,7 +30,7 @@ tiers:
   - {{name: predicates}}
   - {{name: {scores}}}
 """
-KEPT = {"controlled": True}
+KEPT = {"controller": "owner"}
 
 
 def policy(more: str = "", params: str = "", scores: str = "nodeorder") -> str:

@@ -21,6 +21,7 @@ _PAUSE = 0.1  # seconds between looks
 _PLURALS = {
     "Namespace": "namespaces",
     "ServiceAccount": "serviceaccounts",
+    "Secret": "secrets",
     "ClusterRole": "clusterroles",
     "ClusterRoleBinding": "clusterrolebindings",
     "Role": "roles",

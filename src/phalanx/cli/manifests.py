@@ -8,7 +8,9 @@ from typing import Any
 
 import yaml
 
-from phalanx.daemon.usage_record import MOST_OBJECTS, NAME
+from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
+from phalanx.daemon.usage_record import MOST_OBJECTS
+from phalanx.daemon.usage_record import NAME as USAGE
 from phalanx.dialects.queues import builtin_queues
 
 Manifest = dict[str, Any]
@@ -56,8 +58,10 @@ def access(account: str, namespace: str) -> list[Manifest]:
         _object("v1", "ServiceAccount", account, namespace),
         _object(f"{_RBAC}/v1", "ClusterRole", account, rules=list(_cluster_rules())),
         _binding("ClusterRole", account, subject),
-        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=[*_lease_rules(account), *_usage_rules()]),
+        _object(f"{_RBAC}/v1", "Role", account, LEASE_NAMESPACE, rules=list(_own_rules(account))),
         _binding("Role", account, subject, LEASE_NAMESPACE),
+        # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
+        _object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
         *tenant_roles(),
     ]
 
@@ -118,8 +122,9 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", *_NATIVE, "workloads"], _READ)
     yield _rule(["scheduling.k8s.io"], [f"{kind}/status" for kind in _NATIVE], ["patch"])
-    # The object itself is patched to remember a gang that has been satisfied once.
-    yield _rule(_CUSTOM_GROUPS, ["podgroups"], [*_READ, "patch"])
+    yield _rule(_CUSTOM_GROUPS, ["podgroups"], _READ)
+    # Volcano's groups are told in an annotation in which HyperNode they are.
+    yield _rule(["scheduling.volcano.sh"], ["podgroups"], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
@@ -133,22 +138,19 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)
 
 
-def _lease_rules(name: str) -> list[Manifest]:
-    # A right to create cannot be limited to one name.
+def _own_rules(name: str) -> Iterator[Manifest]:
+    """What is the scheduler's own: its lease, the memory of what accounts used, the keys that it signs with.
+
+    A right to create cannot be limited to one name. The Secret is there already: a right to create Secrets would be
+    one to make tokens for other accounts.
+    """
     group, leases = ["coordination.k8s.io"], ["leases"]
-    return [
-        _rule(group, leases, ["create"]),
-        {**_rule(group, leases, ["get", "update"]), "resourceNames": [name]},
-    ]
-
-
-def _usage_rules() -> list[Manifest]:
-    """The memory of what accounts used, beside the lease (daemon/usage_record.py)."""
-    names = [f"{NAME}-{number}" for number in range(MOST_OBJECTS)]
-    return [
-        _rule([""], ["configmaps"], ["create"]),
-        {**_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names},
-    ]
+    yield _rule(group, leases, ["create"])
+    yield {**_rule(group, leases, ["get", "update"]), "resourceNames": [name]}
+    names = [f"{USAGE}-{number}" for number in range(MOST_OBJECTS)]
+    yield _rule([""], ["configmaps"], ["create"])
+    yield {**_rule([""], ["configmaps"], ["get", "patch"]), "resourceNames": names}
+    yield {**_rule([""], ["secrets"], ["get", "update"]), "resourceNames": [SIGNING_KEYS]}
 
 
 def _rule(groups: Sequence[str], names: Sequence[str], verbs: Sequence[str]) -> Manifest:

@@ -84,7 +84,7 @@ def why(
         from phalanx.daemon.stored_usage import read_usage
         from phalanx.model.gang import GangKey
 
-        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy))
+        snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace)
         for text in snapshot.missing:
             click.echo(f"warning: not read: {text}", err=True)

@@ -8,10 +8,12 @@ from phalanx.cluster.accounts import Bucket, Payer
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.model.gang import Gang, GangCounts, GangKey
-from phalanx.model.pod import MemberState, PlanMark, Pod
+from phalanx.model.pod import ACTIVE, MemberState, PlanMark, Pod
 from phalanx.model.verdict import Verdict
 
 NO_NODE = -1
+# Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
+_MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
 
 
 class PodRecord:
@@ -79,14 +81,16 @@ class PodRecord:
 class GangRecord:
     """A gang's members and their counts by state, in all and per role.
 
-    `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it:
-    this is what tells a half-bound plan from a gang that never started. `finished` is the newest plan that was seen
-    complete, every member of it confirmed by the API: what it loses later was not cut off. `arrivals` counts how
-    often a member became pending: what was said about the gang before the last arrival has not reached everyone.
-    `told` is what was last said, with the arrivals of that moment. `admitted` stands for an admission that we have
-    decided and the group's phase does not show yet. `holdings` counts, by footprint, the members that hold what
-    they ask for. `known` is for whoever computes something from the noun and the members: it is forgotten when one
-    of them changes. `parted` is for whoever parts the members over nodes.
+    `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
+    were bound and are not terminating: this is what tells a half-bound plan from a gang that never started.
+    `live_marks` counts those of them that are on a node or on the way to one. `peak` is how many members were on
+    nodes at once in the run that is under way; a run is over when nobody is left on a node. `finished` is the
+    newest plan that was seen complete, every member of it confirmed by the API: what it loses later was not cut
+    off. `arrivals` counts how often a member became pending: what was said about the gang before the last arrival
+    has not reached everyone. `told` is what was last said, with the arrivals of that moment. `admitted` stands for
+    an admission that we have decided and the group's phase does not show yet. `holdings` counts, by footprint, the
+    members that hold what they ask for. `known` is for whoever computes something from the noun and the members:
+    it is forgotten when one of them changes. `parted` is for whoever parts the members over nodes.
     """
 
     __slots__ = (
@@ -100,10 +104,12 @@ class GangRecord:
         "holdings",
         "key",
         "known",
+        "live_marks",
         "marks",
         "members",
         "noun",
         "parted",
+        "peak",
         "pending",
         "renewed",
         "told",
@@ -115,6 +121,8 @@ class GangRecord:
         self.members: dict[str, PodRecord] = {}
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
+        self.live_marks: dict[PlanMark, int] = {}
+        self.peak = 0
         self.finished: PlanMark | None = None
         self.holdings: dict[Footprint, int] = {}
         self.failures = 0
@@ -151,22 +159,40 @@ class GangRecord:
         record.gang = self
         self.members[record.pod.uid] = record
         self._tally(record, record.state, 1)
+        self._note_run()
 
     def remove(self, record: PodRecord) -> None:
         record.gang = None
         del self.members[record.pod.uid]
         self._tally(record, record.state, -1)
+        self._note_run()
 
     def move(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         """Sets a member's state and mark and counts it under them."""
         self._tally(record, record.state, -1)
         record.state, record.mark = state, mark
         self._tally(record, state, 1)
+        self._note_run()
+
+    def resume(self, peak: int) -> None:
+        """Goes on with a run that only seemed to end while a member was taken out and put back."""
+        if self.counts().active:
+            self.peak = max(self.peak, peak)
 
     def renew(self) -> None:
         """The gang is declared by another object of its name: what was decided for the former one is over."""
         self.finished, self.failures, self.known = None, 0, None
         self.renewed = True
+        self.peak = 0
+        self._note_run()
+
+    def _note_run(self) -> None:
+        counts = self._counts
+        on_nodes = counts[MemberState.BOUND] + counts[MemberState.RUNNING]
+        if on_nodes > self.peak:
+            self.peak = on_nodes
+        elif not on_nodes and not counts[MemberState.PLACED]:
+            self.peak = 0
 
     def hold(self, footprint: Footprint, count: int) -> None:
         left = self.holdings.get(footprint, 0) + count
@@ -192,10 +218,14 @@ class GangRecord:
             self._tally_mark(record.mark, state, step)
 
     def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
+        if state not in _MARKED:
+            return
         left = _add(self.marks, mark, step)
+        if state in ACTIVE:
+            _add(self.live_marks, mark, step)
         if state is MemberState.PLACED:
             _add(self._unconfirmed, mark, step)
-        complete = step > 0 and left >= mark.size and mark not in self._unconfirmed
+        complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed
         if complete and (self.finished is None or self.finished.time <= mark.time):
             self.finished = mark
 

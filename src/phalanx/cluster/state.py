@@ -262,6 +262,7 @@ class ClusterState:
                     self._set_state(record, state, mark)
                 return
         doomed, spared, nominated, taken = record.doomed, record.spared, record.nominated, dict(record.taken)
+        last, peak = record.gang, record.gang.peak if record.gang is not None else 0
         self._pod_removed(pod.uid)
         self._pod_added(pod)
         record = self.pods[pod.uid]
@@ -274,6 +275,8 @@ class ClusterState:
             self._hold(record, claim, nominated)
         elif doomed and record.state in CAN_LEAVE:
             self.doom(record)
+        if record.gang is not None and last is not None and record.gang.key == last.key:
+            record.gang.resume(peak)
 
     def _assume(self, record: PodRecord, node: str, mark: PlanMark | None) -> None:
         """Keeps the assumption that a pod is on its way to a node although the pod itself has changed."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 import time
 from collections.abc import Awaitable
@@ -31,10 +32,12 @@ from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
+from phalanx.daemon.signing_keys import load_keys
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -61,6 +64,7 @@ _POLICY_PERIOD = 1.0
 _CHECK_PERIOD = 1.0
 _TIMEOUT_PERIOD = 1.0
 _FLUSH_SECONDS = 2.0
+_MOST_COMPLAINTS = 1000
 
 
 class ServiceError(Exception):
@@ -110,7 +114,9 @@ class SchedulerService:
         self._network_faults = NetworkFaults(self.state.topology)
         self.scheduler = Scheduler(self.state, self._policy.policy)
         self.telemetry = Telemetry(options.metrics_address)
-        self._intake = Intake(options.scheduler_names, self._policy.dialects)
+        self._signer = Signer()
+        self._distrusted: set[tuple[str, str]] = set()
+        self._intake = Intake(options.scheduler_names, self._policy.dialects, self._signer, self._distrust)
         lease = LeaseOptions(
             options.lease_namespace,
             options.lease_name,
@@ -138,7 +144,7 @@ class SchedulerService:
         )
         troubles = ProvisioningTroubles(self.state, self._wake.set)
         self._preparations = Preparations(
-            lambda report: Binder(client, self._pool, report),
+            lambda report: Binder(client, self._pool, report, self._signer),
             self._bound,
             preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.note),
         )
@@ -181,6 +187,13 @@ class SchedulerService:
     def _pod_seen(self, pod: PodObject) -> None:
         self._refusals.pod_seen(pod)
         self.executor.pod_seen(pod)
+
+    def _distrust(self, key: str, namespace: str, name: str) -> None:
+        self.telemetry.distrusted(key)
+        # One line a namespace: whoever copies a thousand pods need not fill the log.
+        if (key, namespace) not in self._distrusted and len(self._distrusted) < _MOST_COMPLAINTS:
+            self._distrusted.add((key, namespace))
+            log.warning("pod %s/%s: annotation %s is not of our making and is ignored", namespace, name, key)
 
     def _refused(self, node: str, reason: str) -> None:
         self.telemetry.refused_by_kubelet(reason)
@@ -226,6 +239,8 @@ class SchedulerService:
             # A list from before the lease was won could miss the last bindings of the leader before us.
             if not await self._unless_stopped(self._leadership.acquired()):
                 return
+            if not await self._unless_stopped(self._load_keys()):
+                return
             background.append(tasks.create_task(self.observer.run()))
             if not await self._unless_stopped(self.observer.synced()):
                 return
@@ -243,6 +258,10 @@ class SchedulerService:
             await self._drain()
             for task in background:
                 task.cancel()
+
+    async def _load_keys(self) -> None:
+        """What an earlier process has signed is believed: the keys must be there before any pod is looked at."""
+        self._signer.use(await load_keys(self._client, self.options.lease_namespace, time.time, os.urandom))
 
     async def _schedule(self) -> None:
         """Plans whenever something has changed."""

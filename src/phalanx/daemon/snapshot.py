@@ -21,6 +21,7 @@ from phalanx.daemon.observer import (
     served_facets,
     served_groups,
 )
+from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
     PodObject,
     decode_namespace,
@@ -72,10 +73,16 @@ class Snapshot(msgspec.Struct):
             self.events.append(event)
 
 
-async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: DialectOptions) -> Snapshot:
-    """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden."""
+async def read_cluster(
+    client: KubeClient, schedulers: Iterable[str], options: DialectOptions, lease_namespace: str = "kube-system"
+) -> Snapshot:
+    """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden.
+
+    `lease_namespace` is where the scheduler keeps its lease and its signing keys.
+    """
     names = tuple(schedulers)
-    state, intake = ClusterState(names), Intake(names, options)
+    signer, unverified = await reading_signer(client, lease_namespace)
+    state, intake = ClusterState(names), Intake(names, options, signer)
     snapshot = Snapshot(state, intake)
 
     async def read(
@@ -121,6 +128,8 @@ async def read_cluster(client: KubeClient, schedulers: Iterable[str], options: D
         return intake.pod(pod)
 
     await read(PODS, decode_pod, take_pod)
+    if unverified and any(gang.marks for gang in state.gangs.values()):
+        snapshot.missing.append(unverified)
     loads = await measure(client)
     if loads is not None:
         snapshot.take([loads])

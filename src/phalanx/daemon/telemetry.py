@@ -85,6 +85,12 @@ class Telemetry:
         self._refusals = Counter(
             "phalanx_kubelet_refusals", "Pods that were bound and not admitted", ["reason"], registry=self.registry
         )
+        self._distrusted = Counter(
+            "phalanx_distrusted_annotations",
+            "Pods with an annotation of ours that we have not made for them, and ignore",
+            ["key"],
+            registry=self.registry,
+        )
         self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
 
     def cycle(self, plan: Plan, seconds: float) -> None:
@@ -102,6 +108,9 @@ class Telemetry:
 
     def evicted(self, result: EvictResult) -> None:
         self._evictions[result.evict.reason, result.outcome].inc()
+
+    def distrusted(self, key: str) -> None:
+        self._distrusted.labels(key).inc()
 
     def refused_by_kubelet(self, reason: str) -> None:
         self._refusals.labels(reason).inc()

@@ -18,7 +18,6 @@ from phalanx.model.resources import Requests
 from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
-ONCE_SATISFIED_ANNOTATION = "phalanx.dev/once-satisfied"
 MAX_MEMBERS = MAX_WHOLE
 
 
@@ -68,7 +67,6 @@ class GroupReader(ObjectReader):
     def __init__(self, resource: ServedKind, document: Document) -> None:
         super().__init__(resource, document)
         self.extras = read_extras(self.labels, self.annotations)
-        self.once_satisfied = self.annotations.get(ONCE_SATISFIED_ANNOTATION) == "true"
         faults: list[Fault] = []
         self.preemptable = preemptable_of(self.labels, self.annotations, faults)
         self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]

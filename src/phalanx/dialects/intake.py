@@ -38,6 +38,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.lending import LentClasses, follows
+from phalanx.dialects.marks import PLAN_ANNOTATION
 from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
@@ -49,6 +50,7 @@ from phalanx.dialects.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document
 from phalanx.dialects.resolver import is_legal_minimum
 from phalanx.dialects.salvage import Fault
+from phalanx.dialects.signatures import Signer
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, Gang, GangKey
@@ -56,6 +58,9 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod
 
 _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
+
+
+Distrust = Callable[[str, str, str], None]
 
 
 class _PodRecord(msgspec.Struct, gc=False):
@@ -73,10 +78,19 @@ class _PodRecord(msgspec.Struct, gc=False):
 class Intake:
     """Methods named after an object take its latest state; methods named `..._removed` take what is left of it."""
 
-    def __init__(self, scheduler_names: Iterable[str], options: DialectOptions | None = None) -> None:
+    def __init__(
+        self,
+        scheduler_names: Iterable[str],
+        options: DialectOptions | None = None,
+        signer: Signer | None = None,
+        distrust: Distrust = lambda key, namespace, name: None,
+    ) -> None:
+        """`signer` tells what is ours of what stands on pods; without one nothing is. `distrust` is called with the
+        annotation's key and the object when something there is not what it says."""
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
-        self._nouns = PodNouns(self._options)
+        self._nouns = PodNouns(self._options, signer)
+        self._distrust = distrust
         self._pods: dict[str, _PodRecord] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
@@ -112,6 +126,8 @@ class Intake:
         labels = self._nouns.shared(metadata.labels)
         budgets = self._budgets_of(pod, labels)
         noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets, labels)
+        if PLAN_ANNOTATION in metadata.annotations and noun.mark is None and declaration is not None:
+            self._note_forgery(metadata)
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
@@ -154,6 +170,12 @@ class Intake:
         noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
         events += self._store(noun, record.voice if record else None, record.owners if record else "")
         return events + self._tell_members()
+
+    def _note_forgery(self, metadata: Metadata) -> None:
+        """Once a pod: a mark that is not ours, or was made for another pod, gang or plan."""
+        record = self._pods.get(metadata.uid)
+        if record is None or record.pod.mark is not None:
+            self._distrust(PLAN_ANNOTATION, metadata.namespace, metadata.name)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""

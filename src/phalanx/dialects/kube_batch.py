@@ -34,7 +34,6 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         queue=queue,
         priority_class=priority_class,
         extras=reader.extras,
-        once_satisfied=reader.once_satisfied,
         preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),

@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import re
 
+from phalanx.dialects.signatures import Signer
+from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
 
 PLAN_ANNOTATION = "phalanx.dev/gang-plan"
 _NUMBER = re.compile(r"[0-9]{1,12}")
+# What the signature says that it is about, so that one for something else is none for this.
+_SUBJECT = "gang-plan"
 
 
-def encode_mark(mark: PlanMark) -> str:
-    return str(mark)
+def encode_mark(mark: PlanMark, signer: Signer, uid: str, gang: GangKey) -> str:
+    """The mark on the pod with this uid as a member of this gang: `<plan>/<size>/<time>/<signature>`."""
+    return f"{mark}/{signer.sign(*_parts(mark, uid, gang))}"
 
 
-def decode_mark(text: str) -> PlanMark | None:
-    """None where the text is no mark: then the pod is judged as if it had none."""
-    plan, *numbers = text.rsplit("/", 2)
-    if not plan or len(numbers) != 2 or not all(_NUMBER.fullmatch(number) for number in numbers):
+def decode_mark(text: str, signer: Signer, uid: str, gang: GangKey) -> PlanMark | None:
+    """None where we have made no such mark for this pod and gang: then the pod is judged as if it had none."""
+    plan, *rest = text.rsplit("/", 3)
+    if not plan or len(rest) != 3 or not all(_NUMBER.fullmatch(number) for number in rest[:2]):
         return None
-    size, time = map(int, numbers)
-    return PlanMark(plan, size, time) if size >= 1 else None
+    size, time = map(int, rest[:2])
+    mark = PlanMark(plan, size, time)
+    return mark if size >= 1 and signer.believes(rest[2], *_parts(mark, uid, gang)) else None
+
+
+def _parts(mark: PlanMark, uid: str, gang: GangKey) -> tuple[str | int, ...]:
+    return _SUBJECT, uid, gang.namespace, gang.name, mark.plan, mark.size, mark.time

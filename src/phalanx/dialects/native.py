@@ -43,7 +43,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         priority=reader.number("priority"),
         preemption_policy=reader.text("preemptionPolicy"),
         extras=reader.extras,
-        once_satisfied=reader.once_satisfied or was_scheduled(reader, SCHEDULED, INITIALLY_SCHEDULED),
+        once_satisfied=was_scheduled(reader, SCHEDULED, INITIALLY_SCHEDULED),
         unit=is_unit(reader.spec.get("disruptionMode")),
         preemptable=reader.preemptable,
         topology=topology,

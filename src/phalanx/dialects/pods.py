@@ -29,9 +29,11 @@ from phalanx.dialects.peers import context_of, peers_of
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
 from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.salvage import Fault
+from phalanx.dialects.signatures import Signer
 from phalanx.dialects.times import parse_time
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.device_words import VGPU_PERCENT
+from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
@@ -64,14 +66,15 @@ class Spec(msgspec.Struct, frozen=True):
 class PodNouns:
     """Turns pods into nouns; equal templates share one `PodClass` object."""
 
-    def __init__(self, options: DialectOptions | None = None) -> None:
+    def __init__(self, options: DialectOptions | None = None, signer: Signer | None = None) -> None:
         self._options = options or DialectOptions()
+        self._signer = signer or Signer()
         self._specs: dict[bytes, Spec] = {}
         self._classes: dict[PodClass, PodClass] = {}
         self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
         # Times fall on the same seconds, and a plan marks thousands of pods alike.
         self._times: dict[str, int] = {}
-        self._marks: dict[str, PlanMark | None] = {}
+        self._marks: dict[PlanMark, PlanMark] = {}
         self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
@@ -135,7 +138,7 @@ class PodNouns:
             role=role_of(metadata),
             index=index_of(metadata),
             nominated=status.nominated_node_name,
-            mark=self._mark(annotations.get(PLAN_ANNOTATION)),
+            mark=self._mark(metadata, gang),
             problem=summary(problems),
             queue=queue,
             quota=labels.get(QUOTA_NAME, ""),
@@ -149,7 +152,7 @@ class PodNouns:
             preemptable=terms.preemptable and not any(map(hides_terms, pod.faults)),
             cooldown=terms.cooldown,
             fixture=is_fixture(metadata),
-            controlled=controller_of(metadata) is not None,
+            controller=_controller(metadata),
             critical=is_critical(pod),
             budgets=budgets,
             labels=self.shared(labels) if shared is None else shared,
@@ -181,14 +184,16 @@ class PodNouns:
             found = self._times[text] = parse_time(text)
         return found
 
-    def _mark(self, text: str | None) -> PlanMark | None:
-        if not text:
+    def _mark(self, metadata: Metadata, gang: str) -> PlanMark | None:
+        text = metadata.annotations.get(PLAN_ANNOTATION)
+        if not text or not gang:
             return None
-        if text not in self._marks:
-            if len(self._marks) >= _CACHE_SIZE:
-                self._marks.clear()
-            self._marks[text] = decode_mark(text)
-        return self._marks[text]
+        mark = decode_mark(text, self._signer, metadata.uid, GangKey(metadata.namespace, gang))
+        if mark is None:
+            return None
+        if len(self._marks) >= _CACHE_SIZE:
+            self._marks.clear()
+        return self._marks.setdefault(mark, mark)
 
     def _user(self, metadata: Metadata) -> str:
         options = self._options
@@ -286,6 +291,11 @@ def summary(faults: tuple[Fault, ...]) -> str:
         return ""
     text = "; ".join(map(str, faults[:3]))
     return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
+
+
+def _controller(metadata: Metadata) -> str:
+    owner = controller_of(metadata)
+    return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
 
 
 def _template(pod: PodObject) -> tuple[object, ...]:

@@ -230,11 +230,17 @@ class _Resolution:
     # The extras: the object's word first, then that of the oldest member that has one (rule 3).
 
     def _match_policy(self) -> MatchPolicy:
-        default = self.options.match_policy(self.dialect)
-        return self._extra(
-            "UnknownMatchPolicy", lambda extras: extras.match_policy, koordinator.parse_match_policy,
-            default, f"{default} is used",
-        )  # fmt: skip
+        """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
+        speaker, stated = self._speaker(lambda extras: extras.match_policy)
+        if stated is None:
+            return self.options.match_policy(self.dialect)
+        try:
+            return koordinator.parse_match_policy(stated.value)
+        except ValueError as error:
+            policy = MatchPolicy.ONLY_WAITING
+            advice = f"{error}; until then the strictest holds, {policy}"
+            self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {stated.value!r}; {advice}")
+            return policy
 
     def _strict(self) -> bool:
         return self._extra("UnknownMode", lambda extras: extras.mode, _parse_mode, True, "Strict is used")

@@ -29,7 +29,6 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         min_resources=min_resources,
         timeout=timeout,
         extras=reader.extras,
-        once_satisfied=reader.once_satisfied,
         preemptable=reader.preemptable,
         problem=reader.problem,
         warnings=tuple(reader.warnings),

@@ -11,10 +11,9 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects import kube_batch, native, native_status, scheduler_plugins, volcano
-from phalanx.dialects.groupspec import ONCE_SATISFIED_ANNOTATION
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.standing import Standing
-from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy
+from phalanx.model.gang import Gang, GangCounts, GroupRef
 from phalanx.model.verdict import Verdict
 
 _OPTIONS = DialectOptions()
@@ -75,17 +74,7 @@ def desired_status(
         return StatusChange(ref, _patch(ref, {"conditions": conditions}), strategic=True) if conditions else None
     desired = _STATUS[ref.group](standing) or {}
     changed = {name: value for name, value in desired.items() if (current_status.get(name) or _ZERO[name]) != value}
-    annotations = _annotations(standing)
-    if not changed and not annotations:
-        return None
-    return StatusChange(ref, _patch(ref, changed) if changed else {}, annotations=annotations)
-
-
-def _annotations(standing: Standing) -> dict[str, str]:
-    """The memory of a once-satisfied gang; a native object remembers by its condition."""
-    gang = standing.gang
-    once = gang.match_policy is MatchPolicy.ONCE_SATISFIED and standing.ever_scheduled and not gang.once_satisfied
-    return {ONCE_SATISFIED_ANNOTATION: "true"} if once else {}
+    return StatusChange(ref, _patch(ref, changed)) if changed else None
 
 
 _STATUS: Mapping[str, Callable[[Standing], dict[str, Any] | None]] = {

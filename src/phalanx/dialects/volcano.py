@@ -48,7 +48,6 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         queue=queue,
         priority_class=priority_class,
         extras=reader.extras,
-        once_satisfied=reader.once_satisfied,
         admission=True,
         admitted=reader.status.get("phase") not in (None, "", "Pending"),
         preemptable=reader.preemptable,

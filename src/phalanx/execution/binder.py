@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
+from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
@@ -84,7 +85,7 @@ class Binder:
     own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
     the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
     open (research/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
-    cannot be reached is waited for.
+    cannot be reached is waited for. `signer` signs the marks of plans.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Binder:
         client: KubeClient,
         pool: WritePool,
         report: Callable[[BindResult], None],
+        signer: Signer,
         *,
         attempts: int = 6,
         backoff: Callable[[], Backoff] = lambda: Backoff(base=0.1, cap=5.0),
@@ -99,6 +101,7 @@ class Binder:
         self._client = client
         self._pool = pool
         self._report = report
+        self._signer = signer
         self._attempts = attempts
         self._backoff = backoff
         self._encoder = msgspec.json.Encoder()
@@ -145,8 +148,8 @@ class Binder:
         """The result, the seconds until the next try, or None where only a look can tell what happened."""
         bind = posting.bind
         annotations = dict(bind.annotations)
-        if bind.mark is not None:
-            annotations[PLAN_ANNOTATION] = encode_mark(bind.mark)
+        if bind.mark is not None and bind.gang is not None:
+            annotations[PLAN_ANNOTATION] = encode_mark(bind.mark, self._signer, bind.uid, bind.gang)
         body = self._encoder.encode(
             _Binding(_Metadata(bind.name, bind.namespace, bind.uid, annotations), _Target(bind.node))
         )

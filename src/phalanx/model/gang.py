@@ -81,10 +81,10 @@ class Gang(msgspec.Struct, frozen=True):
     `roles` are the per-role minima. `bundle` holds the keys of all gangs that must be satisfied together, this
     one included, sorted. `priority` is None where the members' own priorities decide. `min_resources` is a hint
     about the size of the whole group. `timeout` is in seconds, `sla_waiting_time` too: how long the group may
-    wait before it goes first (Volcano). `once_satisfied` is the persisted flag of the
-    match policy of that name. `problem` holds the gang. `warnings` hold nothing back. `revocable` gangs may use
-    nodes that are lent for a time. Of `min_available` and `max_unavailable` members at most one is stated: how far
-    a gang may be thinned out for nobody's sake (Volcano's job disruption budget).
+    wait before it goes first (Volcano). `once_satisfied` tells that its API says the
+    first quorum was placed (native groups). `problem` holds the gang. `warnings` hold nothing back. `revocable`
+    gangs may use nodes that are lent for a time. Of `min_available` and `max_unavailable` members at most one is
+    stated: how far a gang may be thinned out for nobody's sake (Volcano's job disruption budget).
     """
 
     key: GangKey

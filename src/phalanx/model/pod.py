@@ -73,7 +73,8 @@ class PlanMark(msgspec.Struct, frozen=True):
 
     It survives a crash between the bindings of one gang: a member that carries the mark proves that the whole
     quorum of `size` members was placed at `time` (seconds since the epoch), so the rest is repaired, not judged
-    anew.
+    anew. A mark of size 1 is that of a member which joined a gang that had its quorum: while it lives, the gang's
+    run goes on.
     """
 
     plan: str
@@ -110,8 +111,8 @@ class Pod(msgspec.Struct, frozen=True):
     terminating pod's grace is over, `grace` how many seconds it gets. `preemptable` is False where its owner
     forbids eviction, `cooldown` forbids it for so many seconds from `bound` on. A `fixture` belongs to its node (a
     DaemonSet's pod, a static pod): evicting it frees nothing. `critical` is what the cluster itself needs.
-    `budgets` name the PodDisruptionBudgets of its namespace that count it. `controlled` pods have a controller that
-    makes another when they are gone; an evicted pod without one is lost.
+    `budgets` name the PodDisruptionBudgets of its namespace that count it. `controller` is the uid of the object
+    that makes another when the pod is gone, "" where there is none: an evicted pod without one is lost.
     """
 
     namespace: str
@@ -148,7 +149,7 @@ class Pod(msgspec.Struct, frozen=True):
     critical: bool = False
     budgets: tuple[str, ...] = ()
     condemned: str = ""
-    controlled: bool = False
+    controller: str = ""
     labels: tuple[tuple[str, str], ...] = ()
     cards: tuple[CardHold, ...] = ()  # what it holds of shared devices, as the API tells
     claims: tuple[str, ...] = ()  # the names of its resource claims, as its class orders what they ask for
@@ -157,6 +158,10 @@ class Pod(msgspec.Struct, frozen=True):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def controlled(self) -> bool:
+        return bool(self.controller)
 
     @property
     def finished(self) -> bool:

@@ -30,6 +30,7 @@ _NODES_NAMED = 5
 
 def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
     """A verdict if the quorum cannot be met by the members that exist, else None."""
+    aside = _aside(gang, noun, need)
     for role, least in need.roles:
         there = gang.count(MemberState.PENDING, role)
         if there < least:
@@ -37,7 +38,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
             held = minimum - least + there
             return Verdict(
                 NOT_ENOUGH_MEMBERS,
-                f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{_aside(gang, noun)}",
+                f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{aside}",
                 needed=minimum,
                 members=gang.counts().present,
                 change=f"create {least - there} more pod(s) of role {role}"
@@ -46,11 +47,11 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
     short = need.total - gang.count(MemberState.PENDING)
     if short <= 0:
         return _subgroups_missing(gang, noun, need) if noun.subgroups else None
-    goal = need.total + counted(gang.counts(), noun.match_policy, need.repair)
+    goal = need.total + need.done
     held = goal - short
-    message = f"gang {gang.key} has {held} of the {goal} members that it needs{_aside(gang, noun)}"
+    message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
     if noun.dialect is Dialect.NATIVE:
-        message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{_aside(gang, noun)}"
+        message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
     lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
     return Verdict(
         NOT_ENOUGH_MEMBERS,
@@ -282,7 +283,7 @@ def _amounts(amounts: tuple[tuple[str, int], ...]) -> str:
     return ", ".join(f"{format_quantity(amount, name)} {name}" for name, amount in amounts)
 
 
-def _aside(gang: GangRecord, noun: Gang) -> str:
+def _aside(gang: GangRecord, noun: Gang, need: Requirement) -> str:
     """What keeps existing members from counting."""
     counts = gang.counts()
     on_nodes = counts.bound + counts.running
@@ -294,7 +295,7 @@ def _aside(gang: GangRecord, noun: Gang) -> str:
             (counts.gated, "gated"),
             (counts.foreign, "of another scheduler"),
             (counts.terminating, "terminating"),
-            (0 if noun.match_policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED else counts.succeeded, "succeeded"),
+            (counts.succeeded - need.succeeded, "succeeded"),
             (counts.failed, "failed"),
         )
         if count

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.model.gang import GangKey
 from phalanx.scheduling.assembly import Call
 from phalanx.scheduling.ceilings import Leaving
 from phalanx.scheduling.demand import Alone, Awaiting, Quorum
@@ -58,7 +57,7 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
     return True
 
 
-def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangKey | None = None) -> bool:
+def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangRecord | None = None) -> bool:
     """Places one pod for which room is held, there or elsewhere."""
     transaction = session.state.transaction()
     transaction.lift([record])
@@ -69,7 +68,7 @@ def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangK
         transaction.rollback()
         return False
     for placed, row in transaction.commit():
-        session.bind(placed, row, gang, None)
+        session.join(placed, row, gang)
     return True
 
 

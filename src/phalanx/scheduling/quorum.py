@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.cluster.members import GangRecord
-from phalanx.model.gang import Dialect, Gang, GangCounts, MatchPolicy
+from phalanx.model.gang import Gang, GangCounts, MatchPolicy
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.scheduling.topology.subgroups import lacking
 
@@ -18,12 +18,15 @@ class Requirement(msgspec.Struct, frozen=True):
     `total` members in all, of which `roles[role]` of each named role. (0, {}) means that the quorum holds without
     any: whatever is pending is surplus. `repair` tells that the gang is already half bound by an earlier plan.
     `subgroups` tells per rule of the gang how many more of its subgroups must start (() where it has no rules).
+    `done` members count already, of which `succeeded` have succeeded.
     """
 
     total: int
     roles: tuple[tuple[str, int], ...] = ()
     repair: bool = False
     subgroups: tuple[int, ...] = ()
+    done: int = 0
+    succeeded: int = 0
 
     @property
     def satisfied(self) -> bool:
@@ -35,8 +38,9 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
 
     W = members of this plan, B = placed, bound or running and not terminating, S = succeeded, m = the minimum:
     only-waiting W >= m; waiting-and-running W + B >= m; waiting-running-succeed W + B + S >= m; once-satisfied
-    W >= m until that has been true once, then nothing is asked; until-scheduled W + B >= m until that has been true
-    once, then nothing is asked while B > 0: who was evicted as a whole starts as a whole again, W + S >= m.
+    W + S' >= m until that has been true once, until-scheduled W + B + S' >= m; then nothing is asked while B > 0: a
+    run is over when nobody is left on a node, and whoever comes then starts as a whole. S' are those whom the
+    controller of the waiting members has made as well: it makes no others for them.
 
     A gang that carries the mark of a plan which was cut off in the middle (a crash, a failed binding) counts what
     that plan has bound, whatever its policy: the quorum was proved when the plan was made, and what is missing is
@@ -44,54 +48,74 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
     """
     counts = record.counts()
     policy = gang.match_policy
-    repair = unfinished_plan(record, gang) is not None
     if policy is MatchPolicy.UNTIL_SCHEDULED and gang.once_satisfied and counts.active:
         return Requirement(0)
-    done = 0
+    plan = unfinished_plan(record, gang)
+    repair = plan is not None
     if policy in _ONCE and not repair and was_satisfied(record, gang):
-        if policy is MatchPolicy.ONCE_SATISFIED or counts.active:
-            return Requirement(0)
-        done = counts.succeeded
-    total = max(0, gang.min_member - done - counted(counts, policy, repair))
+        return Requirement(0)
+    succeeded = _succeeded(record, policy, plan)
+    done = sum(succeeded.values()) + on_nodes(counts, policy, repair)
+    total = max(0, gang.min_member - done)
     roles = tuple(
         (role, missing)
         for role, least in gang.roles
-        if (missing := least - counted(record.counts(role), policy, repair)) > 0
+        if (missing := least - succeeded.get(role, 0) - on_nodes(record.counts(role), policy, repair)) > 0
     )
     total = max(total, sum(missing for _, missing in roles))
     subgroups: tuple[int, ...] = ()
     if gang.subgroups:
         subgroups, least = lacking(record, gang, lambda each: counted(each, policy, repair))
         total = max(total, least)
-    return Requirement(total, roles, repair and total > 0, subgroups)
+    return Requirement(total, roles, repair and total > 0, subgroups, done, sum(succeeded.values()))
+
+
+def on_nodes(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
+    """The members on nodes, or on the way to one, that already count towards the quorum, before this plan."""
+    waiting_only = policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
+    # Of the two policies that look at waiting members only, bound ones count just while their plan is unfinished.
+    return counts.placed if waiting_only and not repair else counts.active
 
 
 def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
-    """The members that already count towards the quorum, before this plan."""
-    match policy:
-        case MatchPolicy.WAITING_RUNNING_SUCCEEDED:
-            return counts.active + counts.succeeded
-        case MatchPolicy.WAITING_AND_RUNNING:
-            return counts.active
-        case MatchPolicy.UNTIL_SCHEDULED:
-            return counts.active + (counts.succeeded if repair else 0)
-    # Of the two policies that look at waiting members only, bound ones count just while their plan is unfinished;
-    # a member that has finished meanwhile was part of it all the same.
-    if repair:
-        return counts.active + counts.succeeded
-    return counts.placed
+    """The members of a subgroup that already count towards its size; one that has succeeded was part of it."""
+    succeeded = counts.succeeded if repair or policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED else 0
+    return on_nodes(counts, policy, repair) + succeeded
+
+
+def _succeeded(record: GangRecord, policy: MatchPolicy, plan: PlanMark | None) -> dict[str, int]:
+    """How many succeeded members count, per role. What an earlier run has left behind does not.
+
+    Those of a plan that is being repaired were part of it. Once-policies count those that the controller of the
+    waiting members has made as well; waiting-running-succeed all but those of another controller.
+    """
+    found: dict[str, int] = {}
+    if not record.count(MemberState.SUCCEEDED):
+        return found
+    makers = {member.pod.controller for member in record.pending.values()}
+    for member in record.members.values():
+        if member.state is not MemberState.SUCCEEDED:
+            continue
+        maker = member.pod.controller
+        counts = plan is not None and member.mark == plan
+        if policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED:
+            counts = counts or not maker or maker in makers
+        elif policy in _ONCE:
+            counts = counts or (bool(maker) and maker in makers)
+        if counts:
+            found[member.pod.role] = found.get(member.pod.role, 0) + 1
+    return found
 
 
 def was_satisfied(record: GangRecord, gang: Gang) -> bool:
-    """Whether a once-satisfied gang has had its quorum.
+    """Whether the run that is under way has had its quorum.
 
-    The persisted flag says so, or a member that carries the mark of a plan (the plan placed the whole quorum), or
-    enough members on nodes. One bound member alone, of unknown origin, proves nothing.
+    It has if enough members were on nodes at once, or if a living member carries the mark of a plan: that placed
+    the whole quorum, or the member joined a gang that had it. One bound member of unknown origin proves nothing.
     """
-    if gang.once_satisfied or any(mark.concerns(gang.uid) for mark in record.marks):
-        return True
-    counts = record.counts()
-    return counts.bound + counts.running + counts.succeeded >= gang.min_member
+    if not record.counts().active:
+        return False
+    return record.peak >= gang.min_member or any(mark.concerns(gang.uid) for mark in record.live_marks)
 
 
 def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
@@ -101,7 +125,7 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     policy. After a restart only times are left to tell: a pending member counts as left over if it existed when
     the plan was made (creation times are whole seconds, like the mark's).
     """
-    marks = [mark for mark in record.marks if mark.concerns(gang.uid)]
+    marks = [mark for mark in record.marks if mark.size > 1 and mark.concerns(gang.uid)]
     if not marks:
         return None
     newest = max(marks, key=lambda mark: (mark.time, mark.plan))
@@ -112,12 +136,23 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     finished = record.finished
     if finished is not None and finished.concerns(gang.uid) and finished.time >= newest.time:
         return None
+    if not (record.live_marks.get(newest) or _has_succeeded(record, newest)):
+        return None  # nobody is left of it: nothing is half bound
     left_over = any(member.pod.created <= newest.time for member in record.pending.values())
     if gang.min_member <= 1 or not (left_over or (again and record.count(MemberState.PLACED))):
         return None
     return newest
 
 
+def _has_succeeded(record: GangRecord, mark: PlanMark) -> bool:
+    return any(each.mark == mark and each.state is MemberState.SUCCEEDED for each in record.members.values())
+
+
 def new_mark(gang: Gang, cause: str, size: int, time: int) -> PlanMark:
-    """The mark of a plan for the gang. Kubernetes' own groups are told from namesakes by their uid."""
-    return PlanMark.of(cause, size, time, gang.uid if gang.dialect is Dialect.NATIVE else "")
+    """The mark of a plan for the gang. Objects that declare gangs are told from namesakes by their uid."""
+    return PlanMark.of(cause, size, time, gang.uid)
+
+
+def joining_mark(gang: Gang, cause: str, time: int) -> PlanMark | None:
+    """The mark of a member that joins a gang which has its quorum, where it matters later that it had."""
+    return new_mark(gang, cause, 1, time) if gang.match_policy in _ONCE and gang.min_member > 1 else None

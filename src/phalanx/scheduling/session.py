@@ -27,7 +27,7 @@ from phalanx.scheduling.parking import Rank, Refusal, UnitKey
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
-from phalanx.scheduling.quorum import Requirement, requirement
+from phalanx.scheduling.quorum import Requirement, joining_mark, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.topology.domains import Domains
 from phalanx.scheduling.topology.spots import no_room_near
@@ -389,6 +389,13 @@ class Session:
         )
         if record.told is not None:
             self.judge_pod(record, None)
+
+    def join(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
+        """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
+        if gang is None or gang.noun is None:
+            self.bind(record, row, None, None)
+        else:
+            self.bind(record, row, gang.key, joining_mark(gang.noun, self.cause, int(self.now)))
 
     def next_cause(self) -> str:
         """A name for one more decision of this cycle."""

@@ -89,7 +89,7 @@ class Surpluses:
             transaction = session.state.transaction(charging=False)
             transaction.place(head.cls, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
-                session.bind(record, row, turn.gang.key, None)
+                session.join(record, row, turn.gang)
             turn.members = turn.members[len(rows) :]
         else:
             session.refuse(kind, *session.lack(kind))
@@ -113,7 +113,7 @@ class Surpluses:
             if placed:
                 transaction.commit()
                 for record, row in placed:
-                    session.bind(record, row, turn.gang.key, None)
+                    session.join(record, row, turn.gang)
                     turn.members.remove(record)
                 turn.near = near(session, turn.gang)
             else:
@@ -129,7 +129,7 @@ class Surpluses:
         """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
         session = self._session
         kind = kind_of(session, member)
-        if place_promised(session, member, kind, turn.gang.key):
+        if place_promised(session, member, kind, turn.gang):
             turn.members.remove(member)
         elif waits_on(session, turn.unit, kind):
             turn.members.clear()

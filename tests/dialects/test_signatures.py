@@ -1,0 +1,113 @@
+"""What stands on a pod is ours only where we have signed it for that pod."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark, encode_mark
+from phalanx.dialects.signatures import Signer
+from phalanx.model.events import PodUpdated
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PlanMark
+from tests.dialects.objects import pod
+
+OLD, NEW = ("1000", b"o" * 32), ("2000", b"n" * 32)
+SIGNER = Signer((NEW, OLD))
+GANG = GangKey("team-a", "train")
+MARK = PlanMark("c7-1900000000@group-uid", 4, 1_900_000_000)
+MARKS = [MARK, PlanMark("a/b", 1, 0), PlanMark("ü\x00/9/9", 12, 3)]
+
+
+@pytest.mark.parametrize("mark", MARKS)
+def test_a_mark_survives_the_way_there_and_back(mark: PlanMark) -> None:
+    assert decode_mark(encode_mark(mark, SIGNER, "pod-uid", GANG), SIGNER, "pod-uid", GANG) == mark
+
+
+@pytest.mark.parametrize(
+    ("uid", "gang"),
+    [
+        ("another-uid", GANG),  # a copy: by its owner, or from a backup
+        ("pod-uid", GangKey("team-a", "other")),
+        ("pod-uid", GangKey("team-b", "train")),
+        ("", GANG),
+    ],
+)
+def test_it_is_believed_on_no_other_pod_and_of_no_other_gang(uid: str, gang: GangKey) -> None:
+    assert decode_mark(encode_mark(MARK, SIGNER, "pod-uid", GANG), SIGNER, uid, gang) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("/4/", "/3/"), ("/1900000000/", "/1900000001/"), ("group-uid", "group-uie"), ("c7", "c8")]
+)
+def test_nothing_in_it_can_be_changed(old: str, new: str) -> None:
+    text = encode_mark(MARK, SIGNER, "pod-uid", GANG)
+    assert old in text
+    assert decode_mark(text.replace(old, new, 1), SIGNER, "pod-uid", GANG) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "plan", "plan/4", "plan/4/1", "plan/four/1/1000.x", "/4/1/1000.x", "plan/0/1/1000.x",
+        "plan/4/-1/1000.x",
+        "p/4/" + "9" * 40 + "/1000.x", "c7/4/1900000000", "c7/4/1900000000/", "c7/4/1900000000/2000.", "c7/4/9/.",
+        "c7/4/1900000000/2000.\ud800", "c7/4/1900000000/unknown.AAAAAAAAAAAAAAAAAAAAAA",
+    ],
+)  # fmt: skip
+def test_what_we_have_not_written_is_no_mark(text: str) -> None:
+    assert decode_mark(text, SIGNER, "pod-uid", GANG) is None
+
+
+@given(st.text(), st.text(), st.lists(st.text(), max_size=3))
+def test_no_text_is_believed_and_none_is_a_fault(plan: str, signature: str, rest: list[str]) -> None:
+    assert decode_mark("/".join([plan, *rest, "4", "7", signature]), SIGNER, "pod-uid", GANG) is None
+
+
+def test_a_key_is_exchanged_by_adding_one() -> None:
+    text = encode_mark(MARK, Signer((OLD,)), "pod-uid", GANG)
+    assert decode_mark(text, SIGNER, "pod-uid", GANG) == MARK
+    assert encode_mark(MARK, SIGNER, "pod-uid", GANG).rpartition("/")[2].startswith("2000.")
+    assert decode_mark(text, Signer((NEW,)), "pod-uid", GANG) is None
+
+
+def test_without_a_key_nothing_is_believed_not_even_what_was_written_without_one() -> None:
+    keyless = Signer()
+    assert decode_mark(encode_mark(MARK, keyless, "pod-uid", GANG), keyless, "pod-uid", GANG) is None
+
+
+def test_parts_cannot_be_shifted_from_one_to_the_next() -> None:
+    assert not SIGNER.believes(SIGNER.sign("ab", "c"), "a", "bc")
+    assert not SIGNER.believes(SIGNER.sign("a", 1), "a", "1")
+
+
+def test_who_cannot_read_the_keys_reads_marks_as_they_are() -> None:
+    text = encode_mark(MARK, SIGNER, "pod-uid", GANG)
+    assert decode_mark(text, Signer(unchecked=True), "pod-uid", GANG) == MARK
+
+
+# At the door
+
+
+def member(name: str, text: str, node: str = "n1") -> PodObject:
+    labels = {"pod-group.scheduling.sigs.k8s.io/name": "train"}
+    return pod(name, namespace="team-a", node=node, labels=labels, annotations={PLAN_ANNOTATION: text})
+
+
+def test_a_mark_on_a_copied_pod_is_ignored_and_told_once() -> None:
+    told: list[tuple[str, str, str]] = []
+    intake = Intake(["phalanx"], signer=SIGNER, distrust=lambda *about: told.append(about))
+    ours = member("a", "")
+    ours.metadata.annotations[PLAN_ANNOTATION] = encode_mark(MARK, SIGNER, ours.metadata.uid, GANG)
+    text = ours.metadata.annotations[PLAN_ANNOTATION]
+    marks = [
+        event.pod.mark
+        for each in (ours, member("copy", text), member("copy", text))
+        for event in intake.pod(each)
+        if isinstance(event, PodUpdated)
+    ]
+    assert marks == [MARK, None]
+    assert told == [(PLAN_ANNOTATION, "team-a", "copy")]
