@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,21 @@ async def test_who_has_no_role_is_told_what_he_may_not_do(admin: Client) -> None
     assert 'cannot watch resource "pods"' in watched.body["message"]
     for path in ("/healthz", "/version", "/api", "/apis", "/apis/apps/v1", "/openapi/v3"):
         assert (await as_jane(admin, "GET", path)).status == 200
+
+
+async def test_bytes_that_are_no_text_are_refused_like_any_other(admin: Client) -> None:
+    host, _, port = admin.url.removeprefix("http://").partition(":")
+
+    async def send(path: bytes, header: bytes) -> bytes:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + header + b"\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer.partition(b"\r\n")[0]
+
+    assert b" 403 " in await send(b"/%ff", b"Authorization: Bearer jane")
+    assert b" 403 " in await send(b"/api/v1/namespaces/%ff/pods/%ff", b"Authorization: Bearer jane")
+    assert b" 400 " in await send(b"/api/v1/pods", b"Impersonate-User: \xff")
 
 
 async def test_a_role_grants_its_verbs_on_its_resources_in_its_namespace(admin: Client) -> None:
@@ -196,8 +212,6 @@ async def test_cluster_roles_gather_the_rules_of_others(admin: Client) -> None:
 
 
 async def _until_rules(client: Client, path: str, wanted: object, *, present: bool) -> dict[str, Any]:
-    import asyncio
-
     async with asyncio.timeout(10):
         while True:
             role: dict[str, Any] = await client.get(path)

@@ -102,14 +102,19 @@ async def test_reserved_annotations_are_for_one_account_only(admin: Client) -> N
     assert await status(admin, "PATCH", f"{PODS}/a", unrelated, headers=JANE) == 200
 
 
-async def test_what_controllers_make_for_a_tenant_is_held_against_the_policies_too(admin: Client) -> None:
+async def test_what_controllers_make_for_a_tenant_is_held_against_the_policies_too(
+    admin: Client, caplog: pytest.LogCaptureFixture
+) -> None:
     await demand(
         admin, "!has(object.metadata.annotations) || !('x' in object.metadata.annotations)", matching=on("pods")
     )
     template = {"metadata": {"labels": {"a": "b"}, "annotations": {"x": "y"}}, "spec": pod()["spec"]}
     spec = {"replicas": 1, "selector": {"matchLabels": {"a": "b"}}, "template": template}
     await admin.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
-    await asyncio.sleep(0.1)
+    async with asyncio.timeout(10):
+        while "ReplicaSetController" not in caplog.text:  # noqa: ASYNC110 - the log is the server's
+            await asyncio.sleep(0.005)
+    assert "denied request" in caplog.text
     assert await admin.names(PODS) == []
 
 

@@ -70,7 +70,7 @@ class _Resource(NamedTuple):
 
 def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
     """403 in the words of the API server."""
-    who = encode(user.name).decode()
+    who = encode(_printable(user.name)).decode()
     if asked.path:
         why = f'User {who} cannot {asked.verb} path "{asked.path}"'
     else:
@@ -79,7 +79,13 @@ def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
         why = f'User {who} cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
     if reason:
         why = f"{why}: {reason}"
+    why = _printable(why)
     if asked.path:
         return ApiError(403, "Forbidden", f"forbidden: {why}", {})
-    named: Qualified = _Resource(asked.group, asked.resource)
-    return forbidden(named, asked.name, why)
+    named: Qualified = _Resource(_printable(asked.group), _printable(asked.resource))
+    return forbidden(named, _printable(asked.name), why)
+
+
+def _printable(text: str) -> str:
+    """Bytes of a path or header that are no UTF-8 came as lone surrogates, which no answer can hold."""
+    return text.encode("utf-8", "replace").decode()

@@ -12,11 +12,12 @@ from multidict import CIMultiDictProxy
 from phalanx.local.authentication import User, account_groups
 from phalanx.local.authorization.attributes import Attributes, forbidden_request
 from phalanx.local.authorization.rbac import Rbac
-from phalanx.local.errors import internal
+from phalanx.local.errors import bad_request, internal
 
 _USER: Final = "Impersonate-User"
 _GROUP: Final = "Impersonate-Group"
 _UID: Final = "Impersonate-Uid"
+_PREFIX: Final = "impersonate-"
 _EXTRA: Final = "impersonate-extra-"
 _AUTHENTICATION: Final = "authentication.k8s.io"
 _ACCOUNT: Final = "system:serviceaccount:"
@@ -31,6 +32,8 @@ def impersonated(user: User, headers: CIMultiDictProxy[str], rbac: Rbac) -> User
             raise internal("requested groups, uid or extra without impersonating a user")
         return user
     name = headers.get(_USER, "")
+    if not all(value.isprintable() for header, value in headers.items() if header.lower().startswith(_PREFIX)):
+        raise bad_request("an Impersonate header holds characters that no name has")
     account = _account(name)
     if account is not None:
         wanted = [Attributes("impersonate", "", "serviceaccounts", "", *account)]
