@@ -86,3 +86,21 @@ async def test_roles_are_made_and_tokens_handed_out(kubectl: Kubectl) -> None:
     assert "reader" in await kubectl("describe role reader")
     await kubectl("auth reconcile --remove-extra-permissions -f -", stdin=WITHOUT_RULES)
     assert "Forbidden" in await kubectl.fails("get pods", *robot)
+
+
+async def test_roles_and_quotas_are_shown_as_on_a_real_cluster(kubectl: Kubectl) -> None:
+    kubectl.server.write_tenant_kubeconfig("team", kubectl.home / "team")
+    wide = rows(await kubectl("get rolebindings -n team -o wide"))
+    assert wide[0] == ["NAME", "ROLE", "AGE", "USERS", "GROUPS", "SERVICEACCOUNTS"]
+    assert (wide[1][:2], wide[1][-1]) == (["tenant", "ClusterRole/edit"], "team/tenant")
+    assert rows(await kubectl("get clusterroles"))[0] == ["NAME", "CREATED", "AT"]
+    await kubectl("create quota small -n team --hard=pods=3,requests.cpu=2,limits.cpu=4")
+    await kubectl("wait quota/small -n team --for=jsonpath={.status.used.pods}=0 --timeout=10s")
+    shown = await kubectl("get quota -n team --no-headers")
+    assert "pods: 0/3, requests.cpu: 0/2" in shown
+    assert "limits.cpu: 0/4" in shown
+    pods = ["run", "one", "--image=x", "-n", "team", "--overrides"]
+    resources = {"requests": {"cpu": "1"}, "limits": {"cpu": "5"}}
+    body = {"spec": {"containers": [{"name": "one", "image": "x", "resources": resources}]}}
+    refused = (await kubectl.run(*pods, json.dumps(body)))[2]
+    assert "exceeded quota: small, requested: limits.cpu=5, used: limits.cpu=0, limited: limits.cpu=4" in refused

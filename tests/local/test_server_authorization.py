@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -335,6 +336,15 @@ async def test_acting_as_somebody_else_needs_a_right_on_each_name(admin: Client)
         "system:serviceaccounts:team",
         "system:authenticated",
     ]
+
+
+async def test_the_audit_log_names_who_called_and_whom_he_acted_as(start: Starter, tmp_path: Path) -> None:
+    _, client = await start(ServerOptions(insecure=True, audit_log=tmp_path / "audit"))
+    await client.call("GET", PODS, headers={"Impersonate-User": "bob"})
+    await client.call("GET", PODS)
+    first, second = [json.loads(line) for line in (tmp_path / "audit").read_text().splitlines()]
+    assert (first["user"], first["impersonatedUser"], first["code"]) == ("kubernetes-admin", "bob", 403)
+    assert "impersonatedUser" not in second
 
 
 # --- tokens of service accounts

@@ -67,13 +67,14 @@ class HttpDoor:
         method = request.method
         rule = self._faults.match(method, path) if self._faults.rules else None
         user: User | None = None
+        acting: User | None = None
         try:
             if rule is not None and not rule.after_write:
                 await _strike(rule)
             user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
-            user = impersonated(user, request.headers, self._rbac)
+            acting = impersonated(user, request.headers, self._rbac)
             query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
-            response = await self._answer(request, method, path, query, user)
+            response = await self._answer(request, method, path, query, acting)
             if rule is not None and rule.after_write:
                 await _strike(rule)
         except ApiError as error:
@@ -88,7 +89,7 @@ class HttpDoor:
             log.exception("request failed: %s %s", method, path)
             response = _error(internal(f"{type(problem).__name__}: {problem}"))
         if self._audit is not None:
-            self._audit.note(method, request.raw_path, user, response.status, request.headers)
+            self._audit.note(method, request.raw_path, user, response.status, request.headers, acting)
         return response
 
     async def _answer(
