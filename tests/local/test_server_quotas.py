@@ -346,3 +346,22 @@ async def test_a_runtime_class_is_checked(client: Client) -> None:
         "PATCH", f"{CLASSES}/x", {"handler": "b"}, content_type="application/merge-patch+json"
     )
     assert reply.causes == [("handler", "FieldValueInvalid")]
+
+
+async def test_a_workload_is_told_once_why_its_pods_are_not_there(client: Client) -> None:
+    await limit(client, hard={"pods": "2"})
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": pod()["spec"]}
+    spec = {"replicas": 4, "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    await client.create("/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "r"}, "spec": spec})
+    events = f"{SPACE}/events"
+    async with asyncio.timeout(10):
+        while not (await client.get(events))["items"]:  # noqa: ASYNC110 - the state is the server's
+            await asyncio.sleep(0.005)
+    (event,) = (await client.get(events, fieldSelector="involvedObject.name=r,reason=FailedCreate"))["items"]
+    assert "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2" in event["message"]
+    assert len(await client.names(PODS)) == 2
+    await client.merge(f"{QUOTAS}/q", {"spec": {"hard": {"pods": "4"}}})
+    async with asyncio.timeout(10):
+        while len(await client.names(PODS)) < 4:  # noqa: ASYNC110 - the state is the server's
+            await asyncio.sleep(0.005)
+    assert len((await client.get(events))["items"]) == 1
