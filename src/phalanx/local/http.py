@@ -14,6 +14,9 @@ from phalanx.local import discovery, openapi
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
+from phalanx.local.authorization import SUPERUSERS, Rbac, forbidden_request
+from phalanx.local.authorization.attributes import attributes_of
+from phalanx.local.authorization.impersonation import impersonated
 from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
@@ -41,6 +44,7 @@ class HttpDoor:
         api: Api,
         resources: ResourceHandler,
         authenticator: Authenticator,
+        rbac: Rbac,
         faults: Faults,
         options: ServerOptions,
         audit: Audit | None,
@@ -49,6 +53,7 @@ class HttpDoor:
         self._api = api
         self._resources = resources
         self._authenticator = authenticator
+        self._rbac = rbac
         self._faults = faults
         self._options = options
         self._audit = audit
@@ -62,12 +67,14 @@ class HttpDoor:
         method = request.method
         rule = self._faults.match(method, path) if self._faults.rules else None
         user: User | None = None
+        acting: User | None = None
         try:
             if rule is not None and not rule.after_write:
                 await _strike(rule)
             user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
+            acting = impersonated(user, request.headers, self._rbac)
             query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
-            response = await self._answer(request, method, path, query, user)
+            response = await self._answer(request, method, path, query, acting)
             if rule is not None and rule.after_write:
                 await _strike(rule)
         except ApiError as error:
@@ -82,13 +89,18 @@ class HttpDoor:
             log.exception("request failed: %s %s", method, path)
             response = _error(internal(f"{type(problem).__name__}: {problem}"))
         if self._audit is not None:
-            self._audit.note(method, request.raw_path, user, response.status, request.headers)
+            self._audit.note(method, request.raw_path, user, response.status, request.headers, acting)
         return response
 
     async def _answer(
         self, request: web.BaseRequest, method: str, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         target = parse_path(path)
+        if SUPERUSERS not in user.groups:
+            asked = attributes_of(method, path, target, query)
+            decision = self._rbac.authorize(user, asked)
+            if not decision.allowed:
+                raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
             call = Call(target, method, query, request.headers, body, user)
