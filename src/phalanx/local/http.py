@@ -14,7 +14,7 @@ from phalanx.local import discovery, openapi
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
-from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
+from phalanx.local.errors import ApiError, bad_request, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
 from phalanx.local.negotiation import JSON, negotiate
@@ -74,6 +74,9 @@ class HttpDoor:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
+        except RecursionError:
+            # Deep below, or above what a decoder takes: kube-apiserver's words for what no stack can hold.
+            response = _error(bad_request("exceeded max depth"))
         except DroppedError:
             response = _drop(request)
         except (asyncio.CancelledError, ConnectionError):

@@ -18,6 +18,7 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
+from phalanx.model.decoding import decode_json
 from phalanx.nodeagent import addresses
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.containers import Backoff as RestartBackoff
@@ -270,13 +271,13 @@ class NodeAgent:
                 return  # the watch will tell; pods of a node that vanished are not ours
             raise
         offer, _ = read_offer(_DECODE_NODE.decode(answer))
-        present = {msgspec.json.decode(raw, type=_Named).metadata.uid for raw in await self._list_pods(node)}
+        present = {decode_json(raw, _Named).metadata.uid for raw in await self._list_pods(node)}
         self.pods.judge(inquiry, offer, present, self._clock())
 
     async def _list_pods(self, node: str) -> list[bytes]:
         selector = _PODS_ON.format(node)
         answer = await self._client.request("GET", PODS.path(), params={"fieldSelector": selector}, timeout=60)
-        return [bytes(raw) for raw in msgspec.json.decode(answer, type=_RawList).items or []]
+        return [bytes(raw) for raw in decode_json(answer, _RawList).items or []]
 
     async def _tell_event(self, uid: str) -> None:
         event = self._rejections.pop(uid, None)
