@@ -11,6 +11,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_namespace, decode_node
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
+from phalanx.model.events import AccountUpdated
 from phalanx.scheduling.policy import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.dialects.objects import QUOTA, VOLCANO, VOLCANO_QUEUE, X_K8S, decode, group, pod_document
@@ -112,6 +113,7 @@ def test_an_amount_of_thousands_of_digits_is_named(amount: str) -> None:
         "metadata": {"name": "q", "namespace": "default", "uid": "u"},
         "spec": {"min": {"cpu": amount}, "max": {}},
     }
-    cluster.take(cluster.intake.account(QUOTA, document))
-    problems = [record.noun.problem for record in cluster.state.ledger.accounts.values() if record.noun is not None]
-    assert any(problem is not None and "spec.min.cpu" in problem.message for problem in problems)
+    (told,) = cluster.intake.account(QUOTA, document)
+    assert isinstance(told, AccountUpdated)
+    assert told.account.problem is not None
+    assert "spec.min.cpu" in told.account.problem.message

@@ -138,4 +138,4 @@ def test_yaml_beyond_the_limits_is_one_error(text: str, why: str) -> None:
 
 def test_yaml_is_the_json_that_it_stands_for() -> None:
     text = "base: &b {x: 1}\nother: {<<: *b, y: 2024-01-31}\n1: .nan\n"
-    assert decode_yaml(text) == {"base": {"x": 1}, "other": {"x": 1, "y": "2024-01-31"}, "1": None}
+    assert decode_yaml(text) == {"base": {"x": 1}, "other": {"x": 1, "y": "2024-01-31"}, "1": "nan"}

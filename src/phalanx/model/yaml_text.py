@@ -25,6 +25,15 @@ class _Loader(_Base):  # type: ignore[misc]
     }
 
 
+def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
+    """A number that JSON does not know (`.nan`, `.inf`) is a text, so that whoever reads its field can name it."""
+    value = float(_Base.construct_yaml_float(loader, node))
+    return value if abs(value) < float("inf") else str(value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
 def decode_yaml(text: str | bytes) -> Any:
     """The one document, None for none. Raises yaml.YAMLError, whatever is wrong with it."""
     documents = list(decode_yaml_all(text))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.eviction.departures import Departures
+from phalanx.scheduling.failures import mute, note
 from phalanx.scheduling.plugin import Outcast
 from phalanx.scheduling.session import Session
 
@@ -13,9 +14,19 @@ def shuffle(session: Session) -> None:
     if not plugins:
         return
     departures = Departures(session, session.evictions)
-    for plugin in plugins:
-        for outcast in plugin.outcasts(session):
-            _send(session, departures, outcast)
+    for plugin in list(plugins):
+        try:
+            outcasts = list(plugin.outcasts(session))
+        except Exception as error:
+            mute(session, error)
+            continue
+        for outcast in outcasts:
+            marks = session.begin_turn()
+            try:
+                _send(session, departures, outcast)
+            except Exception as error:
+                session.undo_turn(marks)
+                note(session, f"shuffle of pod {outcast.record.pod.key}", error)
 
 
 def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
