@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from phalanx.cluster import tenants
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.pipeline import _POINTS
@@ -91,7 +92,7 @@ def test_a_veto_that_raises_is_no_permission(point: str) -> None:
     assert (bound | again, fresh) == (EVERYBODY, [])
 
 
-class Poison(Exception):
+class PoisonError(Exception):
     pass
 
 
@@ -102,7 +103,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
     def fails(*arguments: Any, **more: Any) -> Any:
         result = whole(*arguments, **more)
         if hits(*arguments):
-            raise Poison(f"in {name}")
+            raise PoisonError(f"in {name}")
         return result
 
     monkeypatch.setattr(allocate, name, fails)
@@ -122,7 +123,7 @@ def test_a_gang_whose_planning_raises_is_set_aside_whole(monkeypatch: pytest.Mon
     scenario = cluster(load_policy(ALL))
     bound, failed = cycles(scenario)
     assert bound == {"b1", "b2", "alone"}
-    assert [text for text in failed if "gang ns/a: Poison" in text]
+    assert [text for text in failed if "gang ns/a: PoisonError" in text]
     verdict = verdict_of(scenario, "a")
     assert verdict is not None
     assert verdict.code == "PlanningFailed"
@@ -147,16 +148,14 @@ def _flat(arguments: Any) -> list[Any]:
 
 @pytest.mark.parametrize("bad", ["a1", "a2", "alone"])
 def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
-    from phalanx.scheduling import session
-
-    whole = session.hands
+    whole = tenants.hands
 
     def fails(record: Any, now: float) -> Any:
         if record.pod.uid == bad:
-            raise Poison("what it holds cannot be written down")
+            raise PoisonError("what it holds cannot be written down")
         return whole(record, now)
 
-    monkeypatch.setattr(session, "hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
     scenario = cluster(load_policy(ALL))
     bound, _ = cycles(scenario)
     assert bound == EVERYBODY - ({"alone"} if bad == "alone" else {"a1", "a2"})
@@ -164,16 +163,14 @@ def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: py
 
 
 def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    from phalanx.scheduling import session
-
-    whole = session.hands
+    whole = tenants.hands
 
     def fails(record: Any, now: float) -> Any:
         if record.pod.uid == "p7":
-            raise Poison("no")
+            raise PoisonError("no")
         return whole(record, now)
 
-    monkeypatch.setattr(session, "hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
     scenario = Scenario(ALL).nodes(2, cpu=64)
     for number in range(20):
         scenario.pod(f"p{number}", cpu=1)
