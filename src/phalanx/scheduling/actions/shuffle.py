@@ -15,18 +15,14 @@ def shuffle(session: Session) -> None:
         return
     departures = Departures(session, session.evictions)
     for plugin in list(plugins):
+        marks = session.begin_turn()
         try:
-            outcasts = list(plugin.outcasts(session))
-        except Exception as error:
-            mute(session, error)
-            continue
-        for outcast in outcasts:
-            marks = session.begin_turn()
-            try:
+            for outcast in plugin.outcasts(session):
                 _send(session, departures, outcast)
-            except Exception as error:
-                session.undo_turn(marks)
-                note(session, f"shuffle of pod {outcast.record.pod.key}", error)
+        except Exception as error:
+            session.undo_turn(marks)
+            if not mute(session, error):
+                note(session, "action shuffle", error)
 
 
 def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
