@@ -63,7 +63,7 @@ def decode_loosely(raw: bytes) -> Any:
         return json.loads(
             shallow(raw, MAX_DEPTH + 1, _TOO_DEEP), parse_int=_int, parse_float=_float, parse_constant=str
         )
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise msgspec.DecodeError(f"it is no JSON: {error}") from None
 
 
@@ -107,6 +107,8 @@ def parts_at(raw: bytes, level: int) -> list[tuple[int, int, bytes]]:
             if len(around) == level:
                 found.append((begin, token.end(), around[-2] if level > 1 else b""))
             around.pop()
+    if len(around) >= level:  # it is cut off
+        found.append((begin, len(raw), around[level - 2] if level > 1 else b""))
     return found
 
 
