@@ -96,7 +96,7 @@ TEXTS = (
         "{}",
     ),
     *('["a","b"]', '["default/g","default/h"]', '{"window":"1h","hours":{"cpu":"1"}}', '{"gpu":[{"minor":1e3}]}'),
-    *("(a+)+$", "(", "[[:x:]]", "0-99999,5-1", "a,b,c;d:e", "1/2/3", "root/a/b", "default", "g", "h", "phalanx"),
+    *("(a+)+$", "(", "[[:x:]]", "0-99999,5-1", "a,b,c;d:e", "1/2/3", "root/a/b", "team", "g", "h", "phalanx"),
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -27,6 +27,13 @@ from phalanx.local.watching import Watch
 log = logging.getLogger(__name__)
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
+
+
+class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp tells of requests that are no HTTP: a line each, for the traceback would be its own."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        self.warning("a request is refused: %.200s", " ".join(str(exc_info or msg).split()))
 
 
 class DroppedError(Exception):
