@@ -57,7 +57,7 @@ class Authenticator:
 
     def user_of(self, token: str) -> User | None:
         """The user of a token, for TokenReview."""
-        if hmac.compare_digest(f"Bearer {token}".encode(), self._admin):
+        if hmac.compare_digest(_bytes(f"Bearer {token}"), self._admin):
             return ADMIN
         return self._known(token)
 
@@ -70,7 +70,7 @@ class Authenticator:
     def authenticate(self, path: str, authorization: str | None, transport: Any) -> User:
         """The user of a request. Raises 401."""
         if authorization is not None:
-            if hmac.compare_digest(authorization.encode(), self._admin):
+            if hmac.compare_digest(_bytes(authorization), self._admin):
                 return ADMIN
             scheme, _, token = authorization.partition(" ")
             user = self._known(token.strip()) if scheme.lower() == "bearer" else None
@@ -86,6 +86,11 @@ class Authenticator:
         if path in ANONYMOUS_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
             return ANONYMOUS
         raise unauthorized()
+
+
+def _bytes(header: str) -> bytes:
+    """What came; bytes that are no UTF-8 came as lone surrogates."""
+    return header.encode("utf-8", "surrogatepass")
 
 
 def _certified(certificate: dict[str, Any]) -> User:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -17,7 +17,7 @@ from phalanx.local.authentication import Authenticator, User
 from phalanx.local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx.local.authorization.attributes import attributes_of
 from phalanx.local.authorization.impersonation import impersonated
-from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
+from phalanx.local.errors import ApiError, bad_request, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
 from phalanx.local.negotiation import JSON, negotiate
@@ -30,6 +30,13 @@ from phalanx.local.watching import Watch
 log = logging.getLogger(__name__)
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
+
+
+class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp tells of requests that are no HTTP: a line each, for the traceback would be its own."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        self.warning("a request is refused: %.200s", " ".join(str(exc_info or msg).split()))
 
 
 class DroppedError(Exception):
@@ -81,6 +88,9 @@ class HttpDoor:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
+        except RecursionError:
+            # Deep below, or above what a decoder takes: kube-apiserver's words for what no stack can hold.
+            response = _error(bad_request("exceeded max depth"))
         except DroppedError:
             response = _drop(request)
         except (asyncio.CancelledError, ConnectionError):

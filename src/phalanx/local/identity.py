@@ -10,6 +10,7 @@ import msgspec
 from phalanx.local.certificates import Authority, KeyPair
 from phalanx.local.kubeconfig import write_private
 from phalanx.local.objects import Json
+from phalanx.model.decoding import decode_json
 
 
 class _Kept(msgspec.Struct):
@@ -44,7 +45,7 @@ def kept_identity(data: Path, token: str | None = None) -> Identity:
     """
     path = data.with_name(f"{data.name}.identity")
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = decode_json(path.read_bytes(), _Kept)
         pair = KeyPair(kept.certificate.encode(), kept.key.encode())
         identity = Identity(Authority(pair), token or kept.token, kept.signing_key)
     except (OSError, msgspec.DecodeError, ValueError):

@@ -33,6 +33,7 @@ from phalanx.local.strategies.base import Write
 from phalanx.local.tokens import AccountTokens
 from phalanx.local.watching import Watch, parse_watch_query
 from phalanx.local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
+from phalanx.model.decoding import parse_whole
 
 _BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
 _OPTIONS: Final = {"PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
@@ -382,10 +383,10 @@ class ResourceHandler:
         body = self._body(call, "DeleteOptions") if call.body.strip() else {}
         query = call.query
         if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
-            try:
-                body["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-            except ValueError:
-                raise bad_request("gracePeriodSeconds must be an integer") from None
+            seconds = parse_whole(query["gracePeriodSeconds"])
+            if seconds is None:
+                raise bad_request("gracePeriodSeconds must be an integer")
+            body["gracePeriodSeconds"] = seconds
         if query.get("propagationPolicy") and "propagationPolicy" not in body:
             body["propagationPolicy"] = query["propagationPolicy"]
         return sub.parse_delete_options(body, write)

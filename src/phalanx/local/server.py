@@ -10,6 +10,7 @@ await server.stop()
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 from pathlib import Path
@@ -30,7 +31,7 @@ from phalanx.local.controllers import Controllers
 from phalanx.local.definitions import DEFINITIONS, Definitions
 from phalanx.local.errors import ApiError
 from phalanx.local.faults import Faults
-from phalanx.local.http import HttpDoor
+from phalanx.local.http import HttpDoor, ProtocolLog
 from phalanx.local.identity import kept_identity, new_identity
 from phalanx.local.journal import FileJournal
 from phalanx.local.kubeconfig import kubeconfig, write_private
@@ -105,7 +106,14 @@ class ApiServer:
         # What a cluster cannot be without is not for policies to refuse.
         self._policies.load()
         self.api.policies = self._policies
-        server = web.Server(self._door, request_factory=self._request, handler_cancellation=True, access_log=None)
+        protocol_log = ProtocolLog(logging.getLogger("phalanx.local.http"), {})
+        server = web.Server(
+            self._door,
+            request_factory=self._request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=protocol_log,
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self.authority.server_context(self.options.host) if self.authority is not None else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.decoding import quoted
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
@@ -24,8 +25,19 @@ AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
+PLANNING_FAILED = "PlanningFailed"
 
 _NODES_NAMED = 5
+
+
+def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
+    """Something raised: a fault of ours, or of a plugin."""
+    where = f" in plugin {plugin}" if plugin else ""
+    return Verdict(
+        PLANNING_FAILED,
+        f"{what} is set aside because planning it failed{where}: {type(error).__name__}: {quoted(str(error))}",
+        change="change it, and it is tried again; report what the scheduler's log says",
+    )
 
 
 def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import inf
 
@@ -50,6 +50,11 @@ class Unit:
     def members(self) -> tuple[GangRecord | PodRecord, ...]:
         """The gangs, or the pod, for whom accounts are charged."""
         return (self.pod,) if self.pod is not None else self.gangs
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
@@ -214,6 +219,13 @@ class WorkList:
                 self._leave(key)
         self._unasked.clear()
         return found
+
+    def set_aside(self, keys: Iterable[UnitKey]) -> None:
+        """Lets units wait for a change of their own, whatever this cycle has changed about them."""
+        self._absorb()
+        for key in keys:
+            self._leave(key)
+            self._active.pop(key, None)
 
     def keep(self, unit: Unit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
@@ -24,6 +26,7 @@ from phalanx.scheduling.explanation import (
     unrequited,
     waiting_for_bundle,
 )
+from phalanx.scheduling.failures import attempt, walk_in_order
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
 from phalanx.scheduling.parking import Refusal
@@ -46,28 +49,52 @@ def allocate(session: Session) -> None:
 
 
 def walk(session: Session, units: list[Unit]) -> None:
-    line, surpluses, lanes = Line(session, units), Surpluses(session), FifoQueues(session)
-    while (turn := line.next()) is not None:
-        if session.out_of_time():
-            session.plan.complete = False
-            return
+    walk_in_order(session, units, lambda line: _Walk(session, line).take)
+
+
+class _Walk:
+    """The turns of one walk."""
+
+    def __init__(self, session: Session, line: Line) -> None:
+        self._session = session
+        self._line, self._surpluses, self._lanes = line, Surpluses(session), FifoQueues(session)
+
+    def take(self, turn: list[Unit] | Turn) -> None:
         if isinstance(turn, Turn):
-            surpluses.take(turn, alone=line.single)
-            if turn.members:
-                line.add_turn(turn)
-            continue
-        open_units = [unit for unit in turn if not lanes.blocked(unit)]
+            attempt(self._session, [turn.unit], lambda: self._take_surplus(turn))
+            return
+        open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
         if not open_units:
-            continue
+            return
         first = open_units[0]
-        if first.pod is not None:
-            place_alone(session, open_units, Alone(first.pod.cls, first.pod.payer))
-            if not session.plan.complete:
-                return
-        elif place_unit(session, first):
-            for further in surpluses.of(first):
-                line.add_turn(further)
-        lanes.passed(open_units)
+        if first.pod is None:
+            attempt(self._session, open_units, lambda: self._take_gangs(first))
+        else:
+            self._take_pods(open_units, Alone(first.pod.cls, first.pod.payer))
+        if self._session.plan.complete:
+            self._lanes.passed(open_units)
+
+    def _take_surplus(self, turn: Turn) -> None:
+        self._surpluses.take(turn, alone=self._line.single)
+        if turn.members:
+            self._line.add_turn(turn)
+
+    def _take_gangs(self, unit: Unit) -> None:
+        if place_unit(self._session, unit):
+            for further in self._surpluses.of(unit):
+                self._line.add_turn(further)
+
+    def _take_pods(self, units: list[Unit], kind: Alone) -> None:
+        """All at once; if that raises one by one, so that it is known for whose sake."""
+        session = self._session
+        try:
+            marks = session.begin_turn()
+            place_alone(session, units, kind)
+        except Exception:
+            session.undo_turn(marks)
+            for unit in units:
+                if unit.key not in session.seen:
+                    attempt(session, [unit], partial(place_alone, session, [unit], kind))
 
 
 def asks_for_a_slot_only(unit: Unit) -> bool:

@@ -22,6 +22,7 @@ from phalanx.scheduling.eviction.futility import Question
 from phalanx.scheduling.eviction.outranked import outranks_nobody
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
+from phalanx.scheduling.failures import mute, note
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.topology.nearness import starts_singly
@@ -44,7 +45,7 @@ def make_room(session: Session) -> None:
             if session.out_of_time():
                 session.plan.complete = False
                 return
-            units = units[_serve_first(session, units, together=kind is not None) :]
+            units = units[_serve_guarded(session, units, together=kind is not None) :]
 
 
 def _kind(session: Session, unit: Unit) -> Hashable:
@@ -53,6 +54,20 @@ def _kind(session: Session, unit: Unit) -> Hashable:
     if record is None or not isinstance(demand, Alone) or record.claim is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
+
+
+def _serve_guarded(session: Session, units: list[Unit], *, together: bool) -> int:
+    """As `_serve_first`; where that raises the first goes on waiting without anybody having to go for it."""
+    while True:
+        marks = session.begin_turn()
+        try:
+            return _serve_first(session, units, together=together)
+        except Exception as error:
+            session.undo_turn(marks)
+            if not mute(session, error):
+                note(session, f"making room for {units[0].name}", error)
+                session.asked.add(units[0].key)
+                return 1
 
 
 def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
