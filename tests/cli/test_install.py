@@ -32,6 +32,8 @@ RIGHTS = [
     "role.rbac.authorization.k8s.io/phalanx-scheduler",
     "rolebinding.rbac.authorization.k8s.io/phalanx-scheduler",
     "secret/phalanx-signing-keys",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-edit",
+    "clusterrole.rbac.authorization.k8s.io/phalanx-podgroups-view",
     "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler-leases",
     "flowschema.flowcontrol.apiserver.k8s.io/phalanx-scheduler",
 ]
@@ -181,6 +183,8 @@ def test_print_writes_what_would_be_applied() -> None:
         "Role",
         "RoleBinding",
         "Secret",
+        "ClusterRole",
+        "ClusterRole",
         "FlowSchema",
         "FlowSchema",
         "Queue",
@@ -212,8 +216,26 @@ def test_of_config_maps_it_may_read_and_write_those_that_remember_usage() -> Non
     assert len(rules[1]["resourceNames"]) == MOST_OBJECTS
 
 
+def rights() -> dict[str, Any]:
+    """The scheduler's ClusterRole."""
+    return next(document for document in printed() if document["kind"] == "ClusterRole")
+
+
+def test_whoever_may_edit_a_namespace_may_handle_the_groups_of_its_pods() -> None:
+    roles = {document["metadata"]["name"]: document for document in printed() if document["kind"] == "ClusterRole"}
+    for verb, label in (("create", "edit"), ("list", "view")):
+        role = roles[f"phalanx-podgroups-{label}"]
+        assert role["metadata"]["labels"][f"rbac.authorization.k8s.io/aggregate-to-{label}"] == "true"
+        (rule,) = role["rules"]
+        assert "podgroups" in rule["resources"]
+        assert "scheduling.volcano.sh" in rule["apiGroups"]
+        assert verb in rule["verbs"]
+        assert not {"queues", "*"} & set(rule["resources"])
+    assert roles["phalanx-podgroups-edit"]["rules"][0]["resources"] == ["podgroups"]
+
+
 def test_the_rights_name_no_wildcard_and_no_secret() -> None:
-    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    role = rights()
     words = {word for rule in role["rules"] for part in rule.values() for word in part}
     assert not words & {"*", "secrets", "configmaps", "escalate", "bind", "impersonate"}
     pods = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"] if name.startswith("pods")}
@@ -226,7 +248,7 @@ def test_the_rights_name_no_wildcard_and_no_secret() -> None:
 
 
 def test_the_rights_cover_what_queues_and_quotas_need() -> None:
-    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    role = rights()
 
     def verbs(group: str, resource: str) -> set[str]:
         rules = [rule for rule in role["rules"] if group in rule["apiGroups"] and resource in rule["resources"]]
@@ -242,7 +264,7 @@ def test_the_rights_cover_what_queues_and_quotas_need() -> None:
 
 
 def test_disruption_budgets_are_read_and_left_to_their_owners() -> None:
-    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    role = rights()
     rules = [rule for rule in role["rules"] if "policy" in rule["apiGroups"]]
     assert [(rule["resources"], rule["verbs"]) for rule in rules] == [
         (["poddisruptionbudgets"], ["get", "list", "watch"])
@@ -250,7 +272,7 @@ def test_disruption_budgets_are_read_and_left_to_their_owners() -> None:
 
 
 def test_volumes_are_bound_and_never_made_or_deleted() -> None:
-    (role,) = [document for document in printed() if document["kind"] == "ClusterRole"]
+    role = rights()
     found = {
         name: set(rule["verbs"])
         for rule in role["rules"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 import pytest
@@ -167,6 +168,28 @@ def test_a_queue_of_kube_batch_has_a_weight_and_a_ceiling(kind: ServedKind) -> N
     account = the_account(kind, queue(weight=3, capability={"cpu": 2}, deserved={"cpu": 1}, parent="x"))
     assert (account.key, account.parent) == (AccountKey(Tree.QUEUE, "q"), AccountKey(Tree.QUEUE, "root"))
     assert (account.weight, account.capability, account.deserved) == (3, (("cpu", 2000),), None)
+
+
+# Who may speak for other namespaces
+
+
+def claimed(kind: ServedKind, document: dict[str, Any], trusted: Container[str] | None) -> list[tuple[str, ...]]:
+    return [account.namespaces for account in read_account(kind, document, trusted).accounts if account.namespaces]
+
+
+def test_a_quota_claims_other_namespaces_only_where_administrators_write() -> None:
+    document = quota(annotations={KO + "namespaces": '["team-a", "team-b"]'})
+    assert claimed(SIGS_QUOTA, document, None) == [("team-a", "team-b")]
+    assert claimed(SIGS_QUOTA, document, {"team-a"}) == [("team-a", "team-b")]
+    assert claimed(SIGS_QUOTA, document, {"kube-system"}) == [("team-a",)]
+    (account,) = read_account(SIGS_QUOTA, document, {"kube-system"}).accounts
+    assert [warning.code for warning in account.warnings] == ["NamespaceNotItsOwn"]
+    assert "it claims namespace 'team-b', which is not its own" in account.warnings[0].message
+
+
+def test_of_two_objects_for_one_place_the_administrators_holds_though_it_is_younger() -> None:
+    document = quota(annotations={KO + "namespaces": "[]"})
+    assert read_account(SIGS_QUOTA, document, set()).rank > read_account(SIGS_QUOTA, document, {"team-a"}).rank
 
 
 # Flat elastic quotas

@@ -103,15 +103,17 @@ def test_a_field_of_the_wrong_type_is_named_and_the_rest_is_kept(field: str, val
     assert result.node == "n1"
 
 
-def test_containers_that_cannot_be_read_fill_the_node() -> None:
+def test_containers_that_cannot_be_read_leave_the_others() -> None:
     result = noun(pod_document(node="n1", containers=[container(cpu=1), "garbage"]))  # type: ignore[list-item]
     assert result.problem == 'spec.containers[1]: "garbage" is not an object'
-    assert dict(result.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
+    assert dict(result.usage) == {"cpu": 1000}
+    assert not result.preemptable
 
 
-def test_an_amount_that_cannot_be_read_counts_as_more_than_any_node_has() -> None:
+def test_an_amount_that_cannot_be_read_is_left_out_of_what_it_occupies() -> None:
     result = noun(pod_document(node="n1", containers=[container(cpu="1", gpu="many")]))
-    assert dict(result.usage) == {"cpu": 1000, "nvidia.com/gpu": MAX_AMOUNT}
+    assert dict(result.usage) == {"cpu": 1000}
+    assert not result.preemptable
     assert result.problem.startswith(
         "spec.containers[0].resources.requests.nvidia.com/gpu: 'many' is not a quantity"
     )

@@ -22,7 +22,6 @@ from phalanx.model.events import (
 )
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import Pod, PodPhase
-from phalanx.model.resources import MAX_AMOUNT
 from tests.dialects.objects import EPOCH, NATIVE, SIGS, VOLCANO, WORKLOAD, X_K8S, container, group, pod
 
 NAME, MIN = "pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.sigs.k8s.io/min-available"
@@ -136,12 +135,13 @@ def test_foreign_pods_are_told_like_all_others() -> None:
 # Pods that cannot be read
 
 
-def test_a_pod_whose_json_is_broken_still_fills_its_node() -> None:
+def test_a_pod_whose_json_is_broken_takes_a_slot_of_its_node() -> None:
     raw = b'{"metadata":{"name":"p"},"spec":{"nodeName" : "n1","containers":[{"na'
     events = intake().malformed_pod("default", "p", "u", "unexpected end of data", raw)
     found = the_pod(events)
     assert (found.key, found.uid, found.node) == ("default/p", "u", "n1")
-    assert dict(found.usage) == {"cpu": MAX_AMOUNT, "memory": MAX_AMOUNT}
+    assert dict(found.usage) == {"cpu": 0}
+    assert not found.preemptable
     assert found.problem == "the pod cannot be read: unexpected end of data"
 
 

@@ -17,7 +17,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.resolver import Surroundings, resolve
 from phalanx.dialects.times import parse_time
-from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy
 from phalanx.model.topology import TopologyRule
 from tests.dialects.objects import (
     EPOCH,
@@ -461,9 +461,35 @@ def test_extra_a_topology_that_cannot_be_honoured_holds_the_gang(annotations: di
 
 
 def test_extra_the_bundle_is_sorted_and_holds_the_gang_itself() -> None:
-    groups = '["other/z", "default/a"]'
+    groups = '["default/z", "default/a"]'
     found = gang(labelled(annotations={KO + "groups": groups}))
-    assert found.bundle == (GangKey("default", "a"), GangKey("default", "g"), GangKey("other", "z"))
+    assert found.bundle == (GangKey("default", "a"), GangKey("default", "g"), GangKey("default", "z"))
+
+
+@pytest.mark.parametrize(
+    ("allowed", "may"),
+    [((), False), ([["default", "third"]], False), ([["default", "other"]], True), ([["*"]], True)],
+)
+def test_extra_gangs_of_another_namespace_are_named_where_the_policy_allows_it(
+    allowed: list[list[str]], may: bool
+) -> None:
+    """Nobody learns from it what is there."""
+    options: Any = {"bundle_namespaces": tuple(map(frozenset, allowed))}
+    found = gang(labelled(annotations={KO + "groups": '["other/z", "default/g"]'}), **options)
+    assert (GangKey("other", "z") in found.bundle) == may
+    assert (found.problem is None) == may
+    if found.problem is not None:
+        assert found.problem.code == "InvalidGangGroups"
+        assert "namespace 'other'" in found.problem.message
+
+
+def test_extra_a_bundle_has_an_end() -> None:
+    most, over = ([f"default/g{number}" for number in range(count)] for count in (MOST_GANGS - 1, MOST_GANGS))
+    assert gang(labelled(annotations={KO + "groups": json.dumps(most)})).problem is None
+    found = gang(labelled(annotations={KO + "groups": json.dumps(over)}))
+    assert found.bundle == ()
+    assert found.problem is not None
+    assert found.problem.message == "gang default/g: its gang groups name 33 gangs; at most 32 start together"
 
 
 @pytest.mark.parametrize("groups", ['["default/g"]', "[]"])

@@ -135,6 +135,31 @@ def test_a_bound_one_still_occupies_its_node(field: str, value: Any) -> None:
     assert [record.pod.name for record in cluster.state.tenants(cluster.state.nodes.row("a"))] == ["p"]
 
 
+LONG = "9" * 5_000
+
+
+@pytest.mark.parametrize("amount", [LONG, "much", "-1", True, ["1"], "1e" + LONG])
+def test_a_bound_one_leaves_the_rest_of_its_node_to_others(amount: Any) -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document("p", node="a", phase="Running", containers=[container(cpu=amount, memory="1Gi")]))
+    cluster.pod(pod_document("q", containers=[container(cpu="4", memory="4Gi")]))
+    assert [bind.uid for bind in cluster.plan().binds] == ["uid-q"]
+    held = cluster.state.pods["uid-p"]
+    assert dict(held.pod.usage) == {"memory": 2**30}
+    assert not held.pod.preemptable
+    assert [notice.about.name for notice in cluster.intake.drain_notices()] == ["p"]
+
+
+def test_one_that_is_no_json_keeps_what_it_was_known_to_take() -> None:
+    cluster = Cluster()
+    cluster.pod(pod_document("p", node="a", phase="Running", containers=[container(cpu="2")]))
+    cluster.take(cluster.intake.malformed_pod("default", "p", "uid-p", "it is no JSON", b"{"))
+    assert dict(cluster.state.pods["uid-p"].pod.usage) == {"cpu": 2000}
+    cluster.take(cluster.intake.malformed_pod("default", "x", "uid-x", "it is no JSON", b'"nodeName":"a"'))
+    cluster.pod(pod_document("q", containers=[container(cpu="6")]))
+    assert [bind.uid for bind in cluster.plan().binds] == ["uid-q"]
+
+
 def test_labels_that_are_no_text_are_read_as_text_and_hold_nobody() -> None:
     cluster = Cluster()
     cluster.pod(pod_document(labels={"step": 7, "on": True}))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -72,7 +73,8 @@ async def test_each_role_has_a_minimum_of_its_own(world: World) -> None:
     await world.until_bound("w-0", "w-1", "w-2", "ps-0")
 
 
-async def test_gangs_of_a_bundle_start_together_over_two_namespaces(world: World) -> None:
+async def test_gangs_of_a_bundle_start_together_over_two_namespaces(world: World, tmp_path: Path) -> None:
+    """Where the administrator lets them."""
     other = f"{world.name}-b"
     await world.open(other)
     world.namespace = world.name
@@ -82,7 +84,10 @@ async def test_gangs_of_a_bundle_start_together_over_two_namespaces(world: World
         return {f"{KO}/name": name, f"{KO}/min-available": str(minimum), f"{KO}/groups": bundle}
 
     await world.node("n1", cpu="2")
-    await world.scheduler()
+    policy = tmp_path / "policy.yaml"
+    allowed = {"dialects": {"bundleNamespaces": [[world.name, other]]}}
+    policy.write_text(f'actions: "allocate"\ntiers: []\nphalanx: {json.dumps(allowed)}\n')
+    await world.scheduler(config=str(policy))
     await world.pod("ps", annotations=member("ps", 1))
     await world.until_held("ps", words="no pod or object declares it")
     for name in ("w-0", "w-1"):

@@ -14,8 +14,10 @@ import pytest
 
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
+from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.model.decoding import decode_json
 
 from .conftest import FakeTime
 from .stub_server import (
@@ -485,16 +487,54 @@ async def test_a_version_from_the_future_is_cured_by_a_list(
     ]
 
 
-async def test_an_exception_of_the_sink_is_not_swallowed(
+async def test_an_exception_of_the_sink_is_told_once_and_costs_that_change_alone(
+    server: StubServer, client: KubeClient, fake_time: FakeTime, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[str] = []
+
+    def broken(change: Change[Any]) -> None:
+        if isinstance(change, Upsert):
+            if change.key[1] == "a":
+                raise LookupError("a bug of ours")
+            seen.append(change.key[1])
+
+    counted: list[str] = []
+    server.on("GET", PATH, page(10, thing("a", 9), thing("b", 9)), page(20, thing("a", 19), thing("c", 19)))
+    server.on("GET", PATH, Watch((GONE,), end="clean"), Watch((), end="hang"), watch=True)
+    reflector = Reflector(
+        client,
+        PODS,
+        json.loads,
+        broken,
+        clock=fake_time.clock,
+        sleep=fake_time.sleep,
+        failures=Failures(counted.append),
+    )
+    task = asyncio.create_task(reflector.run())
+    async with asyncio.timeout(10):
+        while "c" not in seen:  # noqa: ASYNC110 - told by nobody
+            await asyncio.sleep(0.01)
+    task.cancel()
+    assert (seen, counted) == (["b", "c"], ["intake", "intake"])
+    assert len([record for record in caplog.records if "a bug of ours" in record.getMessage()]) == 1
+
+
+async def test_an_item_that_is_nested_too_deep_hides_no_other(
     server: StubServer, client: KubeClient, fake_time: FakeTime
 ) -> None:
-    def broken(change: Change[Any]) -> None:
-        raise LookupError("a bug of ours")
-
-    server.on("GET", PATH, page(10, thing("a", 9)))
-    reflector = Reflector(client, PODS, json.loads, broken, clock=fake_time.clock, sleep=fake_time.sleep)
-    with pytest.raises(LookupError, match="a bug of ours"):
-        await reflector.run()
+    seen: list[Any] = []
+    deep = json.dumps(thing("deep", 9))[:-1].encode() + b', "spec": ' + b"[" * 5000 + b"]" * 5000 + b"}"
+    items = b",".join((json.dumps(thing("a", 9)).encode(), deep, json.dumps(thing("b", 9)).encode()))
+    body = b'{"metadata": {"resourceVersion": "10"}, "items": [' + items + b"]}"
+    server.on("GET", PATH, Text(body.decode()))
+    server.on("GET", PATH, Watch((), end="hang"), watch=True)
+    reflector = Reflector(client, PODS, decode_json, seen.append, clock=fake_time.clock, sleep=fake_time.sleep)
+    task = asyncio.create_task(reflector.run())
+    async with asyncio.timeout(10):
+        await reflector.synced.wait()
+    task.cancel()
+    told = [(type(change).__name__, change.key[1]) for change in seen if not isinstance(change, Synced)]
+    assert told == [("Upsert", "a"), ("Malformed", "deep"), ("Upsert", "b")]
 
 
 async def test_objects_of_any_shape_can_be_reflected(

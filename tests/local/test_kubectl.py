@@ -302,7 +302,7 @@ async def test_imperative_commands(kubectl: Kubectl) -> None:
         "create secret generic keys --from-literal=a=b",
         "create serviceaccount robot",
         "create priorityclass high --value=1000",
-        "create quota small --hard=pods=3",
+        "create quota small --hard=pods=30",
         "create role reader --verb=get --resource=pods",
         "create service clusterip web --tcp=80",
         "run one --image=busybox --restart=Never",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import signal
+import ssl
 import sys
 from pathlib import Path
 
@@ -89,4 +91,65 @@ async def test_a_bad_data_file_is_a_clear_error(tmp_path: Path) -> None:
     assert process.returncode == 1
     assert out == b""
     assert b"not a data file of this server" in err
+    assert b"Traceback" not in err
+
+
+async def test_tenants_and_users_with_fixed_tokens_have_their_own_rights(tmp_path: Path) -> None:
+    (tmp_path / "users").write_text('t1,jane,u1,"devs,system:masters"\n\nt2,bob,u2\n')
+    process, url = await start(
+        tmp_path,
+        "--token-auth-file",
+        str(tmp_path / "users"),
+        "--tenant",
+        "team-a",
+        "--tenant",
+        f"team-b={tmp_path / 'b'}",
+    )
+    authority = json.loads((tmp_path / "kubeconfig").read_text())["clusters"][0]["cluster"]
+    data = base64.b64decode(authority["certificate-authority-data"]).decode()
+    connector = aiohttp.TCPConnector(ssl=ssl.create_default_context(cadata=data))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        client = Client(session, url)
+
+        async def status(token: str, namespace: str) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            return (await client.call("GET", f"/api/v1/namespaces/{namespace}/pods", headers=headers)).status
+
+        tokens = {}
+        for name, file in (("team-a", "team-a.kubeconfig"), ("team-b", "b")):
+            assert (tmp_path / file).stat().st_mode & 0o777 == 0o600
+            config = json.loads((tmp_path / file).read_text())
+            assert config["contexts"][0]["context"]["namespace"] == name
+            tokens[name] = config["users"][0]["user"]["token"]
+        assert [await status(tokens["team-a"], name) for name in ("team-a", "team-b")] == [200, 403]
+        assert [await status(tokens["team-b"], name) for name in ("team-a", "team-b")] == [403, 200]
+        assert [await status(token, "team-a") for token in ("t1", "t2")] == [200, 403]
+    process.terminate()
+    await process.communicate()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--tenant", "Team"), "write NAMESPACE or NAMESPACE=FILE"),
+        (("--tenant", "team", "--insecure"), "--tenant needs TLS"),
+        (("--tenant", "team="), "write NAMESPACE or NAMESPACE=FILE"),
+        (("--token-auth-file", "users"), "users:1: write token,user,uid"),
+    ],
+)
+async def test_bad_tenants_and_users_are_clear_errors(tmp_path: Path, options: tuple[str, ...], words: str) -> None:
+    (tmp_path / "users").write_text("only-a-token\n")
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        "--kubeconfig-out",
+        str(tmp_path / "kubeconfig"),
+        *options,
+        cwd=tmp_path,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    out, err = await process.communicate()
+    assert process.returncode != 0
+    assert out == b""
+    assert words in err.decode()
     assert b"Traceback" not in err

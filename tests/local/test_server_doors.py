@@ -207,7 +207,7 @@ async def test_the_kubeconfig_is_complete_and_private(start: Starter, tmp_path: 
     assert config["users"][0]["user"] == {"token": server.token}
 
 
-async def test_everyone_may_do_everything(client: Client) -> None:
+async def test_the_administrator_may_do_everything(client: Client) -> None:
     path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
     asked = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods"}}}
     assert (await client.create(path, asked))["status"]["allowed"] is True

@@ -143,7 +143,9 @@ def test_a_foreign_or_damaged_file_is_refused_by_name(tmp_path: Path) -> None:
         FileJournal(foreign)
     damaged = tmp_path / "damaged"
     damaged.write_bytes(b"phalanx-data-1\nnot a line\n1\trevision\n")
-    with pytest.raises(DataFileError, match="damaged:2: damaged line"):
+    with pytest.raises(
+        DataFileError, match=r"damaged: line 2 \(byte 15\) is damaged: it is no record; restore the file"
+    ):
         FileJournal(damaged)
 
 

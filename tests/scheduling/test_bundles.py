@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.gang import MOST_GANGS
+
 from .scenario import Scenario
 
 
@@ -85,32 +87,47 @@ class TestMates:
         assert world.placed() == []
         world.gang("a", 2, bundle=[]).run()
         assert world.placed() == ["a-0", "a-1"]
-        assert world.why("b").code == "NotEnoughResources", "its own bundle still names a, whose quorum holds"
+        assert (
+            world.why("b").message
+            == "gang ns/b waits for gang ns/a, which does not name gang ns/b in its own gang groups"
+        )
         world.gang("b", 2, bundle=[]).run()
         assert world.why("b").code == "NotEnoughResources"
 
-    def test_a_bundle_may_be_declared_by_one_side_only(self) -> None:
-        """Then the other gang goes on its own, and the one that names it waits for it."""
-        world = Scenario().node("n1", gpu=2)
+    def test_nobody_is_tied_by_what_another_says_alone(self) -> None:
+        """The gang that names the other waits for its word; the other goes its own way."""
+        world = Scenario().node("n1", gpu=4)
         world.job("b", 2, gpu=1).job("a", 2, gpu=1).gang("a", 2, bundle=["a", "b"]).run()
         assert world.placed() == ["b-0", "b-1"]
         assert world.content("b")
-        assert world.why("a").code == "NotEnoughResources"
-        world.node("n2", gpu=2).run()
+        assert world.why("a").code == "WaitingForBundle"
+        assert (
+            world.why("a").change
+            == "state the same gang groups on ns/b as on ns/a, or take ns/b out of those of ns/a"
+        )
+        world.gang("b", 2, bundle=["b", "a"]).run()
         assert len(world.placed()) == 4
 
-    def test_a_one_sided_bundle_brings_its_mate_along(self) -> None:
-        world = Scenario().node("n1", gpu=4)
-        world.job("a", 2, gpu=1).gang("a", 2, bundle=["a", "b"], created=1).job("b", 2, gpu=1).run()
-        assert len(world.placed()) == 4
-        assert len(world.order) == 4, "nobody is bound twice"
+    def test_gangs_are_tied_over_those_whom_both_name(self) -> None:
+        world = Scenario().node("n1", gpu=5)
+        for name, named in (("a", "ab"), ("b", "abc"), ("c", "bc")):
+            world.job(name, 2, gpu=1).gang(name, 2, bundle=list(named))
+        assert world.run().placed() == []
+        assert len(world.node("n2", gpu=1).run().placed()) == 6
 
-    def test_surplus_of_a_mate_is_placed_once(self) -> None:
-        world = Scenario().node("n1", gpu=8)
-        world.job("a", 3, minimum=2, gpu=1).gang("a", 2, bundle=["a", "b"])
-        world.job("b", 4, minimum=2, gpu=1).run()
-        assert sorted(world.order) == sorted(set(world.order))
-        assert len(world.placed()) == 7
+    def test_more_than_may_start_together_are_held_and_hold_nobody_up(self) -> None:
+        names = [f"g{number:02}" for number in range(MOST_GANGS + 1)]
+        world = Scenario().node("n1", gpu=64).job("other", 2, gpu=1)
+        for at, name in enumerate(names):  # a chain: each names its neighbours only
+            world.job(name, 1, gpu=1).gang(name, 1, bundle=names[max(0, at - 1) : at + 2])
+        world.run()
+        assert world.placed() == ["other-0", "other-1"]
+        assert world.why("g00").message == (
+            f"the gang groups of gang ns/g00 and of those that it names tie more than {MOST_GANGS} gangs together"
+        )
+        # One fewer, at the far end, and all of them start.
+        world.gang(names[-1], 1, bundle=[]).gang(names[-2], 1, bundle=names[-3:-1]).run()
+        assert len(world.placed()) == 2 + MOST_GANGS + 1
 
     def test_a_running_bundle_lets_a_late_member_join(self) -> None:
         world = bundle(Scenario().node("n1", gpu=8), "a", "b").run()

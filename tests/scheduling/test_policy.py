@@ -224,7 +224,7 @@ class TestMistakes:
             ),
             (
                 with_plugin("{name: overcommit, arguments: {overcommit-factor: .nan}}"),
-                "tiers[0].plugins[1] (overcommit): argument overcommit-factor: nan is not a number",
+                "tiers[0].plugins[1] (overcommit): argument overcommit-factor: 'nan' is not a number",
             ),
             (
                 "tiers: [{plugins: [{name: predicates, arguments: {predicate.NodePortsEnable: maybe}}]}]",

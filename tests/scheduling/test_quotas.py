@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.gang import Problem
 
@@ -179,3 +181,46 @@ class TestTrees:
         desk = Desk(scenario)
         assert desk.ceiling("quotas", node("root")) == ("max", {"cpu": 3000})
         assert desk.ceiling("quotas", node("b")) is None
+
+
+class TestNobodySpeaksForAnother:
+    """Whom pods charge that name a Koordinator quota themselves."""
+
+    def scenario(self) -> Scenario:
+        scenario = world().account(koordinator("koordinator-root-quota"))
+        for name, namespaces in (("a", ("team-a",)), ("b", ("team-b",)), ("open", ()), ("eng", ("team-e",))):
+            parental = name == "eng"
+            scenario.account(koordinator(name), capability={"cpu": 2}, namespaces=namespaces, parental=parental)
+        scenario.account(koordinator("dev"), parent=koordinator("eng"), capability={"cpu": 2})
+        for name in ("koordinator-system-quota", "koordinator-default-quota"):
+            scenario.account(koordinator(name))
+        return scenario
+
+    @pytest.mark.parametrize(
+        ("namespace", "names", "charged"),
+        [
+            ("team-a", "", "a"),
+            ("team-a", "a", "a"),
+            ("team-a", "nobody-knows-it", "a"),
+            ("team-a", "koordinator-system-quota", "a"),
+            ("team-a", "koordinator-default-quota", "a"),
+            ("team-a", "koordinator-root-quota", "a"),
+            ("team-a", "b", "a"),
+            ("team-a", "open", "a"),
+            ("team-e", "dev", "dev"),
+            ("team-a", "dev", "a"),
+            ("free", "open", "open"),
+            ("free", "b", "koordinator-default-quota"),
+            ("free", "dev", "koordinator-default-quota"),
+            ("free", "koordinator-system-quota", "koordinator-default-quota"),
+            ("kube-system", "koordinator-system-quota", "koordinator-system-quota"),
+        ],
+    )
+    def test_a_pod_names_only_a_quota_that_is_for_its_namespace(
+        self, namespace: str, names: str, charged: str
+    ) -> None:
+        scenario = self.scenario().within(namespace).pod("p", quota=names, cpu=1, node="n")
+        accounts = scenario.state.ledger.accounts
+        used = {key.name for key, account in accounts.items() if key.tree is Tree.KOORDINATOR and account.used}
+        leaves = {name for name in used if name not in ("eng", "koordinator-root-quota")}
+        assert leaves == {charged}

@@ -2,9 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from phalanx.local.server import ApiServer
+
+
+class TenantParam(click.ParamType):  # type: ignore[type-arg]
+    """NAMESPACE or NAMESPACE=FILE: where the tenant's kubeconfig goes, None where nobody says it."""
+
+    name = "tenant"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path | None]:
+        from phalanx.local.validation.names import dns_label
+
+        namespace, separator, file = str(value).partition("=")
+        wrong = dns_label(namespace)
+        if wrong or (separator and not file):
+            self.fail(f"{value!r}: write NAMESPACE or NAMESPACE=FILE{''.join(f'; {text}' for text in wrong)}")
+        return namespace, Path(file) if file else None
+
+
+tenant_option = click.option(
+    "--tenant",
+    "tenants",
+    type=TenantParam(),
+    multiple=True,
+    metavar="NAMESPACE[=FILE]",
+    help="Make the namespace, and write a kubeconfig of somebody who may edit it and do nothing else (FILE, or "
+    "NAMESPACE.kubeconfig beside the administrator's). May be repeated.",
+)
 
 
 @click.command("apiserver")
@@ -36,6 +69,12 @@ import click
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append one JSON line per request to this file.",
 )
+@tenant_option
+@click.option(
+    "--token-auth-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Users with fixed tokens, one a line as kube-apiserver reads it: token,user,uid[,"group1,group2"].',
+)
 def apiserver(
     port: int,
     host: str,
@@ -45,41 +84,48 @@ def apiserver(
     token: str | None,
     native_groups: str,
     audit_log: Path | None,
+    tenants: Sequence[tuple[str, Path | None]],
+    token_auth_file: Path | None,
 ) -> None:
     """Run the embedded Kubernetes API server until it is interrupted.
 
-    One line on standard output tells when it is ready.
+    Rights are checked by roles and bindings (RBAC); the administrator may do everything. One line on standard
+    output tells when it is ready.
     """
     import asyncio
     import logging
 
+    if insecure and tenants:
+        raise click.UsageError(
+            "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
+        )
+    from phalanx.local.errors import ApiError
     from phalanx.local.journal import DataFileError
     from phalanx.local.options import ServerOptions
     from phalanx.local.server import ApiServer
+    from phalanx.local.tokens import read_users
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    options = ServerOptions(
-        host=host,
-        port=port,
-        insecure=insecure,
-        token=token,
-        data=data,
-        audit_log=audit_log,
-        native_groups=native_groups,  # type: ignore[arg-type]
-    )
     try:
-        asyncio.run(_serve(ApiServer(options), kubeconfig_out))
-    except (DataFileError, OSError) as problem:
+        options = ServerOptions(
+            host=host,
+            port=port,
+            insecure=insecure,
+            token=token,
+            users=read_users(token_auth_file) if token_auth_file is not None else {},
+            data=data,
+            audit_log=audit_log,
+            native_groups=native_groups,  # type: ignore[arg-type]
+        )
+        asyncio.run(_serve(ApiServer(options), kubeconfig_out, tenants))
+    except (ApiError, DataFileError, OSError, ValueError) as problem:
         raise click.ClickException(str(problem)) from None
 
 
-async def _serve(server: object, kubeconfig_out: Path) -> None:
+async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
     import asyncio
     import signal
 
-    from phalanx.local.server import ApiServer
-
-    assert isinstance(server, ApiServer)
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -87,7 +133,14 @@ async def _serve(server: object, kubeconfig_out: Path) -> None:
     await server.start()
     try:
         server.write_kubeconfig(kubeconfig_out)
+        for namespace, file in tenants:
+            server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
         click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
         await stop.wait()
     finally:
         await server.stop()
+
+
+def tenant_file(kubeconfig: Path, namespace: str) -> Path:
+    """Where a tenant's kubeconfig goes when nobody says it: beside the administrator's."""
+    return kubeconfig.with_name(f"{namespace}.kubeconfig")

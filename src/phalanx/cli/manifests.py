@@ -62,7 +62,21 @@ def access(account: str, namespace: str) -> list[Manifest]:
         _binding("Role", account, subject, LEASE_NAMESPACE),
         # Without a key: the first scheduler puts one in, and installing anew leaves it alone.
         _object("v1", "Secret", SIGNING_KEYS, LEASE_NAMESPACE, type="Opaque"),
+        *tenant_roles(),
     ]
+
+
+def tenant_roles() -> list[Manifest]:
+    """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
+    groups = _rule(_CUSTOM_GROUPS, ["podgroups"], ["create", "delete", "deletecollection", "patch", "update"])
+    seen = _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], _READ)
+    return [_gathered("edit", groups), _gathered("view", seen)]
+
+
+def _gathered(into: str, rule: Manifest) -> Manifest:
+    role = _object(f"{_RBAC}/v1", "ClusterRole", f"phalanx-podgroups-{into}", rules=[rule])
+    role["metadata"]["labels"][f"{_RBAC}/aggregate-to-{into}"] = "true"
+    return role
 
 
 def flow_schemas(account: str, namespace: str) -> list[Manifest]:

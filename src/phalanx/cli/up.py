@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+
+from phalanx.cli.apiserver import tenant_file, tenant_option
 
 DEFAULT_NODES = """\
 # The nodes of this cluster. Edit and save: nodes appear, change and go while it runs.
@@ -36,6 +39,7 @@ DEFAULT_NODES = """\
 @click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."
 )
+@tenant_option
 @click.option("--exec", "run_processes", is_flag=True, help="Run the containers' commands as local processes.")
 def up(
     directory: Path,
@@ -45,6 +49,7 @@ def up(
     data: Path | None,
     config: str,
     metrics_address: str,
+    tenants: Sequence[tuple[str, Path | None]],
     run_processes: bool,
 ) -> None:
     """Start an embedded cluster with nodes and the scheduler, and keep it running.
@@ -59,15 +64,17 @@ def up(
     nodes_file = nodes or directory / "nodes.yaml"
     if not nodes_file.exists():
         nodes_file.write_text(DEFAULT_NODES, "utf-8")
+    kubeconfig = kubeconfig or directory / "kubeconfig"
     options = LocalOptions(
         directory=directory,
         nodes_file=nodes_file,
-        kubeconfig=kubeconfig or directory / "kubeconfig",
+        kubeconfig=kubeconfig,
         port=port,
         data=data,
         policy=config,
         metrics_address=metrics_address,
         run_processes=run_processes,
+        tenants=tuple((namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in tenants),
     )
     click.echo("phalanx: starting API server, kubelets and scheduler ...", err=True)
     try:
@@ -91,6 +98,8 @@ async def _stay_up(cluster: object) -> None:
         options = cluster.options
         click.echo(f"phalanx up: {cluster.client.config.server}")
         click.echo(f"  export KUBECONFIG={options.kubeconfig.resolve()}")
+        for namespace, file in options.tenants:
+            click.echo(f"  tenant of {namespace}: export KUBECONFIG={file.resolve()}")
         click.echo("  kubectl get nodes")
         click.echo(f"  nodes file: {options.nodes_file} (edit it to add or change nodes)")
         click.echo(f"  logs: {options.directory}/*.log    Ctrl-C ends the cluster")

@@ -13,6 +13,9 @@ ALL_ELASTIC_QUOTAS = AccountKey(Tree.ELASTIC_QUOTA, "")
 # Koordinator's own names; it charges what no quota claims to its default quota.
 KOORDINATOR_DEFAULT = "koordinator-default-quota"
 
+KOORDINATOR_BUILTIN = (KOORDINATOR_DEFAULT, "koordinator-system-quota", "koordinator-root-quota")
+SYSTEM_NAMESPACES = ("kube-system", "koordinator-system")
+
 _SHUT = (AccountState.CLOSED, AccountState.CLOSING)
 
 
@@ -128,14 +131,16 @@ class Paths:
             key = noun.key
             if key.tree is Tree.KOORDINATOR:
                 self._quota_named.setdefault(key.name, key)
-                own = noun.source.namespace if noun.source is not None else ""
-                if own == key.name:
-                    self._quota_of.setdefault(own, []).insert(0, key)
                 for namespace in noun.namespaces:
                     self._quota_of.setdefault(namespace, []).append(key)
             elif key.tree is Tree.ACK:
                 for namespace in noun.namespaces:
                     self._leaf_of.setdefault(namespace, key)
+        for noun in nouns:
+            # A quota with the name of its namespace is that namespace's, unless an administrator's claims it.
+            own = noun.source.namespace if noun.source is not None else ""
+            if noun.key.tree is Tree.KOORDINATOR and own and own == noun.key.name:
+                self._quota_of.setdefault(own, []).append(noun.key)
 
     # payers
 
@@ -188,9 +193,11 @@ class Paths:
         if not self._quota_named:
             return []
         key = payer.key
-        claimed = self._quota_of.get(key.namespace, ())
-        found = self._quota_named.get(key.quota) if key.quota else next(iter(claimed), None)
-        found = found or self._quota_named.get(KOORDINATOR_DEFAULT)
+        own = next(iter(self._quota_of.get(key.namespace, ())), None)
+        named = self._quota_named.get(key.quota) if key.quota else None
+        if named is not None and not self._may_charge(key.namespace, named, own is not None):
+            named = None
+        found = named or own or self._quota_named.get(KOORDINATOR_DEFAULT)
         if found is None:
             return []
         quota = self.accounts[found]
@@ -198,6 +205,15 @@ class Paths:
         if key.firm:
             path.append(self._visit(AccountKey(Tree.FIRM, found.name, found.forest), quota))
         return path
+
+    def _may_charge(self, namespace: str, quota: AccountKey, confined: bool) -> bool:
+        """Whether pods of a namespace may name a quota. One that claims namespaces, or is below such a one, is for
+        those; who has a quota (`confined`) does not get out of it by naming another, or one without limits."""
+        if quota.name in KOORDINATOR_BUILTIN:
+            return namespace in SYSTEM_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
+        lineage = self.accounts[quota].lineage()
+        claims = [claim for each in lineage if each.noun is not None for claim in _claims(each.noun)]
+        return namespace in claims or not (claims or confined)
 
     def _visit(self, key: AccountKey, parent: AccountRecord) -> AccountRecord:
         record = self.accounts.get(key)
@@ -210,6 +226,12 @@ class Paths:
     def _leaf(self, payer: Payer, leaf: AccountRecord) -> list[AccountRecord]:
         payer.fault = payer.fault or leaf.fault
         return list(leaf.lineage())
+
+
+def _claims(quota: Account) -> tuple[str, ...]:
+    """The namespaces that a quota is for: those that it names, and its own if it has its name."""
+    own = quota.source.namespace if quota.source is not None else ""
+    return (*quota.namespaces, own) if own and own == quota.key.name else quota.namespaces
 
 
 def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> bool:

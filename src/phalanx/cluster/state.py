@@ -35,6 +35,9 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
 
+# Beyond so many those that are over are forgotten.
+_TRANSACTIONS = 32
+
 
 class ClusterState:
     """One cluster as a value: no globals, no IO, no clock.
@@ -43,6 +46,7 @@ class ClusterState:
     changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
     changes after which what was said may no longer be true, `relief` those after which what did not fit may fit,
     `ripened` the pods that have arrived where we placed them.
+    `transactions` are those of the turn under way, for whoever must end them.
     `leaving` are the terminating pods that still hold something, doomed ones included, `promised` those
     that have a claim. `budgets` are PodDisruptionBudgets by namespace and name, `topology` are the domains of the
     network.
@@ -73,6 +77,7 @@ class ClusterState:
         self._homeless = Homeless()
         self._touched_gangs: dict[GangKey, None] = {}
         self._touched_pods: dict[str, None] = {}
+        self.transactions: list[Transaction] = []
 
     def apply(self, event: ClusterEvent) -> None:
         """Takes in one fact. Repeats and facts about unknown things are harmless."""
@@ -110,7 +115,11 @@ class ClusterState:
                     self._ease()
 
     def transaction(self, charging: bool = True) -> Transaction:
-        return Transaction(self.nodes, charging)
+        transaction = Transaction(self.nodes, charging)
+        if len(self.transactions) >= _TRANSACTIONS:
+            self.transactions = [each for each in self.transactions if not each.over]
+        self.transactions.append(transaction)
+        return transaction
 
     def offered(self) -> dict[str, int]:
         """resource -> what all nodes offer."""

@@ -13,6 +13,7 @@ from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import IntArray
 from phalanx.cluster.tenants import book_stock, give_back, take_stock
+from phalanx.model.pod import MemberState
 
 
 class Transaction:
@@ -38,6 +39,11 @@ class Transaction:
     @property
     def placed(self) -> int:
         return len(self._placed)
+
+    @property
+    def over(self) -> bool:
+        """Whether it was rolled back, or has placed nobody."""
+        return not self._open and not self._journal
 
     @property
     def explores(self) -> bool:
@@ -160,6 +166,31 @@ class Transaction:
                     record.payer.charge(record.footprint, -1)
                     record.payer.keep(record.footprint, -1)
         return self._placed
+
+    def abandon(self) -> None:
+        """Takes back what was committed for pods that have not been counted as placed: something came between."""
+        for cls, pods, rows in reversed(self._journal):
+            left = [
+                (record, row) for record, row in zip(pods, rows, strict=True) if record.state is MemberState.PENDING
+            ]
+            for record, row in left:
+                if cls.stocks:
+                    give_back(record, row)
+                if self._charging and record.payer is not None:
+                    record.payer.charge(cls.footprint, -1)
+                    record.payer.keep(cls.footprint, -1)
+            rows = [row for _, row in left]
+            if rows:
+                cls.company.come(rows, -1)
+                self._put(cls.footprint, rows, -1)
+        self._journal.clear()
+
+    def end(self) -> None:
+        """Ends it without a trace, however far it came."""
+        if self._open:
+            self.rollback()
+        else:
+            self.abandon()
 
     def _relent(self, record: PodRecord) -> None:
         """A claim that was lifted stands again."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from phalanx.cluster.accounts import AccountRecord
@@ -20,6 +21,7 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Tree
@@ -73,7 +75,9 @@ class AccountStatuses:
         recorder: EventRecorder,
         clock: Callable[[], float],
         retry: RetryPolicy | None = None,
+        failures: Failures | None = None,
     ) -> None:
+        self._failures = failures or Failures()
         self._client = client
         self._pool = pool
         self._state = state
@@ -110,8 +114,8 @@ class AccountStatuses:
     def look(self) -> None:
         """Compares every account that has an object with what the object says."""
         self._state.ledger.settle()
-        self._oversold.look()
-        self._misplaced.look()
+        self._failures.guard("status", "overcommitted quotas", self._oversold.look)
+        self._failures.guard("status", "orphaned accounts", self._misplaced.look)
         keys = self._intake.account_keys()
         for key in [key for key in self._entries if key not in keys]:
             del self._entries[key]
@@ -121,8 +125,12 @@ class AccountStatuses:
                 entry = self._entries[key] = _Entry()
             if entry.busy or self._clock() < entry.quiet_until:
                 self._news.set()
-            elif self._needs_a_write(key, entry):
-                self._begin(key, entry)
+            else:
+                self._failures.guard("status", str(key), partial(self._compare, key, entry))
+
+    def _compare(self, key: AccountKey, entry: _Entry) -> None:
+        if self._needs_a_write(key, entry):
+            self._begin(key, entry)
 
     def _needs_a_write(self, key: AccountKey, entry: _Entry) -> bool:
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)

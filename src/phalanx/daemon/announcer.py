@@ -6,6 +6,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -13,6 +14,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.narrator import Narrator
 from phalanx.execution.conditions import PodConditions
+from phalanx.kube.failures import Failures
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
@@ -76,7 +78,9 @@ class Announcer:
         status_changed: Callable[[GangKey], None],
         clock: Callable[[], float] = time.monotonic,
         pace: Pace | None = None,
+        failures: Failures | None = None,
     ) -> None:
+        self._failures = failures or Failures()
         self._state = state
         self._conditions = conditions
         self._narrator = narrator
@@ -173,7 +177,7 @@ class Announcer:
                 continue
             topic.due, topic.told, topic.told_at = None, topic.verdict, now
             if isinstance(subject, GangKey):
-                self._tell_gang(subject, topic)
+                self._failures.guard("status", f"gang {subject}", partial(self._tell_gang, subject, topic))
             elif (record := self._state.pods.get(subject)) is not None and record.state is MemberState.PENDING:
                 pods.append(record)
         self._tell_pods(pods)
@@ -214,13 +218,15 @@ class Announcer:
         for record in records:
             verdict = self._pods[record.pod.uid].told
             assert verdict is not None
-            self._conditions.judge(record.pod.uid, verdict)
+            guard, what = self._failures.guard, f"pod {record.pod.key}"
+            guard("status", what, partial(self._conditions.judge, record.pod.uid, verdict))
             if record.gang is None:
-                self._narrator.pod_held(record.pod, verdict)
+                guard("status", what, partial(self._narrator.pod_held, record.pod, verdict))
             else:
                 surplus.setdefault((record.gang.key, verdict), []).append(record)
         for (_, verdict), members in surplus.items():
-            self._narrator.surplus_held(members, verdict)
+            what = f"surplus of {members[0].pod.key}"
+            self._failures.guard("status", what, partial(self._narrator.surplus_held, members, verdict))
 
 
 def _listens(record: GangRecord, verdict: Verdict) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.announcer import Announcer
@@ -20,6 +21,7 @@ from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EvictGuard, EvictionOutcome, EvictResult
 from phalanx.execution.preparation import Preparations
 from phalanx.kube.conditions import PodCondition
+from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
@@ -57,7 +59,9 @@ class Executor:
         wake: Callable[[], None],
         later: Callable[[float, Callable[[], None]], object] | None = None,
         now: Callable[[], float] = time.time,
+        failures: Failures | None = None,
     ) -> None:
+        self._errors = failures or Failures()
         self._state = state
         self._binder = binder
         self._disruptions = disruptions
@@ -75,13 +79,32 @@ class Executor:
         self._moved: dict[str, Bind] = {}
 
     def carry_out(self, plan: Plan) -> None:
-        self._binder.submit(plan.binds, self._guard())
+        """Each part of a plan, whatever the others raise."""
+        guard = self._errors.guard
+        guard("executor", "bindings", lambda: self._bind(plan))
+        guard("executor", "evictions", lambda: self._disrupt(plan))
+        for admission in plan.admissions:
+            guard("executor", f"gang {admission.gang}", partial(self._statuses.touch, admission.gang))
+        for gang in plan.gangs:
+            guard("executor", f"gang {gang.gang}", partial(self._announcer.gang, gang.gang, gang.verdict))
+        for pod in plan.pods:
+            guard("executor", f"pod {pod.uid}", partial(self._announcer.pod, pod.uid, pod.verdict))
+
+    def _bind(self, plan: Plan) -> None:
+        try:
+            self._binder.submit(plan.binds, self._guard())
+        except Exception:
+            for bind in plan.binds:
+                self._state.forget(bind.uid)
+            raise
         self._narrator.posted(plan.binds)
         for bind in plan.binds:
             self._moved.pop(bind.uid, None)
             self._conditions.placed(bind.uid)
             self._announcer.forget_pod(bind.uid)
             self._disruptions.release(bind.uid)
+
+    def _disrupt(self, plan: Plan) -> None:
         # What takes a while is written down: others leave the room alone, and a restart finds where it was.
         slow = [
             Nominate(bind.uid, bind.namespace, bind.name, bind.node, bind.cause)
@@ -92,12 +115,6 @@ class Executor:
             bound = {bind.uid for bind in plan.binds}
             # A binding clears the nomination, also one that the same plan had made before.
             self.evict(plan.evictions, [*(entry for entry in plan.nominations if entry.uid not in bound), *slow])
-        for admission in plan.admissions:
-            self._statuses.touch(admission.gang)
-        for gang in plan.gangs:
-            self._announcer.gang(gang.gang, gang.verdict)
-        for pod in plan.pods:
-            self._announcer.pod(pod.uid, pod.verdict)
 
     def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
         """What was decided for the same reason has the same cause; room is promised before it is cleared."""
@@ -194,8 +211,11 @@ class Executor:
 
     def tell(self, notices: Iterable[Notice]) -> None:
         for notice in notices:
-            if self._concerns_us(notice):
-                self._narrator.notice(notice)
+            self._errors.guard("executor", notice.about.name, partial(self._tell, notice))
+
+    def _tell(self, notice: Notice) -> None:
+        if self._concerns_us(notice):
+            self._narrator.notice(notice)
 
     def _concerns_us(self, notice: Notice) -> bool:
         """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from phalanx.model.decoding import decode_json
 from phalanx.scheduling.extender import CallError, Document
 from phalanx.scheduling.plugins.extender import Extender
 from phalanx.scheduling.policy import Policy
@@ -47,7 +48,7 @@ class HttpCaller:
             raw = response.read(_MOST_BYTES)
             if response.status != http.client.OK:
                 raise CallError(f"{verb}: status {response.status}")
-            answer: Any = msgspec.json.decode(raw) if raw else {}
+            answer: Any = decode_json(raw) if raw else {}
         except (OSError, http.client.HTTPException, msgspec.DecodeError) as error:
             log.warning("extender: %s: %s", verb, error)
             raise CallError(f"{verb}: {error}") from error

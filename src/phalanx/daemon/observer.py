@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
@@ -25,23 +26,28 @@ from phalanx.dialects.core import (
 from phalanx.dialects.groups import GROUP_RESOURCES
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.notices import ObjectRef, node_ref, pod_ref
 from phalanx.dialects.reader import decode_object
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
+from phalanx.model.decoding import quoted
 from phalanx.model.events import (
     ClusterEvent,
     CompositeRemoved,
     CompositeUpdated,
     GangRemoved,
     GangUpdated,
+    NodeRemoved,
     PodRemoved,
     PodUpdated,
 )
 from phalanx.model.gang import GangKey
+from phalanx.model.pod import Pod, PodClass
 
 log = logging.getLogger(__name__)
 
@@ -79,8 +85,10 @@ class Observer:
         pod_seen: Callable[[PodObject], None],
         pod_gone: Callable[[str], None],
         gang_touched: Callable[[GangKey], None],
+        failures: Failures | None = None,
         discovery_period: float = 30.0,
     ) -> None:
+        self._failures = failures or Failures()
         self._client = client
         self._intake = intake
         self._state = state
@@ -119,14 +127,14 @@ class Observer:
             await reflector.synced.wait()
         early, self._early = self._early, None
         for key in early or ():
-            self._tell_touched(key)
+            self._gang_touched(key)
 
     def _core(self) -> tuple[Reflector[Any], ...]:
         return self.pods, self.nodes, self.classes, self.namespaces, self.quotas, self.budgets
 
     def _gang_touched(self, key: GangKey) -> None:
         if self._early is None:
-            self._tell_touched(key)
+            self._failures.guard("status", f"gang {key}", partial(self._tell_touched, key))
         else:
             self._early[key] = None
 
@@ -152,84 +160,107 @@ class Observer:
         )
 
     def _reflector(self, resource: Resource, decode: Any, sink: Any, optional: bool = False) -> Reflector[Any]:
-        return Reflector(self._client, resource, decode, sink, optional=optional)
+        return Reflector(self._client, resource, decode, sink, optional=optional, failures=self._failures)
+
+    def _take(self, about: ObjectRef, *ways: Callable[[Exception], list[ClusterEvent]]) -> None:
+        """Takes in what the first way gives that does not raise; each is told what the one before raised."""
+        error = Exception()
+        for way in ways:
+            try:
+                events = way(error)
+            except Exception as problem:
+                error = problem
+                if self._failures.note("intake", f"{about.kind} {_name(about)}", problem):
+                    self._intake.warn(about, "NotTakenIn", f"{_name(about)} cannot be taken in: {_text(problem)}")
+            else:
+                self._apply(events)
+                return
 
     # core kinds
 
     def _pod(self, change: Change[PodObject]) -> None:
+        intake = self._intake
         match change:
             case Upsert(pod, raw, (namespace, name), uid):
-                self._pod_seen(pod)
-                try:
-                    events = self._intake.pod(pod)
-                except Exception as error:
-                    log.exception("pod %s/%s cannot be taken in", namespace, name)
-                    events = self._intake.malformed_pod(namespace, name, uid, _text(error), raw)
-                self._apply(events)
+                about = pod_ref(namespace, name, uid)
+                self._failures.guard("executor", f"Pod {_name(about)}", partial(self._pod_seen, pod))
+                self._take(
+                    about,
+                    lambda _: intake.pod(pod),
+                    lambda error: intake.malformed_pod(namespace, name, uid, _text(error), raw),
+                )
             case Delete((namespace, name), uid):
-                self._apply(self._intake.pod_removed(namespace, name, uid))
-                self._pod_gone(uid)
-            case Malformed((namespace, name), uid, error, raw):
+                about = pod_ref(namespace, name, uid)
+                self._take(about, lambda _: intake.pod_removed(namespace, name, uid), lambda _: [PodRemoved(uid)])
+                self._failures.guard("executor", f"Pod {_name(about)}", partial(self._pod_gone, uid))
+            case Malformed((namespace, name), uid, problem, raw):
                 if name:
-                    self._apply(self._intake.malformed_pod(namespace, name, uid, error, raw))
+                    about = pod_ref(namespace, name, uid)
+                    self._take(about, lambda _: intake.malformed_pod(namespace, name, uid, problem, raw))
             case Synced():
                 self._changed()
 
     def _node(self, change: Change[NodeObject]) -> None:
+        intake = self._intake
         match change:
-            case Upsert(node, _, (_, name)):
-                try:
-                    events = self._intake.node(node)
-                except Exception:
-                    log.exception("node %s cannot be taken in", name)
-                    events = self._intake.node_removed(name)
-                self._apply(events)
-            case Delete((_, name)):
-                self._apply(self._intake.node_removed(name))
-            case Malformed((_, name)):
+            case Upsert(node, _, (_, name), uid):
                 # A node that cannot be read offers nothing; its pods stay known.
-                self._apply(self._intake.node_removed(name))
+                self._take(
+                    node_ref(name, uid),
+                    lambda _: intake.node(node),
+                    lambda _: intake.node_removed(name),
+                    lambda _: [NodeRemoved(name)],
+                )
+            case Delete((_, name), uid) | Malformed((_, name), uid):
+                self._take(node_ref(name, uid), lambda _: intake.node_removed(name), lambda _: [NodeRemoved(name)])
             case Synced():
                 self._changed()
 
     def _priority_class(self, change: Change[PriorityClassObject]) -> None:
         match change:
-            case Upsert(entry):
-                self._apply(self._intake.priority_class(entry))
-            case Delete((_, name)):
-                self._apply(self._intake.priority_class_removed(name))
+            case Upsert(entry, _, (_, name), uid):
+                self._take(_ref(PRIORITY_CLASSES, "", name, uid), lambda _: self._intake.priority_class(entry))
+            case Delete((_, name), uid):
+                removed = self._intake.priority_class_removed
+                self._take(_ref(PRIORITY_CLASSES, "", name, uid), lambda _: removed(name))
 
     def _namespace(self, change: Change[NamespaceObject]) -> None:
         match change:
-            case Upsert(namespace):
-                self._apply(self._intake.namespace(namespace))
-            case Delete((_, name)):
-                self._apply(self._intake.namespace_removed(name))
+            case Upsert(namespace, _, (_, name), uid):
+                self._take(_ref(NAMESPACES, "", name, uid), lambda _: self._intake.namespace(namespace))
+            case Delete((_, name), uid):
+                self._take(_ref(NAMESPACES, "", name, uid), lambda _: self._intake.namespace_removed(name))
         self._changed()
 
     def _resource_quota(self, change: Change[ResourceQuotaObject]) -> None:
         match change:
-            case Upsert(quota):
-                self._apply(self._intake.resource_quota(quota))
-            case Delete((namespace, name)):
-                self._apply(self._intake.resource_quota_removed(namespace, name))
+            case Upsert(quota, _, (namespace, name), uid):
+                self._take(
+                    _ref(RESOURCE_QUOTAS, namespace, name, uid), lambda _: self._intake.resource_quota(quota)
+                )
+            case Delete((namespace, name), uid):
+                removed = self._intake.resource_quota_removed
+                self._take(_ref(RESOURCE_QUOTAS, namespace, name, uid), lambda _: removed(namespace, name))
         self._changed()
 
     def _disruption_budget(self, change: Change[dict[str, Any]]) -> None:
         intake = self._intake
         match change:
             case Upsert(document, _, (namespace, name), uid):
-                try:
-                    events = intake.disruption_budget(document)
-                except Exception as error:
-                    log.exception("PodDisruptionBudget %s/%s cannot be taken in", namespace, name)
-                    events = intake.malformed_disruption_budget(namespace, name, uid, _text(error))
-                self._apply(events)
-            case Delete((namespace, name)):
-                self._apply(intake.disruption_budget_removed(namespace, name))
+                self._take(
+                    _ref(DISRUPTION_BUDGETS, namespace, name, uid),
+                    lambda _: intake.disruption_budget(document),
+                    lambda error: intake.malformed_disruption_budget(namespace, name, uid, _text(error)),
+                )
+            case Delete((namespace, name), uid):
+                removed = intake.disruption_budget_removed
+                self._take(_ref(DISRUPTION_BUDGETS, namespace, name, uid), lambda _: removed(namespace, name))
             case Malformed((namespace, name), uid, problem):
                 if name:
-                    self._apply(intake.malformed_disruption_budget(namespace, name, uid, problem))
+                    self._take(
+                        _ref(DISRUPTION_BUDGETS, namespace, name, uid),
+                        lambda _: intake.malformed_disruption_budget(namespace, name, uid, problem),
+                    )
 
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
@@ -240,12 +271,38 @@ class Observer:
 
     def _apply(self, events: list[ClusterEvent]) -> None:
         for event in events:
-            touched = gangs_of(self._state, event)
-            self._state.apply(event)
-            for key in touched:
-                self._gang_touched(key)
+            try:
+                self._apply_one(event)
+            except Exception as error:
+                self._failures.note("state", _what(event), error)
+                if isinstance(event, PodUpdated):
+                    self._occupy(event.pod)
         if events:
             self._changed()
+
+    def _apply_one(self, event: ClusterEvent) -> None:
+        touched = gangs_of(self._state, event)
+        self._state.apply(event)
+        for key in touched:
+            self._gang_touched(key)
+
+    def _occupy(self, pod: Pod) -> None:
+        """Keeps of a pod that cannot be known as it is what it takes from its node."""
+        bare = Pod(
+            pod.namespace,
+            pod.name,
+            pod.uid,
+            PodClass(requests=pod.usage or pod.pod_class.requests),
+            usage=pod.usage,
+            node=pod.node,
+            scheduler=pod.scheduler,
+            phase=pod.phase,
+            terminating=pod.terminating,
+            preemptable=False,
+            problem="the pod cannot be taken in",
+        )
+        for event in (PodRemoved(pod.uid), PodUpdated(bare)):
+            self._failures.guard("state", _what(event), partial(self._apply_one, event))
 
     # kinds of groups, queues and quotas
 
@@ -256,6 +313,10 @@ class Observer:
                 self._kinds_known.set()
             except (ApiError, ConnectionLost, ConfigError) as error:
                 log.warning("discovery failed: %s", error)
+                await asyncio.sleep(1.0)
+                continue
+            except Exception as error:
+                self._failures.note("discovery", "what the API server serves", error)
                 await asyncio.sleep(1.0)
                 continue
             try:
@@ -269,6 +330,8 @@ class Observer:
                     self._follow(await discover(self._client))
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.warning("discovery failed: %s", error)
+                except Exception as error:
+                    self._failures.note("discovery", "what the API server serves", error)
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
@@ -353,18 +416,20 @@ class Observer:
         def sink(change: Change[dict[str, Any]]) -> None:
             match change:
                 case Upsert(document, _, (namespace, name), uid):
-                    try:
-                        events = take(kind, document)
-                    except Exception as error:
-                        log.exception("%s %s/%s cannot be taken in", kind.kind, namespace, name)
-                        events = malformed(kind, namespace, name, uid, _text(error))
-                    self._apply(events)
+                    self._take(
+                        ObjectRef(kind.api_version, kind.kind, namespace, name, uid),
+                        lambda _: take(kind, document),
+                        lambda error: malformed(kind, namespace, name, uid, _text(error)),
+                        lambda _: removed(kind, namespace, name),
+                    )
                     taken(namespace, name)
-                case Delete((namespace, name)):
-                    self._apply(removed(kind, namespace, name))
+                case Delete((namespace, name), uid):
+                    about = ObjectRef(kind.api_version, kind.kind, namespace, name, uid)
+                    self._take(about, lambda _: removed(kind, namespace, name))
                 case Malformed((namespace, name), uid, problem):
                     if name:
-                        self._apply(malformed(kind, namespace, name, uid, problem))
+                        about = ObjectRef(kind.api_version, kind.kind, namespace, name, uid)
+                        self._take(about, lambda _: malformed(kind, namespace, name, uid, problem))
                 case Synced():
                     watched = self._kinds.get(kind)
                     if watched is not None and watched[0].state is ReflectorState.ABSENT:
@@ -406,7 +471,26 @@ def _below(state: ClusterState, key: GangKey) -> list[GangKey]:
 
 
 def _text(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {quoted(str(error))}"
+
+
+def _ref(resource: Resource, namespace: str, name: str, uid: str) -> ObjectRef:
+    version = f"{resource.group}/{resource.version}" if resource.group else resource.version
+    return ObjectRef(version, resource.kind, namespace, name, uid)
+
+
+def _name(about: ObjectRef) -> str:
+    return f"{about.namespace}/{about.name}" if about.namespace else about.name
+
+
+def _what(event: ClusterEvent) -> str:
+    """An event in a few words."""
+    match event:
+        case PodUpdated(pod):
+            return f"Pod {pod.key}"
+        case PodRemoved(name) | NodeRemoved(name):
+            return f"{type(event).__name__} {name}"
+    return type(event).__name__
 
 
 def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:

@@ -51,10 +51,17 @@ class PolicyFile:
             return
         if dict(policy.dialects) != dict(self.policy.dialects):
             log.warning("policy: a change of phalanx.dialects takes effect at the next start")
+        try:
+            self._changed(policy)
+        except Exception:
+            # A plugin that cannot be used in this cluster.
+            self.problem, self._text = "it cannot be put in force", text
+            log.exception("the policy file is not used, the old policy stays")
+            self._changed(self.policy)
+            return
         self.problem, self._text, self.policy = "", text, policy
         _tell_inactive(policy)
         log.info("policy reloaded from %s", self.path)
-        self._changed(policy)
 
 
 def read_policy(path: str) -> Policy:

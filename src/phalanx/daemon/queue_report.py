@@ -60,7 +60,7 @@ class _Verdicts:
     def waiting(self, unit: Unit) -> Waiting | None:
         if unit.pod is not None:
             return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
-        for gang in unit.own:
+        for gang in unit.gangs:
             members = (self._pods.get(uid) for uid in gang.pending)
             verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
             if verdict is not None:

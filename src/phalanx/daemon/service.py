@@ -49,6 +49,7 @@ from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
@@ -117,6 +118,7 @@ class SchedulerService:
         self.telemetry = Telemetry(options.metrics_address)
         self._signer = Signer()
         self._distrusted: set[tuple[str, str]] = set()
+        self._failures = Failures(self.telemetry.failed)
         self._intake = Intake(options.scheduler_names, self._policy.dialects, self._signer, self._distrust)
         lease = LeaseOptions(
             options.lease_namespace,
@@ -126,7 +128,7 @@ class SchedulerService:
             options.retry_seconds,
         )
         self._leadership = Leadership(client.config, lease if options.leader_elect else None)
-        self._pool = WritePool(options.concurrency, self._leadership.holds)
+        self._pool = WritePool(options.concurrency, self._leadership.holds, self._failures)
         name = options.scheduler_names[0]
         news = PooledClient(client, self._pool, Urgency.EVENT)
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
@@ -149,7 +151,9 @@ class SchedulerService:
             self._bound,
             preparation_handlers(PooledClient(client, self._pool, Urgency.BIND), troubles.note),
         )
-        self._announcer = Announcer(self.state, conditions, narrator, self._tell_group, pace=options.pace)
+        self._announcer = Announcer(
+            self.state, conditions, narrator, self._tell_group, pace=options.pace, failures=self._failures
+        )
         self.executor = Executor(
             self.state,
             self._preparations,
@@ -161,9 +165,10 @@ class SchedulerService:
             statuses,
             guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
             wake=self._wake.set,
+            failures=self._failures,
         )
         self._accounts = AccountStatuses(
-            client, self._pool, self.state, self._intake, self._recorder, time.monotonic
+            client, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
         )
         self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
@@ -174,6 +179,7 @@ class SchedulerService:
             pod_seen=self._pod_seen,
             pod_gone=self.executor.pod_gone,
             gang_touched=self._gang_touched,
+            failures=self._failures,
         )
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
@@ -230,7 +236,13 @@ class SchedulerService:
             raise ServiceError(f"{type(cause).__name__}: {cause}") from cause
 
     async def _serve(self, tasks: asyncio.TaskGroup) -> None:
-        parts = [self._recorder.run(), self._follow_policy(), self.telemetry.serve(self), self._announcer.run()]
+        keep_up = self._failures.keep_up
+        parts = [
+            keep_up("event recorder", self._recorder.run),
+            keep_up("policy file", self._follow_policy),
+            self.telemetry.serve(self),
+            keep_up("announcer", self._announcer.run),
+        ]
         background = [tasks.create_task(part) for part in parts]
         try:
             # Whoever is not reachable need not be asked by ten watchers, each with a log line of its own.
@@ -247,10 +259,12 @@ class SchedulerService:
                 return
             if not await self._unless_stopped(self._usage.load()):
                 return
-            background.append(tasks.create_task(self._usage.run()))
-            background.append(tasks.create_task(self._node_loads.run()))
-            background.append(tasks.create_task(self._watch_timeouts()))
-            background.append(tasks.create_task(self._accounts.run()))
+            background += [
+                tasks.create_task(keep_up("usage record", self._usage.run)),
+                tasks.create_task(keep_up("node loads", self._node_loads.run)),
+                tasks.create_task(keep_up("timeouts", self._watch_timeouts)),
+                tasks.create_task(keep_up("account statuses", self._accounts.run)),
+            ]
             if self.options.self_check:
                 background.append(tasks.create_task(self._check_ledger()))
             await self._schedule()
@@ -273,20 +287,35 @@ class SchedulerService:
             len(self.state.gangs),
         )
         self.ready.set()
+        backoff, healthy = Backoff(base=0.5, cap=30.0), True
         while not self._stopping.is_set():
             await self._woken()
             self._wake.clear()
             await asyncio.sleep(_GATHER)
-            self.scheduler.observe(time.time())
-            self.scheduler.ring(time.time())
-            self.executor.tell([*self._intake.drain_notices(), *self._network_faults.news()])
-            while not self._stopping.is_set() and not self.scheduler.idle:
-                if self.observer.fresh:
-                    self._cycle()
-                    await asyncio.sleep(0)
-                else:
-                    # Nothing is planned on stale knowledge.
-                    await asyncio.sleep(_STALE_PERIOD)
+            try:
+                await self._plan()
+                healthy = True
+            except Exception as error:
+                # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
+                self._failures.note("cycle", "the cycle", error)
+                self.scheduler.work.wake_all()
+                backoff = backoff if not healthy else Backoff(base=0.5, cap=30.0)
+                healthy = False
+                await asyncio.sleep(backoff.next())
+                self._wake.set()
+
+    async def _plan(self) -> None:
+        """Plans until there is nothing more to do."""
+        self.scheduler.observe(time.time())
+        self.scheduler.ring(time.time())
+        self.executor.tell([*self._intake.drain_notices(), *self._network_faults.news()])
+        while not self._stopping.is_set() and not self.scheduler.idle:
+            if self.observer.fresh:
+                self._cycle()
+                await asyncio.sleep(0)
+            else:
+                # Nothing is planned on stale knowledge.
+                await asyncio.sleep(_STALE_PERIOD)
 
     async def _check_ledger(self) -> None:
         """Ends the service when the books do not agree with the pods."""
@@ -321,6 +350,10 @@ class SchedulerService:
             return not first and time.perf_counter() >= deadline
 
         plan = self.scheduler.cycle(time.time(), should_stop)
+        for failure in plan.failures:
+            self._failures.note(
+                "plugin" if failure.plugin else "planning", failure.what, failure.why, failure.trace
+            )
         self.executor.carry_out(plan)
         self.executor.tell(unheard(self.state, plan.binds, self.policy.self_protection))
         self.telemetry.cycle(plan, time.perf_counter() - started)
@@ -414,9 +447,10 @@ class SchedulerService:
         while True:
             await asyncio.sleep(_TIMEOUT_PERIOD)
             if self._leadership.holds():
-                self._partial.check(self.policy.partial_gang)
-                self._remnants.check()
-                self._builtin_queues.check()
+                guard = self._failures.guard
+                guard("task", "partial gangs", lambda: self._partial.check(self.policy.partial_gang))
+                guard("task", "remnants", self._remnants.check)
+                guard("task", "built-in queues", self._builtin_queues.check)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -91,6 +91,9 @@ class Telemetry:
             ["key"],
             registry=self.registry,
         )
+        self._failures = Counter(
+            "phalanx_failures", "What raised and was passed over, by part", ["part"], registry=self.registry
+        )
         self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
 
     def cycle(self, plan: Plan, seconds: float) -> None:
@@ -111,6 +114,10 @@ class Telemetry:
 
     def distrusted(self, key: str) -> None:
         self._distrusted.labels(key).inc()
+
+    def failed(self, part: str) -> None:
+        """`part` is one of a few words."""
+        self._failures.labels(part).inc()
 
     def refused_by_kubelet(self, reason: str) -> None:
         self._refusals.labels(reason).inc()

@@ -16,6 +16,7 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import AccountKey
+from phalanx.model.decoding import decode_json
 from phalanx.scheduling.history import AccountUsage, UsageHistory
 
 log = logging.getLogger(__name__)
@@ -232,7 +233,7 @@ def encode(usages: Iterable[AccountUsage]) -> str:
 def decode(text: str) -> tuple[list[AccountUsage], list[str]]:
     """What can be read of a text, and what is wrong with the rest of it, a sentence each."""
     try:
-        document = msgspec.json.decode(text.encode("utf-8", "surrogatepass"))
+        document = decode_json(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError as error:
         return [], [f"no usage can be read and what it told is forgotten: {error}"]
     if not isinstance(document, dict) or document.get("version") != VERSION:

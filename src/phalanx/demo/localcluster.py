@@ -16,11 +16,15 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.local.controllers.volumes import FAKE_PROVISIONER
+from phalanx.local.kubeconfig import write_private
 
 # Long enough for a slow machine under load; a start takes about two seconds.
 _START_SECONDS = 60.0
 _STOP_SECONDS = 5.0
 _LOG_TAIL = 15
+# The service account that `phalanx install` makes; its token is good for as long as anybody keeps a cluster up.
+_SCHEDULER = ("phalanx-system", "phalanx-scheduler")
+_TOKEN_SECONDS = 365 * 24 * 3600
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
@@ -43,7 +47,8 @@ class StartError(Exception):
 class LocalOptions(msgspec.Struct, frozen=True):
     """`directory` gets the kubeconfig and a log per process. `nodes_file` is followed while the cluster runs.
 
-    Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it.
+    Pods that name no scheduler of ours are scheduled as well, because nobody else is there to do it. `tenants` are
+    namespaces and the kubeconfigs of those who may edit them.
     """
 
     directory: Path
@@ -54,6 +59,7 @@ class LocalOptions(msgspec.Struct, frozen=True):
     policy: str = ""
     metrics_address: str = ""
     run_processes: bool = False
+    tenants: tuple[tuple[str, Path], ...] = ()
     scheduler_names: tuple[str, ...] = ("phalanx", "default-scheduler")
 
 
@@ -73,13 +79,27 @@ class LocalCluster:
         try:
             await self._start_server()
             await self._once("install", ["install", "--kubeconfig", str(options.kubeconfig)])
-            await asyncio.gather(self.start_kubelets(), self.start_scheduler())
             async with KubeClient(load_config(str(options.kubeconfig))) as self.client:
+                await self._name_scheduler()
+                await asyncio.gather(self.start_kubelets(), self.start_scheduler())
                 await self._offer_storage()
                 yield self
         finally:
             for name in ("scheduler", "node-agent", "apiserver"):
                 await self.end(name)
+
+    async def _name_scheduler(self) -> None:
+        """The scheduler runs as the service account that was installed, with its rights and no others."""
+        namespace, name = _SCHEDULER
+        path = f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
+        issued = await self.client.create(path, {"spec": {"expirationSeconds": _TOKEN_SECONDS}})
+        config = msgspec.json.decode(self.options.kubeconfig.read_bytes())
+        config["users"][0]["user"] = {"token": issued["status"]["token"]}
+        write_private(self._scheduler_kubeconfig, config)
+
+    @property
+    def _scheduler_kubeconfig(self) -> Path:
+        return self.options.directory / "scheduler.kubeconfig"
 
     async def _offer_storage(self) -> None:
         """Claims that name no class get volumes, as users expect of a cluster; they are made when their pods are
@@ -112,7 +132,7 @@ class LocalCluster:
         )
 
     async def start_scheduler(self) -> None:
-        arguments = ["scheduler", "--kubeconfig", str(self.options.kubeconfig)]
+        arguments = ["scheduler", "--kubeconfig", str(self._scheduler_kubeconfig)]
         for name in self.options.scheduler_names:
             arguments += ["--scheduler-name", name]
         if self.options.policy:
@@ -149,6 +169,8 @@ class LocalCluster:
         arguments = ["apiserver", "--port", str(options.port), "--kubeconfig-out", str(options.kubeconfig)]
         if options.data is not None:
             arguments += ["--data", str(options.data)]
+        for namespace, file in options.tenants:
+            arguments += ["--tenant", f"{namespace}={file}"]
         await self._start("apiserver", arguments)
 
     async def _start(self, name: str, arguments: Sequence[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 
 import msgspec
 
@@ -13,7 +13,7 @@ from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.koordinator_quotas import is_koordinators, read_quota
 from phalanx.dialects.queues import read_queue
 from phalanx.dialects.quota_trees import read_quota_tree
-from phalanx.dialects.reader import Document
+from phalanx.dialects.reader import Document, describe
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GroupRef, Problem
 
@@ -34,6 +34,9 @@ def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
     return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
 
 
+# More than any family of a kind.
+_AFTER_TRUSTED = 10
+
 _READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], AccountSpec]] = {
     **{(kind.group, kind.plural): read_queue for kind in ACCOUNT_KINDS if kind.plural == "queues"},
     (scheduler_plugins.GROUP, "elasticquotas"): read_elastic_quota,
@@ -42,9 +45,37 @@ _READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], AccountSpec]
 }
 
 
-def read_account(resource: ServedKind, document: Document) -> AccountSpec:
-    """What one object declares by itself (a profile does not: ProfileBook). Never raises for bad fields."""
-    return _READERS[resource.group, resource.plural](resource, document)
+def read_account(resource: ServedKind, document: Document, trusted: Container[str] | None = None) -> AccountSpec:
+    """What one object declares by itself (a profile does not: ProfileBook). Never raises for bad fields.
+
+    In namespaces that are not `trusted` (None: all are) an object speaks for its own namespace only.
+    """
+    spec = _READERS[resource.group, resource.plural](resource, document)
+    if trusted is None or spec.ref.namespace in trusted or spec.place.tree not in (Tree.KOORDINATOR, Tree.ACK):
+        return spec
+    return _confined(spec)
+
+
+def _confined(spec: AccountSpec) -> AccountSpec:
+    """Without the namespaces that are not its own; and it comes after all that administrators have made."""
+    accounts = tuple(_own_only(account, spec.ref) for account in spec.accounts)
+    family, *rest = spec.rank
+    return msgspec.structs.replace(spec, accounts=accounts, rank=(family + _AFTER_TRUSTED, *rest))
+
+
+def _own_only(account: Account, ref: GroupRef) -> Account:
+    foreign = sorted(set(account.namespaces) - {ref.namespace})
+    if not foreign:
+        return account
+    message = (
+        f"{describe(ref)}: it claims namespace {foreign[0]!r}, which is not its own; only quotas in the "
+        "administrator's namespaces may (phalanx.dialects.quotaNamespaces); the claim is ignored"
+    )
+    return msgspec.structs.replace(
+        account,
+        namespaces=tuple(name for name in account.namespaces if name == ref.namespace),
+        warnings=(*account.warnings, Problem("NamespaceNotItsOwn", message)),
+    )
 
 
 def unreadable_account(

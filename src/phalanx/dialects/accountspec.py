@@ -20,6 +20,7 @@ from phalanx.dialects.eviction_limits import (
 )
 from phalanx.dialects.reader import ObjectReader, describe
 from phalanx.model.account import Account, Budget, EvictionRate, Limits, SelfProtection, Tree, limits_of
+from phalanx.model.decoding import decode_json
 from phalanx.model.gang import GroupRef, Problem
 from phalanx.model.quantity import QuantityError, format_quantity
 from phalanx.model.resources import parse_amount
@@ -93,7 +94,7 @@ class AccountReader(ObjectReader):
         field = f"annotation {key}"
         amounts: Amounts = {}
         try:
-            stated = msgspec.json.decode(text, type=dict[str, str | int | float])
+            stated = decode_json(text, dict[str, str | int | float])
             for name, quantity in stated.items():
                 amounts[name] = parse_amount(name, quantity)
         except (msgspec.DecodeError, QuantityError):

@@ -9,6 +9,7 @@ import msgspec
 from phalanx.dialects.reader import show
 from phalanx.dialects.times import parse_duration
 from phalanx.model.account import Budget, limits_of
+from phalanx.model.decoding import decode_json
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import parse_amount
 
@@ -22,7 +23,7 @@ def parse_budget(text: str) -> tuple[Budget | None, list[str]]:
     `hours` are resource-hours (core-hours for cpu, byte-hours for memory), `window` is a duration.
     """
     try:
-        stated = msgspec.json.decode(text)
+        stated = decode_json(text)
     except msgspec.DecodeError:
         return None, [f"{show(text)} is no JSON; write {_EXAMPLE}; it is ignored"]
     if not isinstance(stated, Mapping):

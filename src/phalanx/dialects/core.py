@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from phalanx.dialects.salvage import Fault, salvage
+from phalanx.model.decoding import decode_loosely, decoded
 
 
 class Wire(msgspec.Struct, rename="camel", omit_defaults=True, gc=False):
@@ -406,9 +407,9 @@ def decode_resource_quota(raw: bytes) -> ResourceQuotaObject:
 
 def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tuple[N, tuple[Fault, ...]]:
     try:
-        wire = decoder.decode(raw)
+        wire = decoded(decoder.decode, raw)
         if wire.metadata.name:
             return wire, ()
-    except msgspec.ValidationError:
+    except msgspec.DecodeError:
         pass
-    return salvage(kind, msgspec.json.decode(raw))
+    return salvage(kind, decode_loosely(raw))

@@ -10,6 +10,7 @@ import msgspec
 from phalanx.dialects.core import Container, PodObject
 from phalanx.dialects.requests import Demand
 from phalanx.model import device_words as words
+from phalanx.model.decoding import decode_json, parse_whole
 from phalanx.model.devices import FULL, CardHold, CardShare, DeviceNeed, Family
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import MAX_AMOUNT, Requests, requests_of
@@ -210,16 +211,19 @@ def holds_of(pod: PodObject, need: DeviceNeed | None) -> tuple[CardHold, ...]:
 def _vgpu_holds(text: str) -> Iterable[CardHold]:
     for part in text.replace(";", ":").split(":"):
         fields = part.split(",")
-        if len(fields) >= 4 and fields[2].isdecimal() and fields[3].isdecimal():
+        memory, cores = (
+            (parse_whole(field, 0, MAX_AMOUNT) for field in fields[2:4]) if len(fields) >= 4 else (None, None)
+        )
+        if memory is not None and cores is not None:
             # An instance of a divided card is named after the card: `GPU-1[...]`.
-            yield CardHold(Family.VGPU, fields[0].split("[")[0], int(fields[2]), int(fields[3]))
+            yield CardHold(Family.VGPU, fields[0].split("[")[0], memory, cores)
 
 
 def _koordinator_holds(text: str) -> Iterable[CardHold]:
     if not text:
         return
     try:
-        entries = msgspec.json.decode(text, type=dict[str, list[dict[str, Any]]]).get("gpu", [])
+        entries = decode_json(text, dict[str, list[dict[str, Any]]]).get("gpu", [])
     except msgspec.DecodeError:
         return
     for entry in entries:

@@ -8,13 +8,13 @@ before annotation (plugins/cdp).
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
 
 import msgspec
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.salvage import Fault
-from phalanx.dialects.times import parse_duration
+from phalanx.dialects.times import parse_duration, parse_moment
+from phalanx.model.decoding import quoted
 
 PREEMPTABLE = "volcano.sh/preemptable"
 COOLDOWN = "volcano.sh/cooldown-time"
@@ -148,7 +148,7 @@ def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults:
         faults.append(Fault(path, f"{error}; it is ignored"))
         return 0
     if seconds < 0:
-        faults.append(Fault(path, f"{value!r} is negative; it is ignored"))
+        faults.append(Fault(path, f"{quoted(value)} is negative; it is ignored"))
     return max(0, seconds)
 
 
@@ -156,14 +156,14 @@ def _checkpoint(text: str, faults: list[Fault]) -> int:
     """A time without its zone is refused: a program that writes its local time would be hours off."""
     if not text:
         return 0
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        moment = None
+    moment = parse_moment(text)
     if moment is None or moment.tzinfo is None:
         example = "2026-01-31T12:00:00Z"
         faults.append(
-            Fault(f"metadata.annotations[{CHECKPOINT}]", f"{text!r} is not a time such as {example}; it is ignored")
+            Fault(
+                f"metadata.annotations[{CHECKPOINT}]",
+                f"{quoted(text)} is not a time such as {example}; it is ignored",
+            )
         )
         return 0
     return max(0, int(moment.timestamp()))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,6 +11,7 @@ from phalanx.dialects.label_selectors import IllegibleSelectorError, read_select
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
 from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
+from phalanx.model.patterns import PatternError, compile_pattern
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 HYPER_NODES = WantedKind("topology.volcano.sh", "hypernodes", "HyperNode", ("v1alpha1",))
@@ -88,8 +88,8 @@ def _member(field: str, entry: object) -> HyperNodeMember:
     if how == "exactMatch":
         return HyperNodeMember(nested=nested, name=text)
     try:
-        re.compile(text)
-    except re.error as error:
+        compile_pattern(text)
+    except PatternError as error:
         raise _UnreadableError(f"{path}.pattern", text, f"this is no regular expression ({error})") from None
     return HyperNodeMember(nested=nested, pattern=text)
 

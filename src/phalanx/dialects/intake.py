@@ -40,7 +40,7 @@ from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.lending import LentClasses, follows
 from phalanx.dialects.marks import PLAN_ANNOTATION
 from phalanx.dialects.namespaces import NamespaceBook
-from phalanx.dialects.notices import Notice, NoticeBoard, node_ref, pod_ref
+from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref, pod_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.pools import PoolFacet
@@ -113,6 +113,10 @@ class Intake:
     def drain_notices(self) -> list[Notice]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
         return self._notices.drain()
+
+    def warn(self, about: ObjectRef, reason: str, message: str) -> None:
+        """Has something told about an object that is nobody's own affair here."""
+        self._notices.pin(Notice(about, "Warning", reason, message), lambda: True)
 
     # Pods
 
@@ -391,7 +395,7 @@ class Intake:
         if resource.plural == PROFILES:
             spec = self._profiles.read(address, document)
         else:
-            spec = read_account(resource, document)
+            spec = read_account(resource, document, self._options.quota_namespaces)
         return self._told(self._accounts.replace(address, spec, status if isinstance(status, Mapping) else {}))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:

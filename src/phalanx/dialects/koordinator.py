@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from phalanx.model.decoding import decode_json
 from phalanx.model.gang import GangKey, MatchPolicy
 
 NAME = "gang.scheduling.koordinator.sh/name"
@@ -110,7 +111,7 @@ def parse_groups(text: str) -> tuple[GangKey, ...]:
     """The gangs of a JSON list of "namespace/name". Raises ValueError, which says what to write instead."""
     advice = 'write a JSON list of "namespace/name", such as ["default/ps", "default/worker"]'
     try:
-        entries = msgspec.json.decode(text, type=list[str])
+        entries = decode_json(text, list[str])
     except msgspec.DecodeError:
         raise ValueError(advice) from None
     keys = []

@@ -11,6 +11,7 @@ from phalanx.dialects.elastic_quotas import QuotaReader
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, describe
 from phalanx.model.account import Account, AccountKey, Limits, Tree, limits_of
+from phalanx.model.decoding import decode_json
 from phalanx.model.gang import Problem
 
 PREFIX = "quota.scheduling.koordinator.sh/"
@@ -95,7 +96,7 @@ class _Reader(QuotaReader):
         if not text:
             return ()
         try:
-            return tuple(sorted(set(msgspec.json.decode(text, type=list[str]))))
+            return tuple(sorted(set(decode_json(text, list[str]))))
         except msgspec.DecodeError:
             advice = 'write a JSON list such as ["team-a", "team-b"]; it is ignored'
             self.warn("InvalidAnnotation", f"annotation {_NAMESPACES}", text, advice)

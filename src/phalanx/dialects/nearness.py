@@ -13,6 +13,7 @@ import msgspec
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupReader
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector
 from phalanx.dialects.reader import Document, is_whole
+from phalanx.model.decoding import decode_json
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
 _HARD, _SOFT = "hard", "soft"
@@ -139,7 +140,7 @@ class _Layers(msgspec.Struct, rename="camel"):
 def parse_layers(text: str) -> list[Layer]:
     """Koordinator's network-topology-spec. Raises ValueError, which says what to write instead."""
     try:
-        return msgspec.json.decode(text, type=_Layers).gather_strategy
+        return decode_json(text, _Layers).gather_strategy
     except msgspec.DecodeError:
         raise ValueError(
             'write JSON such as {"gatherStrategy":[{"layer":"rack","strategy":"PreferGather"}]}'

@@ -9,8 +9,10 @@ from phalanx.dialects.core import NodeObject
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model import device_words as words
+from phalanx.model.decoding import parse_whole, quoted
 from phalanx.model.devices import FULL, Card, Family
 from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.resources import MAX_AMOUNT
 
 DEVICES = WantedKind("scheduling.koordinator.sh", "devices", "Device", ("v1alpha1",))
 
@@ -47,12 +49,15 @@ def _registered(text: str, problems: list[str]) -> list[Card]:
         if "," not in part:
             continue
         fields = part.split(",")
-        if len(fields) < 5 or not fields[1].isdecimal() or not fields[2].isdecimal():
-            problems.append(f"annotation {words.VGPU_REGISTER}: {part!r} is not a GPU")
+        slots, memory = (
+            (parse_whole(field, 0, MAX_AMOUNT) for field in fields[1:3]) if len(fields) >= 5 else (None, None)
+        )
+        if slots is None or memory is None:
+            problems.append(f"annotation {words.VGPU_REGISTER}: {quoted(part)} is not a GPU")
             continue
         mode = _MIG if fields[5:6] == [_MIG] else _HAMI
         healthy = fields[4] in _TRUE and mode != _MIG
-        card = Card(Family.VGPU, fields[0], int(fields[2]), int(fields[1]), fields[3], mode, healthy)
+        card = Card(Family.VGPU, fields[0], memory, slots, fields[3], mode, healthy)
         cards.append(card)
     return cards
 

@@ -12,7 +12,8 @@ import msgspec
 from phalanx.dialects.core import Container, PodSpec
 from phalanx.dialects.facets import Facet, News, nothing
 from phalanx.dialects.kinds import ServedKind, WantedKind
-from phalanx.dialects.reader import Document, is_whole
+from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
+from phalanx.model.decoding import parse_whole
 from phalanx.model.events import StockFact
 from phalanx.model.gang import Gang
 from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
@@ -23,7 +24,10 @@ POLICY = "volcano.sh/numa-topology-policy"
 TOPOLOGIES = WantedKind("nodeinfo.volcano.sh", "numatopologies", "Numatopology", ("v1alpha1",))
 
 _STOCK = "numa"
-_RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?")
+_RANGE = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?")
+_LAST_CPU = 99_999
+# Entries of one set of CPUs; each may be a range of all of them.
+_MAX_RANGES = 1000
 _MOST_NUMA_NODES = 8
 _POLICIES = frozenset(policy.value for policy in NumaPolicy)
 # Pairs of a class and its twin that minds the policies of kubelets; beyond this many the cache starts anew.
@@ -154,8 +158,13 @@ def _cpu_details(stated: Any) -> dict[int, tuple[int, int, int]]:
     found = {}
     for cpu, place in stated.items() if isinstance(stated, Mapping) else ():
         parts = [place.get(name, 0) for name in ("socket", "core", "numa")] if isinstance(place, Mapping) else []
-        if str(cpu).isdecimal() and len(parts) == 3 and all(is_whole(part) and part >= 0 for part in parts):
-            found[int(cpu)] = (parts[0], parts[1], parts[2])
+        number = parse_whole(str(cpu), 0, _LAST_CPU)
+        if (
+            number is not None
+            and len(parts) == 3
+            and all(is_whole(part) and 0 <= part <= MAX_WHOLE for part in parts)
+        ):
+            found[number] = (parts[0], parts[1], parts[2])
     return found
 
 
@@ -170,7 +179,7 @@ def _reserved(stated: Any, places: Mapping[int, tuple[int, int, int]]) -> set[in
 def _cpuset(text: str) -> set[int]:
     """`0-3,5`."""
     cpus: set[int] = set()
-    for part in text.split(","):
+    for part in text.split(",", _MAX_RANGES)[:_MAX_RANGES]:
         found = _RANGE.fullmatch(part.strip())
         if found is not None:
             cpus.update(range(int(found[1]), int(found[2] or found[1]) + 1))

@@ -23,17 +23,19 @@ DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
     Dialect.SHADOW: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
 }
 
-
 SYSTEM_NAMESPACE = "kube-system"
 
 
 class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
     """`legacy_invalid_min: regular` lets a pod whose min-available label is invalid run on its own, as
     scheduler-plugins 0.18.9 did; by default it is held. `match_policies` overrides the defaults per dialect.
-    `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does.
-    `user_label` and `user_annotation` are the keys under which pods say who is behind them, the label first.
-    `default_spread` wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler
-    does; it watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical.
+    `fail_on_any_member` calls a group Failed when any member has failed, as scheduler-plugins does. `user_label`
+    and `user_annotation` are the keys under which pods say who is behind them, the label first.
+    `bundle_namespaces` are sets of namespaces whose gangs may name each other in gang groups ("*" stands for all);
+    else gangs are tied within their namespace only. Koordinator's quotas and ACK's tree may claim namespaces other
+    than their own where they stand in one of `quota_namespaces`, which administrators write only. `default_spread`
+    wishes pods of Services and workloads that say nothing about it to be spread, as kube-scheduler does; it
+    watches those. In `system_namespaces`, beside kube-system, pods and groups may be critical.
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
@@ -43,9 +45,17 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     user_annotation: str = ""
     default_spread: bool = True
     system_namespaces: tuple[str, ...] = ()
+    bundle_namespaces: tuple[frozenset[str], ...] = ()
+    quota_namespaces: frozenset[str] = frozenset(("kube-system", "koordinator-system"))
 
     def is_system(self, namespace: str) -> bool:
         return namespace == SYSTEM_NAMESPACE or namespace in self.system_namespaces
 
     def match_policy(self, dialect: Dialect) -> MatchPolicy:
         return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]
+
+    def may_tie(self, namespace: str, other: str) -> bool:
+        """Whether gangs of the two namespaces may have to start together."""
+        if namespace == other:
+            return True
+        return any({namespace, other} <= each or "*" in each for each in self.bundle_namespaces)

@@ -12,10 +12,11 @@ from phalanx.dialects.images import images_of
 from phalanx.dialects.numa import whole_cpus
 from phalanx.dialects.requests import Demand
 from phalanx.dialects.salvage import Fault
+from phalanx.model.decoding import decode_json, quoted
 from phalanx.model.devices import DeviceNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pod import PodClass
-from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration
+from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Toleration, parse_int64
 
 SCORING_TYPE = "volcano.sh/resource-strategy-scoring-type"
 SCORING_WEIGHT = "volcano.sh/resource-strategy-weight"
@@ -77,18 +78,18 @@ def scoring_strategy(annotations: Mapping[str, str]) -> tuple[str, tuple[Fault, 
         faults.append(
             Fault(
                 f"metadata.annotations[{SCORING_TYPE}]",
-                f"{kind!r} is not LeastAllocated or MostAllocated; it is ignored",
+                f"{quoted(kind)} is not LeastAllocated or MostAllocated; it is ignored",
             )
         )
     read: dict[str, int] = {}
     if weights:
         try:
-            read = msgspec.json.decode(weights, type=dict[str, int])
+            read = decode_json(weights, dict[str, int])
         except msgspec.DecodeError:
             faults.append(
                 Fault(
                     f"metadata.annotations[{SCORING_WEIGHT}]",
-                    f'{weights!r} is not JSON such as {{"cpu": 1}}; it is ignored',
+                    f'{quoted(weights)} is not JSON such as {{"cpu": 1}}; it is ignored',
                 )
             )
     if faults:
@@ -135,8 +136,7 @@ def _field_fault(entry: SelectorRequirement) -> str:
 
 
 def _is_int64(text: str) -> bool:
-    digits = text.removeprefix("-").removeprefix("+")
-    return digits.isascii() and digits.isdecimal() and -(2**63) <= int(text) < 2**63
+    return parse_int64(text) is not None
 
 
 def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:

@@ -27,7 +27,7 @@ from phalanx.dialects.numa import numa_policy
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.peers import context_of, peers_of
 from phalanx.dialects.podclass import pod_class_of, scoring_strategy
-from phalanx.dialects.requests import UNREADABLE, Demand, demand_of, hides_amounts, reports_resources, usage_of
+from phalanx.dialects.requests import Demand, demand_of, hides_amounts, reports_resources, usage_of
 from phalanx.dialects.salvage import Fault
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.times import parse_time
@@ -108,7 +108,8 @@ class PodNouns:
         budgets: tuple[str, ...] = (),
         shared: tuple[tuple[str, str], ...] | None = None,
     ) -> Pod:
-        """The noun. A fault in the pod makes it unschedulable; unreadable requests fill its node.
+        """The noun. A fault in the pod makes it unschedulable; of its requests what can be read
+        counts; it is not evicted where that is not all.
 
         `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
         labels as `shared` gives them, where somebody has asked already.
@@ -116,10 +117,10 @@ class PodNouns:
         metadata, wanted, status = pod.metadata, pod.spec, pod.status
         labels, annotations = metadata.labels, metadata.annotations
         terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
-        usage, problems = self._usage(pod, spec)
-        problems = (*pod.faults, *problems, *spec.peer_faults)
-        if any(map(hides_amounts, pod.faults)):
-            usage = UNREADABLE
+        usage, amiss = self._usage(pod, spec)
+        problems = (*pod.faults, *amiss, *spec.peer_faults)
+        # What takes an unknown amount of its node is nobody to reckon with when others need room.
+        unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
         return Pod(
             namespace=metadata.namespace,
             name=metadata.name,
@@ -149,7 +150,7 @@ class PodNouns:
             checkpoint=terms.checkpoint,
             leaves=self._time(metadata.deletion_timestamp),
             grace=grace_of(pod),
-            preemptable=terms.preemptable and not any(map(hides_terms, pod.faults)),
+            preemptable=terms.preemptable and not unknown,
             cooldown=terms.cooldown,
             fixture=is_fixture(pod),
             controller=_controller(metadata),
@@ -217,7 +218,8 @@ class PodNouns:
 
 
 def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
-    """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it fills the node that it names.
+    """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it occupies its node with what is
+    known of it from before, else with a slot.
 
     `last` is the pod as it was last known; the node it was on is kept where the new bytes name none. Its owner may
     forbid eviction, for all we can read: so it is not evicted.
@@ -227,8 +229,8 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
         namespace=namespace,
         name=name,
         uid=uid,
-        pod_class=last.pod_class if last else PodClass(requests=UNREADABLE),
-        usage=UNREADABLE,
+        pod_class=last.pod_class if last else PodClass(),
+        usage=last.usage if last else _NOTHING,
         scheduler=last.scheduler if last else "",
         node=node[1].decode(errors="replace") if node else last.node if last else "",
         phase=PodPhase(phase[1].decode()) if phase else last.phase if last else PodPhase.PENDING,

@@ -13,6 +13,7 @@ import msgspec
 from phalanx.dialects.accountspec import AccountReader
 from phalanx.dialects.facets import Facet, News, nothing
 from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
+from phalanx.model.decoding import decode_json
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
@@ -74,7 +75,7 @@ def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
     if not text:
         return ()
     try:
-        stated = msgspec.json.decode(text, type=dict[str, dict[str, str | int | float]])
+        stated = decode_json(text, dict[str, dict[str, str | int | float]])
         limits = {
             group: tuple(sorted((name, parse_amount(name, amount)) for name, amount in amounts.items()))
             for group, amounts in stated.items()

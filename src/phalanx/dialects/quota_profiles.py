@@ -14,6 +14,7 @@ from phalanx.dialects.accountspec import AccountReader, AccountSpec, Place
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
 from phalanx.dialects.reader import Document, show
 from phalanx.model.account import Account, Tree, limits_of
+from phalanx.model.decoding import decode_json
 from phalanx.model.node import Node
 from phalanx.model.resources import CPU, MEMORY
 
@@ -139,7 +140,7 @@ class _ProfileReader(AccountReader):
         text = self.annotations.get(_RESOURCE_KEYS, "")
         if text:
             try:
-                return tuple(msgspec.json.decode(text, type=list[str]))
+                return tuple(decode_json(text, list[str]))
             except msgspec.DecodeError:
                 advice = 'write a JSON list such as ["cpu", "memory"]; those two are used'
                 self.warn("InvalidAnnotation", f"annotation {_RESOURCE_KEYS}", text, advice)

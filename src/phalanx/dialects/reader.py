@@ -9,6 +9,7 @@ import msgspec
 
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.times import parse_time
+from phalanx.model.decoding import decode_json, decode_loosely
 from phalanx.model.gang import GroupRef, Problem
 
 Document = Mapping[str, Any]
@@ -86,11 +87,15 @@ class ObjectReader:
 
 def decode_object(raw: bytes) -> dict[str, Any]:
     """A custom object as it is; its fields are read later. Raises msgspec.DecodeError where it has no name."""
-    document: dict[str, Any] = msgspec.json.decode(raw, type=dict[str, Any])
-    metadata = document.get("metadata")
+    try:
+        document = decode_json(raw, dict[str, Any])
+    except msgspec.DecodeError:
+        document = decode_loosely(raw)
+    metadata = document.get("metadata") if isinstance(document, dict) else None
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         raise msgspec.ValidationError("not an object with metadata.name")
-    return document
+    document_read: dict[str, Any] = document
+    return document_read
 
 
 def is_whole(value: object) -> TypeGuard[int]:

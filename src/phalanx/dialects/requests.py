@@ -1,8 +1,8 @@
 """What a pod asks of a node, with the arithmetic of kube-scheduler 1.36 (kubernetes_native.md, B7).
 
 Amounts travel in thousandths of the Kubernetes unit until the very end, so that rounding up happens once per
-resource and pod, as upstream. An amount that cannot be read, or is negative, counts as more than any node has:
-whoever asks for an unknown amount never shares a node with anything that needs the same resource.
+resource and pod, as upstream. An amount that cannot be read, or is negative, is left out and named: a pending pod
+with one is held, and one that is on a node occupies what can be read of it, never a whole node.
 """
 
 from __future__ import annotations
@@ -13,15 +13,12 @@ import msgspec
 
 from phalanx.dialects.core import Amounts, Container, ContainerStatus, PodSpec, PodStatus, ResourceRequirements
 from phalanx.dialects.salvage import Fault
+from phalanx.model.decoding import quoted
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
 
 DEFAULT_CPU = 100  # thousandths of a core, for scoring
 DEFAULT_MEMORY = 200 * 2**20  # bytes, for scoring
-
-_UNKNOWN = MAX_AMOUNT * 1000
-# What a pod is charged whose containers cannot be read at all.
-UNREADABLE: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
 
 _Thousandths = dict[str, int]
 _SCORING_DEFAULTS = {CPU: DEFAULT_CPU, MEMORY: DEFAULT_MEMORY * 1000}
@@ -100,7 +97,7 @@ def resource_list(amounts: Mapping[str, object], path: str) -> tuple[Requests, t
 
 
 def hides_amounts(fault: Fault) -> bool:
-    """Whether a field that could not be decoded may hide requests, so that no sum can be trusted."""
+    """Whether a field that could not be decoded may hide requests, so that the sum may be too small."""
     return fault.path == "spec" or fault.path.startswith(_SUMMED_FIELDS)
 
 
@@ -200,10 +197,10 @@ def _amounts(
             amount = parse_quantity(value, 1000)
         except QuantityError as error:
             problems.append(Fault(f"{path}.{name}", str(error)))
-            amount = _UNKNOWN
+            continue
         if amount < 0:
-            problems.append(Fault(f"{path}.{name}", f"{value!r} is negative"))
-            amount = _UNKNOWN
+            problems.append(Fault(f"{path}.{name}", f"{quoted(value)} is negative"))
+            continue
         amounts[name] = amount
     return amounts
 

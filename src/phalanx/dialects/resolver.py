@@ -33,7 +33,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.reader import describe
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.duration import parse_duration
-from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
@@ -251,8 +251,25 @@ class _Resolution:
             "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
             "until then the gang stands alone",
         )  # fmt: skip
-        bundle = {self.key, *named}
+        foreign = sorted({key.namespace for key in named if not self._may_tie(key)})
+        if foreign:
+            # Nothing is said about what is there: not everybody may see it.
+            self._refuse(
+                "InvalidGangGroups",
+                f"gang {self.key}: its gang groups name gangs in namespace {foreign[0]!r}; the scheduler's policy "
+                "ties gangs of one namespace only (phalanx.dialects.bundleNamespaces); take them out",
+            )
+        bundle = {self.key, *(key for key in named if self._may_tie(key))}
+        if len(bundle) > MOST_GANGS:
+            self._refuse(
+                "InvalidGangGroups",
+                f"gang {self.key}: its gang groups name {len(bundle)} gangs; at most {MOST_GANGS} start together",
+            )
+            return ()
         return tuple(sorted(bundle)) if len(bundle) > 1 else ()
+
+    def _may_tie(self, key: GangKey) -> bool:
+        return self.options.may_tie(self.key.namespace, key.namespace)
 
     def _timeout(self) -> int | None:
         if self.spec is not None and self.spec.timeout is not None:

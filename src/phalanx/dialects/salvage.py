@@ -11,6 +11,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, TypeVar
 
 import msgspec
@@ -47,9 +48,9 @@ def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
     if not isinstance(value, Mapping):
         faults.append(_fault(path, value, "an object"))
         value = {}
-    hints = typing.get_type_hints(kind)
+    hints, fields = _shape(kind)
     read: dict[str, Any] = {}
-    for field in msgspec.structs.fields(kind):
+    for field in fields:
         content = value.get(field.encode_name)
         if content is None:
             continue
@@ -58,11 +59,17 @@ def _struct(kind: type[T], value: object, path: str, faults: list[Fault]) -> T:
         if result is not _UNREADABLE:
             read[field.name] = result
     if kind.__struct_config__.forbid_unknown_fields:
-        known = {field.encode_name for field in msgspec.structs.fields(kind)}
+        known = {field.encode_name for field in fields}
         for name in sorted(name for name, content in value.items() if name not in known and content is not None):
             here = f"{path}.{name}" if path else name
             faults.append(Fault(here, "this version of Phalanx does not know the field", unknown=True))
     return kind(**read)
+
+
+@cache
+def _shape(kind: type[msgspec.Struct]) -> tuple[dict[str, Any], tuple[msgspec.structs.FieldInfo, ...]]:
+    """The types and the fields of a struct; looking them up takes longer than reading an object."""
+    return typing.get_type_hints(kind), msgspec.structs.fields(kind)
 
 
 _UNREADABLE: Any = object()

@@ -4,22 +4,34 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+from phalanx.model.decoding import MAX_NUMBER
 from phalanx.model.duration import parse_duration
 
-__all__ = ["format_time", "parse_duration", "parse_time"]
+__all__ = ["format_time", "parse_duration", "parse_moment", "parse_time"]
 
 
 def parse_time(text: str | None) -> int:
     """Whole seconds since the epoch of an RFC 3339 time; 0 for anything else (age only breaks ties)."""
-    if not text:
-        return 0
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
+    moment = parse_moment(text) if text else None
+    if moment is None:
         return 0
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
 
 
+def parse_moment(text: str) -> datetime | None:
+    """An RFC 3339 time, with its zone if it states one; None for anything else."""
+    if len(text) > MAX_NUMBER:
+        return None
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+# The last second that four digits of a year can tell.
+_LAST = 253_402_300_799
+
+
 def format_time(seconds: int) -> str:
     """metav1.Time."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -11,8 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
@@ -21,6 +19,7 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_time
 from phalanx.model.claims import MOST_CONSUMERS, AllocateClaim
 from phalanx.model.decisions import Bind
+from phalanx.model.decoding import decode_json
 from phalanx.model.preparations import Preparation
 
 FINALIZER = "resource.kubernetes.io/delete-protection"
@@ -121,7 +120,7 @@ class ClaimAllocation:
         if not allocation:
             if not wanted.allocation:
                 raise PreparationError(f"resource claim {wanted.name} has lost its devices")
-            change["allocation"] = msgspec.json.decode(wanted.allocation)
+            change["allocation"] = decode_json(wanted.allocation)
             change["allocation"]["allocationTimestamp"] = format_time(self._now())
         elif wanted.allocation and not _same_devices(allocation, wanted):
             raise PreparationError(f"resource claim {wanted.name} was given other devices meanwhile")
@@ -196,7 +195,7 @@ def _consumer(wanted: AllocateClaim) -> dict[str, str]:
 
 
 def _same_devices(allocation: Document | None, wanted: AllocateClaim) -> bool:
-    return allocation is not None and _devices(allocation) == _devices(msgspec.json.decode(wanted.allocation))
+    return allocation is not None and _devices(allocation) == _devices(decode_json(wanted.allocation))
 
 
 def _devices(allocation: Document) -> list[tuple[object, ...]]:

@@ -16,6 +16,7 @@ from phalanx.kube.conditions import PodCondition
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time
+from phalanx.model.decoding import parse_whole
 from phalanx.model.verdict import Verdict
 
 log = logging.getLogger(__name__)
@@ -352,4 +353,5 @@ def _is_held_back(admission: PodCondition | None) -> bool:
 
 def _is_older(version: str, than: str) -> bool:
     """Whether one resourceVersion is known to be older than another (they are comparable since 1.35)."""
-    return version.isdecimal() and than.isdecimal() and int(version) < int(than)
+    ours, theirs = parse_whole(version, 0), parse_whole(than, 0)
+    return ours is not None and theirs is not None and ours < theirs

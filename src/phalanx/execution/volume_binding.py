@@ -19,6 +19,7 @@ from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.decisions import Bind
+from phalanx.model.decoding import parse_whole
 from phalanx.model.matching import reaches
 from phalanx.model.preparations import Preparation
 from phalanx.model.volumes import BindClaim
@@ -264,5 +265,4 @@ def _free(wanted: BindClaim, claim: Claim, document: Mapping[str, Any] | None) -
 
 
 def _revision(document: Mapping[str, Any]) -> int:
-    text = str(document["metadata"].get("resourceVersion") or "")
-    return int(text) if text.isdecimal() else 0
+    return parse_whole(str(document["metadata"].get("resourceVersion") or ""), 0) or 0

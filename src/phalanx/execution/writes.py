@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.failures import Failures
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,13 @@ class WritePool:
     that it knows.
     """
 
-    def __init__(self, concurrency: int = 64, may_write: Callable[[], bool] = always) -> None:
+    def __init__(
+        self,
+        concurrency: int = 64,
+        may_write: Callable[[], bool] = always,
+        failures: Failures | None = None,
+    ) -> None:
+        self._failures = failures or Failures()
         self._concurrency = concurrency
         self._may_write = may_write
         self._heap: list[tuple[int, int, Job]] = []
@@ -120,8 +127,8 @@ class WritePool:
             return None
         try:
             return await job()
-        except Exception:
-            log.exception("a write failed unexpectedly")
+        except Exception as error:
+            self._failures.note("write", "a write", error)
             return None
 
     def _pause(self, entry: tuple[int, int, Job], seconds: float) -> None:

@@ -52,5 +52,5 @@ class Synced(msgspec.Struct, frozen=True):
 
 
 Change: TypeAlias = Upsert[T] | Delete[T] | Malformed | Synced
-#: Called synchronously and in order. It must not block; an exception out of it ends the reflector.
+#: Called synchronously and in order. It must not block; what it raises is noted, and the change is passed over.
 Sink: TypeAlias = Callable[[Change[T]], None]

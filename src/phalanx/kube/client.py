@@ -16,6 +16,7 @@ from phalanx.kube.config import ClusterConfig
 from phalanx.kube.connections import Connections, Transports
 from phalanx.kube.errors import ApiError, ConnectionLost, api_error
 from phalanx.kube.transport import Answer, Call
+from phalanx.model.decoding import decode_json
 
 __all__ = ["KubeClient", "Params", "PatchType"]
 
@@ -117,15 +118,15 @@ class KubeClient:
 
     async def get(self, path: str, params: Params | None = None, *, accept: str = JSON) -> Any:
         """Decoded JSON."""
-        return msgspec.json.decode(await self.request("GET", path, params=params, accept=accept))
+        return _read(await self.request("GET", path, params=params, accept=accept))
 
     async def create(self, path: str, obj: Any, params: Params | None = None) -> Any:
         """POST ``obj`` (a dict or a Struct) to a collection, or to a create-only subresource like binding."""
-        return msgspec.json.decode(await self.request("POST", path, params=params, body=_encode(obj)))
+        return _read(await self.request("POST", path, params=params, body=_encode(obj)))
 
     async def replace(self, path: str, obj: Any, params: Params | None = None) -> Any:
         """PUT; with the resourceVersion that was read, it fails with 409 when somebody was faster."""
-        return msgspec.json.decode(await self.request("PUT", path, params=params, body=_encode(obj)))
+        return _read(await self.request("PUT", path, params=params, body=_encode(obj)))
 
     async def patch(
         self,
@@ -145,7 +146,7 @@ class KubeClient:
         answer = await self.request(
             "PATCH", path, params=params, body=_encode(patch), content_type=patch_type.value
         )
-        return msgspec.json.decode(answer)
+        return _read(answer)
 
     async def delete(
         self,
@@ -164,7 +165,7 @@ class KubeClient:
         if propagation is not None:
             options["propagationPolicy"] = propagation
         answer = await self.request("DELETE", path, body=_encode(options), repeatable=uid is not None)
-        return msgspec.json.decode(answer)
+        return _read(answer)
 
     async def list_all(self, path: str, params: Params | None = None, limit: int = 500) -> Any:
         """All pages of a list, as one list object: ``{"items": [...], "metadata": {...}, ...}``.
@@ -265,3 +266,10 @@ def _text(value: str | int | bool | None) -> str:
 
 def _failure(answer: Answer, method: str, path: str) -> ApiError:
     return api_error(answer.status, answer.body, answer.retry_after, request=f"{method} {path}", now=time.time())
+
+
+def _read(answer: bytes) -> Any:
+    try:
+        return decode_json(answer)
+    except msgspec.DecodeError as error:
+        raise ConnectionLost(f"the answer cannot be read: {error}") from error

@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from phalanx.model.decoding import decode_json
+
 __all__ = ["ApiError", "ConfigError", "ConnectionLost", "Unreachable", "api_error"]
 
 
@@ -90,7 +92,7 @@ def _seconds(header: str | None, now: float) -> float | None:
     if not header:
         return None
     try:
-        return max(0.0, float(int(header)))
+        return max(0.0, float(int(header[:20])))
     except ValueError:
         pass
     try:
@@ -105,7 +107,7 @@ def api_error(
     """Read an error answer. ``now`` (Unix seconds) is only used for a Retry-After given as a date."""
     wait = _seconds(retry_after, now)
     try:
-        parsed: Any = msgspec.json.decode(body)
+        parsed: Any = decode_json(body)
     except msgspec.DecodeError:
         parsed = None
     if isinstance(parsed, dict) and parsed.get("kind") == "Status":

@@ -16,6 +16,7 @@ import msgspec
 from phalanx.kube.credentials import ClientCertificate, Identity, RenewableCredentials, bearer
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.timestamps import parse_time
+from phalanx.model.decoding import decode_json
 
 __all__ = ["ExecCredentials", "ExecPlugin"]
 
@@ -114,7 +115,7 @@ class ExecCredentials(RenewableCredentials):
 
     def _read(self, output: bytes) -> tuple[Identity, float | None]:
         try:
-            answer = msgspec.json.decode(output, type=_ExecCredential)
+            answer = decode_json(output, _ExecCredential)
         except msgspec.DecodeError as error:
             raise self._error(f"printed no ExecCredential: {error}") from error
         if answer.kind != "ExecCredential" or answer.api_version != self.plugin.api_version:

@@ -306,9 +306,11 @@ def _header_key(key: str) -> str:
 def _read(path: str) -> dict[str, Any]:
     import yaml  # 45 ms that an in-cluster daemon never needs
 
+    from phalanx.model.yaml_text import decode_yaml
+
     try:
         with open(path, encoding="utf-8") as file:
-            document = yaml.load(file, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+            document = decode_yaml(file.read())
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"kubeconfig {path}: {error}") from error
     except yaml.YAMLError as error:

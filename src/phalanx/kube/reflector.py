@@ -11,9 +11,10 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Generic, TypeVar
 
-from phalanx.kube.changes import Delete, Key, Malformed, Sink, Synced, Upsert
+from phalanx.kube.changes import Change, Delete, Key, Malformed, Sink, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, status_error
+from phalanx.kube.failures import Failures
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.kube.wire import Head, head_of, read_event, read_head, read_page, read_status, version_number
@@ -58,7 +59,9 @@ class Reflector(Generic[T]):
       not served there are no objects: known ones are deleted, ``synced`` is set. While it is not allowed,
       known objects stay; ``optional`` says that a forbidden resource counts as synced and empty.
 
-    ``run`` ends only by cancellation or by an exception of the sink. ``last_contact`` (clock) is when the
+    - ``failures`` are told what the sink raises: the change is passed over, and not told again.
+
+    ``run`` ends only by cancellation. ``last_contact`` (clock) is when the
     server was last heard, ``synced`` is set by the first complete list.
     """
 
@@ -80,6 +83,7 @@ class Reflector(Generic[T]):
         clock: Callable[[], float] = time.monotonic,
         random: Callable[[], float] = random_module.random,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        failures: Failures | None = None,
     ) -> None:
         self.resource = resource
         self.synced = asyncio.Event()
@@ -90,7 +94,8 @@ class Reflector(Generic[T]):
         self._client = client
         self._decode = decode
         self._identify = identify
-        self._sink = sink
+        self._told = sink
+        self._failures = failures or Failures()
         self._path = resource.path(namespace)
         self._selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._page_size = page_size
@@ -124,8 +129,19 @@ class Reflector(Generic[T]):
                 pause = self._refused(error)
             except (ConnectionLost, ConfigError) as error:
                 pause = self._failed(str(error))
+            except Exception as error:
+                self._failures.note("reflector", self._path, error)
+                self._version = None
+                pause = self._failed(f"{type(error).__name__}: {error}")
             if pause > 0:
                 await self._sleep(pause)
+
+    def _sink(self, change: Change[T]) -> None:
+        try:
+            self._told(change)
+        except Exception as error:
+            key = () if isinstance(change, Synced) else filter(None, change.key)
+            self._failures.note("intake", f"{type(change).__name__} of {self._path} {'/'.join(key)}", error)
 
     # -- list --------------------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple
 
 import msgspec
 
 from phalanx.kube.changes import Key
 from phalanx.kube.errors import ConnectionLost
+from phalanx.model.decoding import decode_json, decoded, parse_whole, parts_at, shallow
 
 __all__ = [
     "Event",
@@ -75,6 +77,8 @@ _LIST = msgspec.json.Decoder(_List)
 _OBJECT = msgspec.json.Decoder(_Object)
 _FRAMED = msgspec.json.Decoder(_Framed)
 
+_METADATA_KEY = re.compile(rb'"metadata"\s*:\s*\Z')
+
 # API servers write the two fields in this order and without spaces, so that a test of the prefix saves
 # walking over the object once. Whatever looks otherwise is decoded properly.
 _PREFIXES = tuple(
@@ -86,7 +90,7 @@ _PREFIXES = tuple(
 def read_page(body: bytes) -> Page:
     """ConnectionLost when the body is not a list: it was cut or garbled on the way."""
     try:
-        page = _LIST.decode(body)
+        page = _read_list(body)
     except msgspec.DecodeError as error:
         raise ConnectionLost(f"not a list: {error}") from error
     return Page(page.items or [], page.metadata.version, page.metadata.token or "")
@@ -100,30 +104,48 @@ def read_event(line: bytes) -> Event:
                 return Event(kind, line[start:-1])
             break
     try:
-        framed = _FRAMED.decode(line)
+        framed = _read_framed(line)
     except msgspec.DecodeError as error:
         raise ConnectionLost(f"not a watch event: {error}") from error
     return Event(framed.type, bytes(framed.object))
 
 
+def _read_list(body: bytes) -> _List:
+    try:
+        return _LIST.decode(body)
+    except RecursionError:
+        # One item is nested deeper than any decoder goes; it must not hide the others.
+        page = _LIST.decode(shallow(body, 3))
+        page.items = [msgspec.Raw(body[begin:end]) for begin, end, around in parts_at(body, 3) if around == b"["]
+        return page
+
+
+def _read_framed(line: bytes) -> _Framed:
+    try:
+        return _FRAMED.decode(line)
+    except RecursionError:
+        framed = _FRAMED.decode(shallow(line, 2))
+        framed.object = msgspec.Raw(b"".join(line[begin:end] for begin, end, _ in parts_at(line, 2)))
+        return framed
+
+
 def read_status(raw: bytes) -> dict[str, Any]:
     """The object of an ERROR event; empty when it is none."""
-    status = msgspec.json.decode(raw)
+    try:
+        status = decode_json(raw)
+    except msgspec.DecodeError:
+        status = None
     return status if isinstance(status, dict) else {}
 
 
 def read_head(raw: bytes) -> Head:
     """The head of an object's JSON, whatever else is in there; empty strings for what cannot be found."""
     try:
-        metadata = _OBJECT.decode(raw).metadata
+        metadata = decoded(_OBJECT.decode, raw).metadata
         return Head((metadata.namespace or "", metadata.name), metadata.uid or "", metadata.version or "")
     except msgspec.DecodeError:
         pass
-    try:
-        loose: Any = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
-        loose = None
-    return _dict_head(loose)
+    return _metadata_head(_metadata(raw))
 
 
 def head_of(obj: object, raw: bytes) -> Head:
@@ -142,7 +164,21 @@ def head_of(obj: object, raw: bytes) -> Head:
 
 
 def _dict_head(obj: object) -> Head:
-    metadata = obj.get("metadata") if isinstance(obj, dict) else None
+    return _metadata_head(obj.get("metadata") if isinstance(obj, dict) else None)
+
+
+def _metadata(raw: bytes) -> object:
+    """The metadata alone, whatever stands beside and below them: numbers beyond all limits, say."""
+    for begin, end, _ in parts_at(raw, 2):
+        if _METADATA_KEY.search(raw, max(0, begin - 64), begin):
+            try:
+                return decode_json(shallow(raw[begin:end], 2))
+            except msgspec.DecodeError:
+                return None
+    return None
+
+
+def _metadata_head(metadata: object) -> Head:
     if not isinstance(metadata, dict):
         return Head(("", ""), "", "")
 
@@ -155,7 +191,5 @@ def _dict_head(obj: object) -> Head:
 
 def version_number(version: str) -> int:
     """A resourceVersion as a number, -1 when it is none. Comparable within one resource only."""
-    try:
-        return int(version)
-    except ValueError:
-        return -1
+    number = parse_whole(version, 0)
+    return number if number is not None else -1

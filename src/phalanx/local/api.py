@@ -6,7 +6,7 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from phalanx.local import fieldmanagement, metafields
 from phalanx.local.clock import Clock, TimestampCache, timestamp
@@ -26,6 +26,10 @@ from phalanx.local.records import Record
 from phalanx.local.resources import Registry, ResourceType, Version
 from phalanx.local.store import Collection, Store, make_record
 from phalanx.local.strategies.base import Write
+
+if TYPE_CHECKING:
+    from phalanx.local.admission.policies import AdmissionPolicies
+    from phalanx.local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
 IMMORTAL = ("default", "kube-public", "kube-system")
@@ -51,13 +55,18 @@ class _Cached:
 
 
 class Api:
-    """Reads and writes of objects by resource type. Errors are ApiError."""
+    """Reads and writes of objects by resource type. Errors are ApiError.
+
+    `policies` and `quotas` admit what is written, once they are set.
+    """
 
     def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
         self.store = store
         self.registry = registry
         self.clock = clock
         self.now = TimestampCache(clock)
+        self.policies: AdmissionPolicies | None = None
+        self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
     # --- reading
@@ -135,6 +144,10 @@ class Api:
                 obj.pop("status", None)
         self._validate(version, obj, None, "", write)
         name = meta["name"]
+        if self.policies is not None:
+            self.policies.admit("CREATE", version, obj, None, write, of=(meta.get("namespace", ""), name, ""))
+        if self.quotas is not None and type_.namespaced:
+            self.quotas.admit(type_, type_.storage, obj)
         if (namespace if type_.namespaced else "", name) in collection.records:
             raise already_exists(type_, name)
         if managed is not None:
@@ -207,10 +220,12 @@ class Api:
         *,
         must_state_revision: bool = False,
         tracks: bool = True,
+        admitted: bool = False,
     ) -> Record:
         """Puts `body` (the version's form, complete) in the place of a record under its preconditions.
 
-        `tracks` is False when `body` already carries its managedFields, after a server-side apply.
+        `tracks` is False when `body` already carries its managedFields, after a server-side apply. `admitted`:
+        the policies have been asked about what the client sent.
         """
         type_ = version.type
         metafields.check_names(body, record.name, record.namespace)
@@ -228,6 +243,11 @@ class Api:
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
+        if self.policies is not None and not admitted:
+            of = (record.namespace, record.name, subresource)
+            self.policies.admit("UPDATE", version, new, old, write, of=of)
+        if self.quotas is not None and type_.namespaced:
+            self.quotas.admit(type_, type_.storage, new, old, subresource)
         if tracks:
             new = fieldmanagement.tracked(old, new, version, write, subresource)
         elif managed is not None:

@@ -19,7 +19,16 @@ class Audit:
         self._file = os.fdopen(descriptor, "ab", buffering=0)
         self._clock = clock
 
-    def note(self, method: str, uri: str, user: User | None, status: int, headers: Mapping[str, str]) -> None:
+    def note(
+        self,
+        method: str,
+        uri: str,
+        user: User | None,
+        status: int,
+        headers: Mapping[str, str],
+        acting: User | None = None,
+    ) -> None:
+        """`user` is who called, `acting` whom he acted as."""
         entry = {
             "time": micro_timestamp(self._clock.now()),
             "user": user.name if user is not None else "",
@@ -28,6 +37,8 @@ class Audit:
             "uri": uri,
             "code": status,
         }
+        if acting is not None and acting is not user:
+            entry["impersonatedUser"] = acting.name
         self._file.write(encode(entry) + b"\n")
 
     def close(self) -> None:

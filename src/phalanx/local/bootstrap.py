@@ -1,10 +1,11 @@
-"""What every cluster has from its first second: namespaces and priority classes."""
+"""What every cluster has from its first second: namespaces, priority classes, and roles."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from phalanx.local.api import Api
+from phalanx.local.authorization import bootstrap_roles
 from phalanx.local.strategies.priority import SYSTEM_CLASSES
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -25,3 +26,4 @@ def fill(api: Api) -> None:
         if not api.exists("scheduling.k8s.io", "priorityclasses", "", name):
             body = {"metadata": {"name": name}, "value": value, "description": _DESCRIPTIONS[name]}
             api.create(classes, "", body, api.write())
+    bootstrap_roles.fill(api)

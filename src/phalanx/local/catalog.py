@@ -39,7 +39,9 @@ from phalanx.local.strategies.plain import (
     VolumeStrategy,
 )
 from phalanx.local.strategies.pods import PodStrategy
+from phalanx.local.strategies.policies import PolicyBindingStrategy, PolicyStrategy
 from phalanx.local.strategies.priority import PriorityClassStrategy
+from phalanx.local.strategies.rbac import BindingStrategy, RoleStrategy
 from phalanx.local.strategies.serviceaccounts import ServiceAccountStrategy
 from phalanx.local.strategies.workloads import (
     CronJobStrategy,
@@ -167,10 +169,16 @@ def _named_groups() -> list[Row]:
         Row("networking.k8s.io", "v1", "ingresses", "Ingress", spec, "status", "ing"),
         Row("networking.k8s.io", "v1", "-ingressclasses", "IngressClass", spec),
         Row("networking.k8s.io", "v1", "networkpolicies", "NetworkPolicy", spec, "", "netpol"),
-        Row("rbac.authorization.k8s.io", "v1", "roles", "Role", plain),
-        Row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", plain),
-        Row("rbac.authorization.k8s.io", "v1", "-clusterroles", "ClusterRole", plain),
-        Row("rbac.authorization.k8s.io", "v1", "-clusterrolebindings", "ClusterRoleBinding", plain),
+        Row("rbac.authorization.k8s.io", "v1", "roles", "Role", RoleStrategy("Role")),
+        Row("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding", BindingStrategy("RoleBinding")),
+        Row("rbac.authorization.k8s.io", "v1", "-clusterroles", "ClusterRole", RoleStrategy("ClusterRole")),
+        Row(
+            "rbac.authorization.k8s.io",
+            "v1",
+            "-clusterrolebindings",
+            "ClusterRoleBinding",
+            BindingStrategy("ClusterRoleBinding"),
+        ),
         Row(
             "admissionregistration.k8s.io",
             "v1",
@@ -196,7 +204,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-validatingadmissionpolicies",
             "ValidatingAdmissionPolicy",
-            spec,
+            PolicyStrategy(),
             "status",
             "",
             "api-extensions",
@@ -206,7 +214,7 @@ def _named_groups() -> list[Row]:
             "v1",
             "-validatingadmissionpolicybindings",
             "ValidatingAdmissionPolicyBinding",
-            plain,
+            PolicyBindingStrategy(),
             "",
             "",
             "api-extensions",

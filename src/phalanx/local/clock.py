@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from typing import Protocol
 
+from phalanx.model.decoding import MAX_NUMBER
+
 
 class Clock(Protocol):
     """Wall time for timestamps in objects, monotonic time for intervals."""
@@ -43,19 +45,25 @@ class TimestampCache:
         return self._text
 
 
+# The last second that four digits of a year can tell.
+_LAST = 253_402_300_799
+
+
 def timestamp(seconds: float) -> str:
     """metav1.Time: RFC 3339, UTC, whole seconds."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(min(int(seconds), _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(seconds: float) -> str:
     """metav1.MicroTime: RFC 3339, UTC, exactly six fractional digits."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(min(seconds, _LAST), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_timestamp(value: object) -> float | None:
     """Seconds since the epoch of an RFC 3339 text, or None when it is not one."""
     if not isinstance(value, str) or not value:
+        return None
+    if len(value) > MAX_NUMBER:
         return None
     try:
         parsed = datetime.fromisoformat(value)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl
 
 from aiohttp import web
@@ -14,7 +14,10 @@ from phalanx.local import discovery, openapi
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator, User
-from phalanx.local.errors import ApiError, internal, no_such_resource, too_large
+from phalanx.local.authorization import SUPERUSERS, Rbac, forbidden_request
+from phalanx.local.authorization.attributes import attributes_of
+from phalanx.local.authorization.impersonation import impersonated
+from phalanx.local.errors import ApiError, bad_request, internal, no_such_resource, too_large
 from phalanx.local.faults import Faults, Rule
 from phalanx.local.logs import LogStream
 from phalanx.local.negotiation import JSON, negotiate
@@ -29,6 +32,13 @@ log = logging.getLogger(__name__)
 _NO_QUERY: Final[Mapping[str, str]] = {}
 
 
+class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
+    """What aiohttp tells of requests that are no HTTP: a line each, for the traceback would be its own."""
+
+    def exception(self, msg: object, *args: object, exc_info: Any = None, **more: Any) -> None:
+        self.warning("a request is refused: %.200s", " ".join(str(exc_info or msg).split()))
+
+
 class DroppedError(Exception):
     """The connection is to be closed without an answer."""
 
@@ -41,6 +51,7 @@ class HttpDoor:
         api: Api,
         resources: ResourceHandler,
         authenticator: Authenticator,
+        rbac: Rbac,
         faults: Faults,
         options: ServerOptions,
         audit: Audit | None,
@@ -49,6 +60,7 @@ class HttpDoor:
         self._api = api
         self._resources = resources
         self._authenticator = authenticator
+        self._rbac = rbac
         self._faults = faults
         self._options = options
         self._audit = audit
@@ -62,18 +74,23 @@ class HttpDoor:
         method = request.method
         rule = self._faults.match(method, path) if self._faults.rules else None
         user: User | None = None
+        acting: User | None = None
         try:
             if rule is not None and not rule.after_write:
                 await _strike(rule)
             user = self._authenticator.authenticate(path, request.headers.get("Authorization"), request.transport)
+            acting = impersonated(user, request.headers, self._rbac)
             query = dict(parse_qsl(query_string, keep_blank_values=True)) if query_string else _NO_QUERY
-            response = await self._answer(request, method, path, query, user)
+            response = await self._answer(request, method, path, query, acting)
             if rule is not None and rule.after_write:
                 await _strike(rule)
         except ApiError as error:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
+        except RecursionError:
+            # Deep below, or above what a decoder takes: kube-apiserver's words for what no stack can hold.
+            response = _error(bad_request("exceeded max depth"))
         except DroppedError:
             response = _drop(request)
         except (asyncio.CancelledError, ConnectionError):
@@ -82,13 +99,18 @@ class HttpDoor:
             log.exception("request failed: %s %s", method, path)
             response = _error(internal(f"{type(problem).__name__}: {problem}"))
         if self._audit is not None:
-            self._audit.note(method, request.raw_path, user, response.status, request.headers)
+            self._audit.note(method, request.raw_path, user, response.status, request.headers, acting)
         return response
 
     async def _answer(
         self, request: web.BaseRequest, method: str, path: str, query: Mapping[str, str], user: User
     ) -> web.StreamResponse:
         target = parse_path(path)
+        if SUPERUSERS not in user.groups:
+            asked = attributes_of(method, path, target, query)
+            decision = self._rbac.authorize(user, asked)
+            if not decision.allowed:
+                raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
             call = Call(target, method, query, request.headers, body, user)

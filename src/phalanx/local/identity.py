@@ -10,20 +10,27 @@ import msgspec
 from phalanx.local.certificates import Authority, KeyPair
 from phalanx.local.kubeconfig import write_private
 from phalanx.local.objects import Json
+from phalanx.model.decoding import decode_json
 
 
 class _Kept(msgspec.Struct):
     certificate: str
     key: str
     token: str
+    signing_key: str = ""
 
 
 class Identity:
-    """The certificate authority and the administrator's token."""
+    """The certificate authority, the administrator's token, and the key that signs those of service accounts."""
 
-    def __init__(self, authority: Authority, token: str) -> None:
+    def __init__(self, authority: Authority, token: str, signing_key: str = "") -> None:
         self.authority = authority
         self.token = token
+        self._signing_key = signing_key or secrets.token_hex(32)
+
+    @property
+    def signing_key(self) -> bytes:
+        return self._signing_key.encode()
 
 
 def new_identity(token: str | None = None) -> Identity:
@@ -38,12 +45,17 @@ def kept_identity(data: Path, token: str | None = None) -> Identity:
     """
     path = data.with_name(f"{data.name}.identity")
     try:
-        kept = msgspec.json.decode(path.read_bytes(), type=_Kept)
+        kept = decode_json(path.read_bytes(), _Kept)
         pair = KeyPair(kept.certificate.encode(), kept.key.encode())
-        identity = Identity(Authority(pair), token or kept.token)
+        identity = Identity(Authority(pair), token or kept.token, kept.signing_key)
     except (OSError, msgspec.DecodeError, ValueError):
         identity = new_identity(token)
     pair = identity.authority.pair
-    document: Json = {"certificate": pair.certificate.decode(), "key": pair.key.decode(), "token": identity.token}
+    document: Json = {
+        "certificate": pair.certificate.decode(),
+        "key": pair.key.decode(),
+        "token": identity.token,
+        "signing_key": identity.signing_key.decode(),
+    }
     write_private(path, document)
     return identity

@@ -14,9 +14,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from phalanx.local.objects import decode
 from phalanx.local.records import Key, Record
 from phalanx.local.store import FieldsOf, Store, make_record
+from phalanx.model.decoding import decoded, parse_whole
 
 _HEADER: Final = b"phalanx-data-1\n"
 _SLACK: Final = 20_000
@@ -32,7 +35,7 @@ class FileJournal:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.revision = 0
-        self._entries: dict[tuple[str, Key], tuple[int, bytes]] = {}
+        self._entries: dict[tuple[str, Key], tuple[int, bytes, int]] = {}
         self._lines = 0
         self._store: Store | None = None
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -54,15 +57,29 @@ class FileJournal:
         end = data.rfind(b"\n") + 1
         if end < len(data):
             os.ftruncate(self._descriptor, end)
-        for number, line in enumerate(data[len(_HEADER) : end].splitlines(), start=2):
+        offset = len(_HEADER)
+        for line in data[offset:end].split(b"\n")[:-1]:
             try:
-                self._read_line(line)
+                self._read_line(line, offset)
             except (ValueError, IndexError):
-                raise DataFileError(f"{self.path}:{number}: damaged line") from None
+                raise self._damaged(offset, "it is no record") from None
+            offset += len(line) + 1
 
-    def _read_line(self, line: bytes) -> None:
+    def _damaged(self, offset: int, why: str) -> DataFileError:
+        """Where, which, and what to do."""
+        with open(self._descriptor, "rb", closefd=False) as file:
+            file.seek(0)
+            number = file.read(offset).count(b"\n") + 1
+        return DataFileError(
+            f"{self.path}: line {number} (byte {offset}) is damaged: {why}; restore the file from a "
+            f"backup, or remove the line, and what it says is lost: sed -i {number}d {self.path}"
+        )
+
+    def _read_line(self, line: bytes, offset: int) -> None:
         revision, verb, *rest = line.split(b"\t", 5)
-        number = int(revision)
+        number = parse_whole(revision.decode(), 0)
+        if number is None:
+            raise ValueError(revision)
         self.revision = max(self.revision, number)
         self._lines += 1
         if verb == b"revision":
@@ -70,7 +87,7 @@ class FileJournal:
         storage, namespace, name = (part.decode() for part in rest[:3])
         key = (storage, ("" if namespace == "-" else namespace, name))
         if verb == b"put":
-            self._entries[key] = (number, rest[3])
+            self._entries[key] = (number, rest[3], offset)
         elif verb == b"remove":
             self._entries.pop(key, None)
         else:
@@ -78,13 +95,18 @@ class FileJournal:
 
     def restore(self, store: Store, fields: Mapping[str, FieldsOf]) -> None:
         """Moves the read objects of the given storages into the store."""
-        for (storage, key), (revision, body) in list(self._entries.items()):
+        for (storage, key), (revision, body, offset) in list(self._entries.items()):
             fields_of = fields.get(storage)
             if fields_of is None:
                 continue
             del self._entries[(storage, key)]
             collection = store.open(storage, fields_of)
-            store.restore(collection, make_record(collection, decode(b"{" + body), revision))
+            try:
+                record = make_record(collection, decoded(decode, b"{" + body), revision)
+            except (msgspec.DecodeError, LookupError, TypeError, AttributeError) as error:
+                what = f"{storage} {'/'.join(filter(None, key))}, revision {revision}"
+                raise self._damaged(offset, f"the object of {what} cannot be read ({error})") from None
+            store.restore(collection, record)
 
     def begin(self, store: Store) -> None:
         """Starts to record; objects of resources that nobody defines any more are forgotten."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from phalanx.local.objects import Json, encode
 
 
-def kubeconfig(url: str, *, authority: bytes | None, token: str | None) -> Json:
+def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespace: str = "default") -> Json:
     """A kubeconfig with one context, `phalanx`."""
     cluster: Json = {"server": url}
     if authority is not None:
@@ -21,7 +21,7 @@ def kubeconfig(url: str, *, authority: bytes | None, token: str | None) -> Json:
         "clusters": [{"name": "phalanx", "cluster": cluster}],
         "users": [{"name": "phalanx", "user": user}],
         "contexts": [
-            {"name": "phalanx", "context": {"cluster": "phalanx", "user": "phalanx", "namespace": "default"}}
+            {"name": "phalanx", "context": {"cluster": "phalanx", "user": "phalanx", "namespace": namespace}}
         ],
         "current-context": "phalanx",
         "preferences": {},

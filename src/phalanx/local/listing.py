@@ -31,6 +31,7 @@ from phalanx.local.selectors import (
     parse_label_selector,
 )
 from phalanx.local.store import Collection, Store
+from phalanx.model.decoding import decode_json, parse_whole
 
 _METADATA_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 _CACHED_SNAPSHOTS = 8
@@ -101,7 +102,7 @@ def parse_list_query(version: Version, namespace: str, query: Mapping[str, str])
     continuation = query.get("continue", "")
     if match:
         _check_match(revision, match, continuation)
-    if revision and not revision.isdigit():
+    if revision and parse_whole(revision, 0) is None:
         raise bad_request(
             f'invalid resource version: resourceVersion: Invalid value: "{revision}": '
             f'strconv.ParseUint: parsing "{revision}": invalid syntax'
@@ -133,10 +134,10 @@ def _integer(query: Mapping[str, str], name: str) -> int:
     value = query.get(name, "")
     if not value:
         return 0
-    try:
-        return max(0, int(value))
-    except ValueError:
-        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax') from None
+    number = parse_whole(value)
+    if number is None:
+        raise bad_request(f'strconv.ParseInt: parsing "{value}": invalid syntax')
+    return max(0, number)
 
 
 class _Token(msgspec.Struct):
@@ -228,7 +229,7 @@ class Lister:
     def _token(self, source: str) -> _Token:
         try:
             padded = source + "=" * (-len(source) % 4)
-            token = msgspec.json.decode(base64.urlsafe_b64decode(padded), type=_Token)
+            token = decode_json(base64.urlsafe_b64decode(padded), _Token)
         except (ValueError, msgspec.MsgspecError):
             raise bad_request("invalid continue token: continue key is not valid: the token is malformed") from None
         if token.rv > self._store.revision:

@@ -11,6 +11,7 @@ from phalanx.local.objects import Json, metadata, sequence, text
 from phalanx.local.records import Record
 from phalanx.local.resources import ResourceType
 from phalanx.local.strategies.base import Write
+from phalanx.model.decoding import parse_whole
 
 # No vowels and no look-alikes, so that a random name spells no word.
 _NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
@@ -122,6 +123,6 @@ def check_revision(meta: Json, record: Record, *, must: bool) -> tuple[bool, lis
         if must:
             return True, [wrong_value("metadata.resourceVersion", 0, "must be specified for an update")]
         return True, []
-    if not given.isdigit():
+    if parse_whole(given, 0) is None:
         raise nameless(500, f'strconv.ParseUint: parsing "{given}": invalid syntax')
     return given == str(record.revision), []

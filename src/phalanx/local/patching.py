@@ -21,11 +21,12 @@ from phalanx.local.errors import (
     wrong_value,
 )
 from phalanx.local.metafields import without_nulls
-from phalanx.local.objects import Json, decode, metadata, text
+from phalanx.local.objects import Json, metadata, text
 from phalanx.local.records import Record, view
 from phalanx.local.resources import Version
 from phalanx.local.strategies.base import Write
 from phalanx.local.subresources import rescale, scale_of
+from phalanx.model.decoding import decode_json
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -46,9 +47,10 @@ def read_yaml(body: bytes) -> Any:
         return read_json(body, "error decoding YAML")
     import yaml
 
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    from phalanx.model.yaml_text import decode_yaml
+
     try:
-        return yaml.load(body, Loader=loader)
+        return decode_yaml(body)
     except yaml.YAMLError as problem:
         raise bad_request(f"error decoding YAML: {problem}") from None
 
@@ -58,7 +60,7 @@ def read_json(body: bytes, what: str) -> Any:
     import msgspec
 
     try:
-        return decode(body)
+        return decode_json(body)
     except msgspec.DecodeError as problem:
         raise bad_request(f"{what}: {problem}") from None
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from phalanx.local import reviews, tables
 from phalanx.local import subresources as sub
+from phalanx.local import tables
 from phalanx.local.api import Api
-from phalanx.local.authentication import Authenticator, User
+from phalanx.local.authentication import User
+from phalanx.local.authorization import Attributes, Requester
 from phalanx.local.errors import (
     bad_request,
     invalid_options,
@@ -23,16 +24,25 @@ from phalanx.local.metafields import without_nulls
 from phalanx.local.negotiation import JSON, PLAIN, negotiate
 from phalanx.local.objects import Json, encode
 from phalanx.local.options import ServerOptions
-from phalanx.local.patching import patch_object, read_json, read_yaml
+from phalanx.local.patching import APPLY_PATCH, patch_object, read_json, read_yaml
 from phalanx.local.records import Record, render
 from phalanx.local.resources import Version
+from phalanx.local.reviews import Reviewer
 from phalanx.local.routes import Target
 from phalanx.local.strategies.base import Write
+from phalanx.local.tokens import AccountTokens
 from phalanx.local.watching import Watch, parse_watch_query
 from phalanx.local.wire import CONTENT_TYPE, ProtobufError, read_protobuf
+from phalanx.model.decoding import parse_whole
 
 _BODY_TYPES: Final = ("application/json", "application/yaml", CONTENT_TYPE)
 _OPTIONS: Final = {"PUT": "UpdateOptions", "PATCH": "PatchOptions", "DELETE": "DeleteOptions"}
+# What is posted to a subresource.
+_POSTED: Final = {
+    "binding": ("Binding", "v1"),
+    "eviction": ("Eviction", "policy/v1"),
+    "token": ("TokenRequest", "authentication.k8s.io/v1"),
+}
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
@@ -59,10 +69,13 @@ class Answer(NamedTuple):
 class ResourceHandler:
     """Dispatches by verb and subresource."""
 
-    def __init__(self, api: Api, lister: Lister, authenticator: Authenticator, options: ServerOptions) -> None:
+    def __init__(
+        self, api: Api, lister: Lister, reviewer: Reviewer, tokens: AccountTokens, options: ServerOptions
+    ) -> None:
         self._api = api
         self._lister = lister
-        self._authenticator = authenticator
+        self._reviewer = reviewer
+        self._tokens = tokens
         self._options = options
 
     def handle(self, call: Call) -> Answer | Watch | LogStream | None:
@@ -140,11 +153,12 @@ class ResourceHandler:
         body = self._object(call, version, write)
         type_ = version.type
         if type_.group in _REVIEW_GROUPS:
-            return Answer(encode(reviews.review(body, version, call.user, self._authenticator)), 201)
+            return Answer(encode(self._reviewer.review(body, version, call.target.namespace, call.user)), 201)
         if type_.storage == "/bindings":
             meta = body.get("metadata") or {}
             name = meta.get("name") if isinstance(meta, dict) else None
             pods = self._api.type("", "pods").preferred
+            self._admit(call, version, "CREATE", {**body, "kind": "Binding", "apiVersion": "v1"}, write)
             return self._status(sub.bind(self._api, pods, call.target.namespace, str(name or ""), body, write))
         namespace = call.target.namespace
         if type_.namespaced and not namespace:
@@ -163,6 +177,7 @@ class ResourceHandler:
         chosen = [collection.records[key] for key in collection.keys(selection.namespace)]
         chosen = [record for record in chosen if selection.matches(record)]
         for record in chosen:
+            self._admit_deletion(version, record, write)
             self._api.delete(type_, record, options, write)
         page = Page(chosen, self._api.store.revision, "", None)
         return Answer(list_document(page, version), warnings=tuple(write.warnings))
@@ -188,12 +203,16 @@ class ResourceHandler:
     def _update(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
         body = self._object(call, version, write)
+        if version.type.strategy.create_on_update:
+            self._may_create(call, version, write)
         record, created = self._api.update(version, target.namespace, target.name, body, write, target.subresource)
         return self._one(record, version, 201 if created else 200, write)
 
     def _patch(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
         content_type = call.headers.get("Content-Type", "").partition(";")[0].strip()
+        if content_type == APPLY_PATCH:
+            self._may_create(call, version, write)
         record, created = patch_object(
             self._api,
             version,
@@ -214,6 +233,7 @@ class ResourceHandler:
             raise method_not_allowed()
         options = self._delete_options(call, write)
         record = self._api.record(type_, target.namespace, target.name)
+        self._admit_deletion(version, record, write)
         last, gone = self._api.delete(type_, record, options, write)
         if gone and not type_.strategy.returns_deleted:
             document = {
@@ -236,7 +256,7 @@ class ResourceHandler:
         if name == "log":
             record = self._api.record(version.type, target.namespace, target.name)
             return open_log(self._api, record, call.query)
-        if name in ("binding", "eviction", "token") and call.method == "POST":
+        if name in _POSTED and call.method == "POST":
             return self._post_subresource(call, version)
         if name == "scale":
             return self._scale(call, version)
@@ -256,18 +276,17 @@ class ResourceHandler:
 
     def _post_subresource(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
-        body = self._body(call, target.subresource.capitalize())
+        body = self._body(call, _POSTED[target.subresource][0])
+        kind, api_version = _POSTED[target.subresource]
+        self._admit(call, version, "CREATE", {**body, "kind": kind, "apiVersion": api_version}, write)
         if target.subresource == "binding":
             status = sub.bind(self._api, version, target.namespace, target.name, body, write)
             return self._status(status)
         if target.subresource == "eviction":
             status = sub.evict(self._api, version, target.namespace, target.name, body, write)
             return self._status(status)
-        answer, token = sub.issue_token(self._api, version, target.namespace, target.name, body, write)
-        groups = ("system:serviceaccounts", f"system:serviceaccounts:{target.namespace}", "system:authenticated")
-        user = User(f"system:serviceaccount:{target.namespace}:{target.name}", groups)
-        self._authenticator.accept(token, user)
-        return Answer(encode(answer), 201)
+        record = self._api.record(version.type, target.namespace, target.name)
+        return Answer(encode(self._tokens.issue(record, body, write)), 201)
 
     def _scale(self, call: Call, version: Version) -> Answer:
         target = call.target
@@ -282,6 +301,26 @@ class ResourceHandler:
         return Answer(encode(sub.scale_of(record, version)))
 
     # --- shared
+
+    def _may_create(self, call: Call, version: Version, write: Write) -> None:
+        """403 when a write to an object that is not there would create it for somebody who may not."""
+        target, type_ = call.target, version.type
+        if target.subresource or (target.namespace, target.name) in self._api.collection(type_).records:
+            return
+        assert write.requester is not None
+        write.requester.require(Attributes("create", type_.group, type_.plural, "", target.namespace, target.name))
+
+    def _admit(self, call: Call, version: Version, operation: str, obj: Json, write: Write) -> None:
+        """Asks the policies about a request that is not simply a write of an object."""
+        target = call.target
+        if self._api.policies is not None:
+            of = (target.namespace, target.name, target.subresource)
+            self._api.policies.admit(operation, version, obj, None, write, of=of)
+
+    def _admit_deletion(self, version: Version, record: Record, write: Write) -> None:
+        if self._api.policies is not None:
+            of = (record.namespace, record.name, "")
+            self._api.policies.admit("DELETE", version, None, record.load(), write, of=of)
 
     def _write(self, call: Call) -> Write:
         query = call.query
@@ -304,6 +343,7 @@ class ResourceHandler:
             dry_run=bool(dry_run),
             field_validation=validation,
             track_fields=tracked,
+            requester=Requester(call.user, self._reviewer.rbac),
         )
 
     def _body(self, call: Call, kind: str) -> Json:
@@ -343,10 +383,10 @@ class ResourceHandler:
         body = self._body(call, "DeleteOptions") if call.body.strip() else {}
         query = call.query
         if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
-            try:
-                body["gracePeriodSeconds"] = int(query["gracePeriodSeconds"])
-            except ValueError:
-                raise bad_request("gracePeriodSeconds must be an integer") from None
+            seconds = parse_whole(query["gracePeriodSeconds"])
+            if seconds is None:
+                raise bad_request("gracePeriodSeconds must be an integer")
+            body["gracePeriodSeconds"] = seconds
         if query.get("propagationPolicy") and "propagationPolicy" not in body:
             body["propagationPolicy"] = query["propagationPolicy"]
         return sub.parse_delete_options(body, write)

@@ -10,6 +10,7 @@ await server.stop()
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import socket
 from pathlib import Path
@@ -19,15 +20,18 @@ from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http_parser import RawRequestMessage
 
 from phalanx.local import bootstrap
+from phalanx.local.admission.policies import AdmissionPolicies
+from phalanx.local.admission.quota import QuotaLedger
 from phalanx.local.api import Api
 from phalanx.local.audit import Audit
 from phalanx.local.authentication import Authenticator
+from phalanx.local.authorization import Rbac
 from phalanx.local.catalog import build_registry
 from phalanx.local.controllers import Controllers
 from phalanx.local.definitions import DEFINITIONS, Definitions
 from phalanx.local.errors import ApiError
 from phalanx.local.faults import Faults
-from phalanx.local.http import HttpDoor
+from phalanx.local.http import HttpDoor, ProtocolLog
 from phalanx.local.identity import kept_identity, new_identity
 from phalanx.local.journal import FileJournal
 from phalanx.local.kubeconfig import kubeconfig, write_private
@@ -35,7 +39,10 @@ from phalanx.local.listing import Lister
 from phalanx.local.objects import Json
 from phalanx.local.options import ServerOptions
 from phalanx.local.resourcehandler import ResourceHandler
+from phalanx.local.reviews import Reviewer
 from phalanx.local.store import Store
+from phalanx.local.tenants import admit_tenant
+from phalanx.local.tokens import AccountTokens
 from phalanx.local.watching import Watch
 
 
@@ -66,13 +73,23 @@ class ApiServer:
         self._audit = (
             Audit(self.options.audit_log, self.options.clock) if self.options.audit_log is not None else None
         )
-        authenticator = Authenticator(self.token, insecure=self.options.insecure)
-        resources = ResourceHandler(self.api, Lister(self.store), authenticator, self.options)
+        self.rbac = Rbac(self.store)
+        self._policies = AdmissionPolicies(self.api, self.rbac)
+        self._quotas = self.api.quotas = QuotaLedger(self.store, self.options.clock)
+        self.tokens = AccountTokens(self.api, identity.signing_key)
+        authenticator = Authenticator(
+            self.token,
+            insecure=self.options.insecure,
+            users=self.options.users,
+            accounts=self.tokens.user_of,
+        )
+        reviewer = Reviewer(authenticator, self.rbac)
+        resources = ResourceHandler(self.api, Lister(self.store), reviewer, self.tokens, self.options)
         self._door = HttpDoor(
-            self.api, resources, authenticator, self.faults, self.options, self._audit, self._address
+            self.api, resources, authenticator, self.rbac, self.faults, self.options, self._audit, self._address
         )
         self.faults.wire(self._cut_watches, self.store.forget_history)
-        self._controllers = Controllers(self.api, self.options)
+        self._controllers = Controllers(self.api, self._quotas, self.options)
         self._runner: web.ServerRunner | None = None
         self._port = 0
 
@@ -86,7 +103,17 @@ class ApiServer:
         """Restores the data file, fills in what every cluster has, and listens. Raises OSError when it cannot."""
         self._restore()
         bootstrap.fill(self.api)
-        server = web.Server(self._door, request_factory=self._request, handler_cancellation=True, access_log=None)
+        # What a cluster cannot be without is not for policies to refuse.
+        self._policies.load()
+        self.api.policies = self._policies
+        protocol_log = ProtocolLog(logging.getLogger("phalanx.local.http"), {})
+        server = web.Server(
+            self._door,
+            request_factory=self._request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=protocol_log,
+        )
         self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
         await self._runner.setup()
         context = self.authority.server_context(self.options.host) if self.authority is not None else None
@@ -125,6 +152,16 @@ class ApiServer:
         """Writes the administrator's kubeconfig, readable by its owner alone."""
         write_private(Path(path), self.kubeconfig())
 
+    def tenant_kubeconfig(self, namespace: str) -> Json:
+        """A kubeconfig for somebody who may edit the namespace, which is made, and nothing else."""
+        authority = self.authority.certificate if self.authority is not None else None
+        token = admit_tenant(self.api, self.tokens, namespace)
+        return kubeconfig(self.url, authority=authority, token=token, namespace=namespace)
+
+    def write_tenant_kubeconfig(self, namespace: str, path: Path | str) -> None:
+        """Writes a tenant's kubeconfig, readable by its owner alone."""
+        write_private(Path(path), self.tenant_kubeconfig(namespace))
+
     def _address(self) -> str:
         host = self.options.host
         if host in ("0.0.0.0", "::", ""):
@@ -139,6 +176,8 @@ class ApiServer:
         self._journal.restore(self.store, {DEFINITIONS: definitions.strategy.fields})
         self._definitions.load()
         self._journal.restore(self.store, {type_.storage: type_.strategy.fields for type_ in self.registry})
+        self.rbac.load()
+        self._quotas.load()
         self._journal.begin(self.store)
 
     def _request(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -14,7 +13,6 @@ from phalanx.local.errors import (
     invalid,
     invalid_options,
     nameless,
-    not_found,
     too_many_requests,
     unsupported_value,
     wrong_value,
@@ -263,7 +261,11 @@ def rescale(api: Api, version: Version, record: Record, scale: Json, write: Writ
     for key in ("resourceVersion", "uid"):
         if given.get(key):
             metadata(obj)[key] = given[key]
-    return api.replace(version, record, obj, write)
+    if api.policies is not None:
+        named = {**scale, "kind": "Scale", "apiVersion": "autoscaling/v1"}
+        of = (record.namespace, record.name, "scale")
+        api.policies.admit("UPDATE", version, named, scale_of(record, version), write, of=of)
+    return api.replace(version, record, obj, write, admitted=True)
 
 
 def _number(obj: Json, path: str) -> int:
@@ -292,24 +294,3 @@ def finalize_namespace(api: Api, version: Version, name: str, body: Json, write:
     old, new = record.load(), record.load()
     new["spec"] = {**mapping(new.get("spec")), "finalizers": sequence(dig(body, "spec", "finalizers"))}
     return api.save(type_, record, new, old, write)
-
-
-def issue_token(
-    api: Api, version: Version, namespace: str, name: str, body: Json, write: Write
-) -> tuple[Json, str]:
-    """A TokenRequest answered with a fresh opaque token; the caller makes it valid."""
-    from phalanx.local.clock import timestamp
-
-    if (namespace, name) not in api.collection(version.type).records:
-        raise not_found(version.type, name)
-    seconds = dig(body, "spec", "expirationSeconds")
-    seconds = seconds if isinstance(seconds, int) else 3600
-    token = secrets.token_urlsafe(32)
-    answer = {
-        "kind": "TokenRequest",
-        "apiVersion": "authentication.k8s.io/v1",
-        "metadata": {"name": name, "namespace": namespace, "creationTimestamp": write.now},
-        "spec": {**mapping(body.get("spec")), "expirationSeconds": seconds},
-        "status": {"token": token, "expirationTimestamp": timestamp(api.clock.now() + seconds)},
-    }
-    return answer, token

@@ -16,6 +16,7 @@ from phalanx.local.objects import Json, encode
 from phalanx.local.records import ADDED, DELETED, MODIFIED, Change, Record, event_line, render
 from phalanx.local.resources import Version
 from phalanx.local.store import EVERYTHING, Collection, Store, WatchKey
+from phalanx.model.decoding import parse_whole
 
 _LONGEST_BACKLOG: Final = 50_000
 _SHORTEST_DEFAULT_TIMEOUT: Final = 1800
@@ -37,7 +38,7 @@ class WatchQuery(NamedTuple):
 def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]) -> WatchQuery:
     """Raises 400 or 422 for parameters that contradict each other."""
     source = query.get("resourceVersion", "")
-    if source and not source.isdigit():
+    if source and parse_whole(source, 0) is None:
         why = f'resourceVersion: Invalid value: "{source}": strconv.ParseUint: parsing "{source}": invalid syntax'
         raise nameless(500, why)
     revision = int(source) if source else None
@@ -64,10 +65,9 @@ def parse_watch_query(version: Version, namespace: str, query: Mapping[str, str]
 def _timeout(query: Mapping[str, str]) -> float:
     source = query.get("timeoutSeconds", "")
     if source:
-        try:
-            seconds = int(source)
-        except ValueError:
-            raise bad_request(f'strconv.ParseInt: parsing "{source}": invalid syntax') from None
+        seconds = parse_whole(source)
+        if seconds is None:
+            raise bad_request(f'strconv.ParseInt: parsing "{source}": invalid syntax')
         if seconds > 0:
             return seconds
     # Spread like upstream, so that clients that never ask do not all come back at once.

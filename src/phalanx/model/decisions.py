@@ -97,13 +97,24 @@ class Nominate(msgspec.Struct, frozen=True):
     heir: str = ""
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """Something raised while it was planned for, or asked: `what` (a gang, a pod, a plugin at an extension point),
+    `why` in short, the `plugin` that raised ("" for none), and the traceback as text."""
+
+    what: str
+    why: str
+    plugin: str
+    trace: str
+
+
 class Plan(msgspec.Struct):
     """The outcome of one cycle, in the order in which it was decided.
 
     `binds` of one gang (and of one bundle) stand together. The `nominations` of a decision are to be written before
     its `evictions`. `gangs` and `pods` hold verdicts that are news: those
     that differ from what was last said, or that concern members who have not heard it. `complete` is False when
-    the time budget ended the cycle early.
+    the time budget ended the cycle early. `failures` tell what raised: whom it concerned was set aside, and
+    everybody else was planned for as usual.
     """
 
     cycle: int
@@ -114,3 +125,4 @@ class Plan(msgspec.Struct):
     gangs: list[GangVerdict] = []
     pods: list[PodVerdict] = []
     complete: bool = True
+    failures: list[Failure] = []

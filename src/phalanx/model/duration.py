@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from phalanx.model.decoding import MAX_NUMBER, quoted
+
 _UNITS = {
     "ns": 1,
     "us": 10**3,
@@ -14,11 +16,14 @@ _UNITS = {
     "m": 60 * 10**9,
     "h": 3600 * 10**9,
 }
+_LIMIT = 2**63  # about 292 years
 _TERM = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)")
 
 
 def parse_nanoseconds(text: str) -> int:
-    """A Go duration (`1h10m`, `-1.5s`) in nanoseconds, of any length. Raises ValueError."""
+    """A Go duration (`1h10m`, `-1.5s`) in nanoseconds, below 2**63 as in Go. Raises ValueError."""
+    if len(text) > MAX_NUMBER:
+        raise ValueError(f"{quoted(text)} is too long for a duration such as 30s, 10m or 1h30m")
     sign = -1 if text.startswith("-") else 1
     body = text[1:] if text[:1] in ("+", "-") else text
     if body == "0":
@@ -31,7 +36,7 @@ def parse_nanoseconds(text: str) -> int:
         total += int(whole or "0") * _UNITS[term[2]]
         total += int(fraction or "0") * _UNITS[term[2]] // 10 ** len(fraction)
         at = term.end()
-    if not body or at != len(body):
+    if not body or at != len(body) or total >= _LIMIT:
         raise ValueError(f"{text!r} is not a duration such as 30s, 10m or 1h30m")
     return sign * total
 

@@ -11,6 +11,9 @@ from phalanx.model.resources import Requests
 from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
 
+# Every further gang of a bundle makes the search for room for all of them harder, and everybody waits meanwhile.
+MOST_GANGS = 32
+
 
 class Dialect(enum.StrEnum):
     """The language in which a gang was declared (research/coscheduling.md, section 1.1)."""

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from phalanx.model.decoding import MAX_NUMBER, quoted
+
 # The API server caps at the same bound, so a larger number is not an error but "more than anything".
 MAX_QUANTITY = 2**63 - 1
 
@@ -27,7 +29,7 @@ class QuantityError(ValueError):
     """A text that is not a Kubernetes quantity."""
 
     def __init__(self, text: object) -> None:
-        super().__init__(f"{text!r} is not a quantity such as 2, 500m, 1.5Gi or 1e3")
+        super().__init__(f"{quoted(text)} is not a quantity such as 2, 500m, 1.5Gi or 1e3")
         self.text = text
 
 
@@ -38,6 +40,8 @@ def parse_quantity(value: object, scale: int = 1) -> int:
     the API server accepts them too. Raises QuantityError.
     """
     if isinstance(value, str):
+        if len(value) > MAX_NUMBER:
+            raise QuantityError(value)
         return _parse_text(value, scale)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QuantityError(value)

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 import msgspec
 
-_INTEGER = re.compile(r"[+-]?[0-9]+")
-# Leading zeros are legal, endless ones are not worth reading.
-_LONGEST_INTEGER = 64
+from phalanx.model.decoding import parse_whole
 
 
 class Requirement(msgspec.Struct, frozen=True, cache_hash=True):
@@ -73,10 +69,7 @@ class HostPort(msgspec.Struct, frozen=True, cache_hash=True):
 
 def parse_int64(text: str) -> int | None:
     """What Go's `strconv.ParseInt(text, 10, 64)` takes: no spaces, no underscores, no digits but ASCII."""
-    if len(text) > _LONGEST_INTEGER or not _INTEGER.fullmatch(text):
-        return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None
+    return parse_whole(text)
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:

@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,9 +16,11 @@ import msgspec
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.failures import Failures
 from phalanx.kube.reflector import Reflector
 from phalanx.kube.retry import Backoff
 from phalanx.kube.timestamps import format_time
+from phalanx.model.decoding import decode_json, decoded
 from phalanx.nodeagent import addresses
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.containers import Backoff as RestartBackoff
@@ -40,6 +43,8 @@ _PODS_ON = "spec.nodeName={}"
 _BOUND = "spec.nodeName!="
 # An answer such as 403 or 422 will be the same in a second; somebody has to change something first.
 _HOPELESS_PAUSE = 30.0
+# Of pods that are due together; the rest waits for the next time.
+_MOST_FAILURES = 10_000
 _DECODE_POD = msgspec.json.Decoder(Pod)
 _DECODE_NODE = msgspec.json.Decoder(Node)
 
@@ -98,14 +103,17 @@ class NodeAgent:
         self._inquiries = KeyedQueue(self._inquire, 8)
         self._events = KeyedQueue(self._tell_event, 4)
         self._failures: dict[str, Backoff] = {}
+        self._errors = Failures()
         self._rejections: dict[str, dict[str, Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: float | None = None
 
     async def run(self, ready: Callable[[int], None]) -> None:
         """Until cancelled. `ready(nodes)` is called once, when all nodes stand and all pods have been read."""
-        nodes = Reflector(self._client, NODES, _DECODE_NODE.decode, self.nodes.sink)
-        pods = Reflector(self._client, PODS, _DECODE_POD.decode, self._pod_changed, field_selector=_BOUND)
+        nodes = Reflector(self._client, NODES, _DECODE_NODE.decode, self.nodes.sink, failures=self._errors)
+        pods = Reflector(
+            self._client, PODS, _DECODE_POD.decode, self._pod_changed, field_selector=_BOUND, failures=self._errors
+        )
         stamp = None
         if self._options.nodes_file is not None:
             stamp = _stamp(self._options.nodes_file)
@@ -145,7 +153,7 @@ class NodeAgent:
             self._failures.pop(change.uid, None)
             self.pods.remove(change.uid, change.last.node if change.last else "")
         elif isinstance(change, Synced):
-            self.pods.synced(self._clock())
+            self._through("the pods that are there", lambda: self.pods.synced(self._clock()))
         elif isinstance(change, Malformed):
             log.warning("pod %s/%s cannot be read and is not run: %s", *change.key, change.error)
 
@@ -167,8 +175,17 @@ class NodeAgent:
 
     def _advance(self) -> None:
         self._timer, self._timer_due = None, None
-        self.pods.advance(self._clock())
+        self._through("the pods that are due", lambda: self.pods.advance(self._clock()))
         self.wake()
+
+    def _through(self, what: str, call: Callable[[], None]) -> None:
+        """Calls until all have had their turn, whatever one of them raises."""
+        for _ in range(_MOST_FAILURES):
+            try:
+                return call()
+            except Exception as error:
+                self._errors.note("agent", what, error)
+        return None
 
     # What the core asks for
 
@@ -258,8 +275,11 @@ class NodeAgent:
         """Pods that were bound before their node was ours."""
         listed = await self._list_pods(node)
         for raw in listed:
-            with contextlib.suppress(msgspec.ValidationError):  # the reflector has complained already
-                self.pods.upsert(_DECODE_POD.decode(raw), raw, self._clock())
+            # The reflector has complained already of what cannot be read.
+            with contextlib.suppress(msgspec.DecodeError):
+                pod = decoded(_DECODE_POD.decode, raw)
+                what = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+                self._errors.guard("agent", what, partial(self.pods.upsert, pod, raw, self._clock()))
 
     async def _settle_doubts(self, node: str) -> None:
         inquiry = self.pods.inquire(node)
@@ -269,14 +289,14 @@ class NodeAgent:
             if error.status == 404:
                 return  # the watch will tell; pods of a node that vanished are not ours
             raise
-        offer, _ = read_offer(_DECODE_NODE.decode(answer))
-        present = {msgspec.json.decode(raw, type=_Named).metadata.uid for raw in await self._list_pods(node)}
+        offer, _ = read_offer(decoded(_DECODE_NODE.decode, answer))
+        present = {decode_json(raw, _Named).metadata.uid for raw in await self._list_pods(node)}
         self.pods.judge(inquiry, offer, present, self._clock())
 
     async def _list_pods(self, node: str) -> list[bytes]:
         selector = _PODS_ON.format(node)
         answer = await self._client.request("GET", PODS.path(), params={"fieldSelector": selector}, timeout=60)
-        return [bytes(raw) for raw in msgspec.json.decode(answer, type=_RawList).items or []]
+        return [bytes(raw) for raw in decode_json(answer, _RawList).items or []]
 
     async def _tell_event(self, uid: str) -> None:
         event = self._rejections.pop(uid, None)

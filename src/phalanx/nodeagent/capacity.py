@@ -8,10 +8,10 @@ import msgspec
 
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.podclass import pod_class_of
-from phalanx.dialects.requests import UNREADABLE, demand_of, hides_amounts, usage_of
+from phalanx.dialects.requests import demand_of, hides_amounts, usage_of
 from phalanx.model.pod import PodClass
 from phalanx.model.quantity import QuantityError
-from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
+from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
 
 # The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
@@ -139,6 +139,9 @@ def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[d
     return amounts, problems
 
 
+_MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
+
+
 class Demand(msgspec.Struct, frozen=True):
     """What the node has to know to admit a pod: what it takes now, what its spec wants, where it may be.
 
@@ -158,8 +161,8 @@ def demand_from(raw: bytes) -> Demand:
     pod = decode_pod(raw)
     demand = demand_of(pod.spec)
     pod_class = pod_class_of(pod.spec, demand)
-    if any(map(hides_amounts, pod.faults)):
-        unreadable = Charge(UNREADABLE, pod_class.host_ports)
+    if demand.problems or any(map(hides_amounts, pod.faults)):
+        unreadable = Charge(_MORE_THAN_ANY, pod_class.host_ports)
         return Demand(unreadable, unreadable, pod_class)
     used, _ = usage_of(pod.spec, pod.status)
     return Demand(Charge(used, pod_class.host_ports), Charge(demand.requests, pod_class.host_ports), pod_class)

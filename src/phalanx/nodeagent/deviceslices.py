@@ -17,6 +17,7 @@ import msgspec
 
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.model.decoding import decode_json
 
 SLICES = Resource("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False)
 
@@ -101,7 +102,7 @@ async def publish(
             if error.reason != "AlreadyExists":
                 raise
             path = SLICES.path(None, slice_name(node, driver))
-            known = msgspec.json.decode(await call("GET", path, None))
+            known = decode_json(await call("GET", path, None))
             body = slice_object(node, node_uid, offers, known["spec"]["pool"]["generation"] + 1)
             body["metadata"]["resourceVersion"] = known["metadata"]["resourceVersion"]
             await call("PUT", path, body)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from aiohttp import web
 
+from phalanx.model.decoding import parse_whole, quoted
 from phalanx.nodeagent.dualport import DualPort
 from phalanx.nodeagent.wire import Pod
 
@@ -160,7 +161,7 @@ def _read_query(query: Mapping[str, str]) -> dict[str, Any]:
     read: dict[str, Any] = {name: query.get(name) == "true" for name in ("follow", "previous")}
     for name in ("tailLines", "limitBytes"):
         text = query.get(name)
-        if text is not None and not (text.isascii() and text.isdigit()):
-            raise ValueError(f"{name}: {text!r} is not a number")
-        read[name] = None if text is None else int(text)
+        read[name] = None if text is None else parse_whole(text, 0)
+        if text is not None and read[name] is None:
+            raise ValueError(f"{name}: {quoted(text)} is not a number")
     return read

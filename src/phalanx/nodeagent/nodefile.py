@@ -20,6 +20,7 @@ import yaml
 
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import parse_amount
+from phalanx.model.yaml_text import decode_yaml_all
 from phalanx.nodeagent.deviceslices import DeviceEntryError, DeviceOffer, read_devices
 
 # A quantity keeps the form that the file gave it, so that the Node object shows `128Gi` and not a number.
@@ -74,7 +75,7 @@ class _EntryError(ValueError):
 def parse_node_file(text: str, source: str) -> NodeFile:
     """Read all documents. A bad entry is left out and named; NodeFileError when nothing can be read at all."""
     try:
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+        documents = [document for document in decode_yaml_all(text) if document is not None]
     except yaml.YAMLError as error:
         raise NodeFileError(f"nodes file {source}: not YAML or JSON: {error}") from error
     nodes: dict[str, NodeSpec] = {}

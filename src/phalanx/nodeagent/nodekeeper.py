@@ -20,6 +20,7 @@ from phalanx.kube.changes import Change, Delete, Malformed, Upsert
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
+from phalanx.model.decoding import decode_json, parse_whole
 from phalanx.nodeagent import deviceslices, nodeobjects
 from phalanx.nodeagent.deviceslices import DeviceOffer
 from phalanx.nodeagent.keyedqueue import KeyedQueue
@@ -364,7 +365,7 @@ class NodeKeeper:
 
     def _note(self, tended: _Tended, answer: bytes) -> None:
         """An answer is news like one of the watch, only sooner."""
-        node = msgspec.json.decode(answer, type=Node)
+        node = decode_json(answer, Node)
         if tended.node is None or _version(node) >= _version(tended.node):
             tended.node = node
             self._tend(node)
@@ -383,7 +384,7 @@ def _known(tended: _Tended) -> Node:
 
 def _version(node: Node) -> int:
     version = node.metadata.resource_version
-    return int(version) if version.isdigit() else 0
+    return parse_whole(version, 0) or 0
 
 
 def _spread(name: str, period: float) -> float:

@@ -5,16 +5,13 @@ Written one node at a time and from the rules alone, so it is also an independen
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 import msgspec
 
 from phalanx.model.pod import PodClass
-from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, tolerates
+from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, parse_int64, tolerates
 from phalanx.nodeagent.capacity import Rejection
-
-_INTEGER = re.compile(r"[+-]?[0-9]+")
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -72,8 +69,4 @@ def _holds(values: Mapping[str, str], requirement: Requirement) -> bool:
 
 
 def _integer(text: str | None) -> int | None:
-    """An int64, as Go's ParseInt reads it; None for anything else."""
-    if text is None or not _INTEGER.fullmatch(text) or len(text) > 64:
-        return None
-    value = int(text)
-    return value if -(2**63) <= value < 2**63 else None
+    return parse_int64(text) if text is not None else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Iterable, Set
 from typing import Any, Protocol
 
@@ -111,6 +112,7 @@ class PodSet:
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
         self._strangers: dict[str, set[str]] = {}
         self._arrivals: list[tuple[Pod, bytes]] | None = []
+        self._unsettled: deque[tuple[Pod, bytes]] = deque()
         self._timers: list[tuple[float, int, str]] = []
         self._serial = itertools.count()
 
@@ -200,12 +202,18 @@ class PodSet:
             self._forget(uid)
 
     def synced(self, now: float) -> None:
-        """All pods that exist have been told once: admit those that run already, then the others by age."""
-        if self._arrivals is None:
-            return
-        arrivals, self._arrivals = self._arrivals, None
-        arrivals.sort(key=lambda seen: (not seen[0].status.start_time, seen[0].metadata.creation_timestamp or ""))
-        for pod, raw in arrivals:
+        """All pods that exist have been told once: admit those that run already, then the others by age.
+
+        To be called again if one raises: the others have still to come.
+        """
+        if self._arrivals is not None:
+            arrivals, self._arrivals = self._arrivals, None
+            arrivals.sort(
+                key=lambda seen: (not seen[0].status.start_time, seen[0].metadata.creation_timestamp or "")
+            )
+            self._unsettled.extend(arrivals)
+        while self._unsettled:
+            pod, raw = self._unsettled.popleft()
             if site := self._sites.get(pod.node):
                 self._arrive(site, pod, demand_from(raw), now)
 
@@ -342,7 +350,7 @@ class PodSet:
         return None
 
     def advance(self, now: float) -> None:
-        """Step all pods that are due."""
+        """Step all pods that are due; to be called again if one raises."""
         while (at := self.next_due()) is not None and at <= now:
             member = self._members[heapq.heappop(self._timers)[2]]
             member.wake = None

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import math
-
 import msgspec
+
+from phalanx.model.decoding import parse_float, parse_whole, quoted
 
 START_SECONDS = "phalanx.dev/start-seconds"
 RUN_SECONDS = "phalanx.dev/run-seconds"
 TERMINATE_SECONDS = "phalanx.dev/terminate-seconds"
 EXIT_CODE = "phalanx.dev/exit-code"
 LOG = "phalanx.dev/log"
+
+
+# Some thirty years: any moment that is told stays a date.
+_LONGEST = 1e9
 
 
 class ScriptError(ValueError):
@@ -58,12 +62,9 @@ def _seconds(notes: dict[str, str], name: str, default: float | None) -> float:
     text = notes.get(name)
     if text is None:
         return default or 0.0
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 0 <= value < math.inf:
-        raise ScriptError(f'annotation {name}: {text!r} is not a number of seconds such as "30" or "0.5"')
+    value = parse_float(text)
+    if value is None or not 0 <= value <= _LONGEST:
+        raise ScriptError(f'annotation {name}: {quoted(text)} is not a number of seconds such as "30" or "0.5"')
     return value
 
 
@@ -71,6 +72,7 @@ def _exit_code(notes: dict[str, str]) -> int:
     text = notes.get(EXIT_CODE)
     if text is None:
         return 0
-    if not text.isascii() or not text.isdigit() or int(text) > 255:
-        raise ScriptError(f"annotation {EXIT_CODE}: {text!r} is not an exit code from 0 to 255")
-    return int(text)
+    code = parse_whole(text, 0, 255)
+    if code is None:
+        raise ScriptError(f"annotation {EXIT_CODE}: {quoted(text)} is not an exit code from 0 to 255")
+    return code

@@ -12,6 +12,7 @@ import msgspec
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
+from phalanx.model.decoding import decode_json
 from phalanx.nodeagent.agent import AgentOptions, NodeAgent
 from phalanx.nodeagent.fakelog import FakeLogs
 from phalanx.nodeagent.logserver import LogServer
@@ -83,7 +84,7 @@ def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaita
             if error.status == 404:
                 return None
             raise
-        pod = msgspec.json.decode(answer, type=Pod)
+        pod = decode_json(answer, Pod)
         return pod if pod.node in agent.pods.nodes else None
 
     return find

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.decoding import quoted
 from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
@@ -24,8 +25,19 @@ AWAITING_ADMISSION = "AwaitingAdmission"
 QUOTA_EXCEEDED = "QuotaExceeded"
 WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
 BEHIND_IN_QUEUE = "BehindInQueue"
+PLANNING_FAILED = "PlanningFailed"
 
 _NODES_NAMED = 5
+
+
+def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
+    """Something raised: a fault of ours, or of a plugin."""
+    where = f" in plugin {plugin}" if plugin else ""
+    return Verdict(
+        PLANNING_FAILED,
+        f"{what} is set aside because planning it failed{where}: {type(error).__name__}: {quoted(str(error))}",
+        change="change it, and it is tried again; report what the scheduler's log says",
+    )
 
 
 def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
@@ -140,6 +152,23 @@ def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "")
         WAITING_FOR_BUNDLE,
         f"gang {gang} waits for gang {mate} of its bundle: {why}",
         change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
+    )
+
+
+def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
+    """`by` names the mate, which does not name it."""
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
+        change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+    )
+
+
+def too_many_tied(gang: GangKey, most: int) -> Verdict:
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
+        change=f"name at most {most} gangs that start together",
     )
 
 

@@ -53,11 +53,17 @@ class Loans:
         self._limit = 0
         self._exempt: set[Entry] = set()
         self._waiting: list[_PutOff] = []
+        # Those of them that have waited since before this round.
+        self._earlier: list[_PutOff] = []
         # Where among those who wait the last of an account stands that stays within its own; -1: none does.
         self._behind: dict[AccountRecord, int] = {}
         # With one account alone there is nobody to lend anything.
         leaves = {(payer.queue, *(quota_of(payer, tree) for tree in QUOTA_TREES)) for payer in payers}
         self.active = len(leaves) > 1
+
+    def begin(self) -> None:
+        """A round begins, perhaps anew."""
+        self._waiting, self._behind = list(self._earlier), {}
 
     def within(self, entries: Sequence[Entry], payer: Payer | None, amounts: Amounts, count: int) -> int:
         """How many of `count` copies have their turn now; if none has, the entries are put off."""
@@ -101,7 +107,8 @@ class Loans:
             self._limit = min((each.degree for each in waiting), default=0)
             first = waiting
         going = set(first)
-        self._waiting, self._behind = [each for each in waiting if each not in going], {}
+        self._earlier = [each for each in waiting if each not in going]
+        self.begin()
         return [entry for each in first for entry in each.entries]
 
     def _put_off(

@@ -62,6 +62,7 @@ class Pipeline:
         # What objects state comes first: it is what people are told where several things say no.
         entries = (*policy.always, *policy.plugins)
         self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in _POINTS}
+        self._silenced: list[tuple[str, list[Plugin]]] = []
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
@@ -71,6 +72,19 @@ class Pipeline:
 
     def plugins(self, point: str) -> list[Plugin]:
         return self._plugins[point]
+
+    def silence(self, point: str, place: int, instead: Plugin | None) -> None:
+        """One plugin says nothing at a point until `hear_all`; those who hold the list hear that at once."""
+        self._silenced.append((point, list(self._plugins[point])))
+        self._plugins[point][place : place + 1] = [instead] if instead is not None else []
+
+    def hear_all(self) -> bool:
+        """Ends what `silence` began; whether there was anything to end."""
+        silenced = bool(self._silenced)
+        while self._silenced:
+            point, plugins = self._silenced.pop()
+            self._plugins[point][:] = plugins
+        return silenced
 
     def placer(self, nodes: NodeTable) -> Placer:
         for plugin in self.plugins("equip"):

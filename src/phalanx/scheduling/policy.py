@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from phalanx.model.account import SelfProtection
+from phalanx.model.yaml_text import decode_yaml
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.evictionoptions import EvictionOptions, eviction_options, silences_vetoes, without_effect
@@ -79,7 +80,7 @@ class Policy(msgspec.Struct, frozen=True):
 def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     """Reads a policy. Raises PolicyError that lists every mistake found, one a line."""
     try:
-        document = yaml.safe_load(text)
+        document = decode_yaml(text)
     except yaml.YAMLError as error:
         raise PolicyError(f"{source}: not YAML: {error}") from error
     if not isinstance(document, Mapping):

@@ -49,7 +49,7 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
         case NotAdmitted():
-            for gang in unit.own:
+            for gang in unit.gangs:
                 told = gang.told[0] if gang.told is not None else None
                 if (
                     awaits_admission(gang)
@@ -62,15 +62,15 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
         case Leaving() if unit.pod is not None:
             session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
         case Leaving():
-            for gang in unit.own:
+            for gang in unit.gangs:
                 session.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
         case Turn() if unit.pod is not None:
             session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
         case Turn():
-            for gang in unit.own:
+            for gang in unit.gangs:
                 session.judge_gang(gang, behind(f"gang {gang.key}", facts))
         case dict():
-            for gang in unit.own:
+            for gang in unit.gangs:
                 tell_surplus(session, gang, facts)
 
 
@@ -84,11 +84,8 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Short
 
 
 def judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdict) -> None:
-    """The gang that failed gets the verdict; its mates learn whom they wait for.
-
-    A gang that is only named by this bundle and declares another is judged there.
-    """
-    for gang in unit.own:
+    """The gang that failed gets the verdict; its mates learn whom they wait for."""
+    for gang in unit.gangs:
         if gang is culprit:
             session.judge_gang(gang, verdict)
         elif gang.pending:

@@ -48,7 +48,7 @@ class Rehearsal(Scheduler):
         for unit in self.session.units:
             if unit.pod is not None and unit.pod.pod.uid == who:
                 return unit
-            if any(gang.key == who or who in gang.members for gang in unit.own):
+            if any(gang.key == who or who in gang.members for gang in unit.gangs):
                 return unit
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
+from functools import partial
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
@@ -17,6 +18,7 @@ from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand
 from phalanx.scheduling.eviction.futility import Futility
 from phalanx.scheduling.eviction.prospects import Prospects
 from phalanx.scheduling.explanation import not_considered
+from phalanx.scheduling.failures import attempt, mute, note
 from phalanx.scheduling.history import UsageHistory
 from phalanx.scheduling.parking import Rank, Refusal
 from phalanx.scheduling.past import Past
@@ -134,18 +136,20 @@ class Scheduler:
         plan = session.plan
         self.work.ring(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
-        session.units = self.work.take(session.bound, self._ranking(session))
+        session.units = self.work.take(partial(_bound, session), self._ranking(session))
         session.unclaim(self.work.take_stray())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:
-                self._rank(session, unit)
-        session.units.sort(key=_by_rank)
+                self._try_to_rank(session, unit)
+        if session.set_aside:
+            session.units = [unit for unit in session.units if unit.key not in session.seen]
+        self._sort(session)
         self._recall_unasked(session)
         # 3. Act.
         for action in self.policy.actions:
             if plan.complete and action in _ACTIONS:
-                _ACTIONS[action](session)
+                self._act(session, action)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
         self._settle(session)
         self.observe(now)
@@ -153,13 +157,15 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.announce()
-        times = (self.pipeline.wakes(session), self.past.rests.next_end(now))
+        times = (self._next_wake(session), self.past.rests.next_end(now))
         self._wakes = min((when for when in times if when is not None), default=None)
+        if self.pipeline.hear_all():
+            # What nodes are worth was computed without those who were silenced.
+            self.placer.forget()
         return plan
 
     def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
-        self._follow_time(now)
         plan = Plan(self._cycles, [], [], [], [], [], [])
         session = Session(
             self.state,
@@ -173,6 +179,7 @@ class Scheduler:
             self.past,
         )
         session.prospects = Prospects(session).of
+        self._follow_time(session)
         return session
 
     def waiting(self, session: Session) -> list[Unit]:
@@ -182,13 +189,48 @@ class Scheduler:
             self._rank(session, unit)
         return units
 
-    def _follow_time(self, now: float) -> None:
+    def _follow_time(self, session: Session) -> None:
         """Looks at every node and everything that waits again when the time alone has changed what is eligible."""
-        season = self.pipeline.season(now)
+        season = self._of_season(session)
         if season != self._season:
             self._season = season
             self.placer.forget()
             self.work.wake_all()
+
+    def _act(self, session: Session, action: str) -> None:
+        try:
+            _ACTIONS[action](session)
+        except Exception as error:
+            note(session, f"action {action}", error)
+
+    def _try_to_rank(self, session: Session, unit: Unit) -> None:
+        try:
+            self._rank(session, unit)
+        except Exception:
+            attempt(session, [unit], partial(self._rank, session, unit))
+
+    def _sort(self, session: Session) -> None:
+        try:
+            session.units.sort(key=_by_rank)
+        except Exception as error:
+            note(session, "order of the units", error)
+            session.units.sort(key=lambda unit: (unit.rank[0], *map(str, unit.rank[-3:])))
+
+    def _next_wake(self, session: Session) -> float | None:
+        while True:
+            try:
+                return self.pipeline.wakes(session)
+            except Exception as error:
+                if not mute(session, error):
+                    return None
+
+    def _of_season(self, session: Session) -> tuple[Hashable, ...]:
+        while True:
+            try:
+                return self.pipeline.season(session.now)
+            except Exception as error:
+                if not mute(session, error):
+                    return self._season
 
     def _rank(self, session: Session, unit: Unit) -> None:
         if unit.pod is not None:
@@ -205,7 +247,7 @@ class Scheduler:
         """How to put parked units in order again, if their order may have changed by itself."""
 
         def rank(unit: Unit) -> Rank:
-            self._rank(session, unit)
+            self._try_to_rank(session, unit)
             return unit.rank
 
         return rank if self.pipeline.order_drifts else None
@@ -234,12 +276,14 @@ class Scheduler:
                 self._not_considered(session, unit)
         for gang in self.work.take_content():
             session.judge_gang(gang, None)
+        if session.set_aside:
+            self.work.set_aside(session.set_aside)
 
     def _not_considered(self, session: Session, unit: Unit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
-        for gang in unit.own:
+        for gang in unit.gangs:
             session.judge_gang(gang, not_considered(f"gang {gang.key}", self.policy.actions))
 
     def _recheck(self, session: Session) -> None:
@@ -251,7 +295,17 @@ class Scheduler:
                 return
             session.step()
             demand, unit = stale
-            refusal = self._refusal_now(session, demand, unit)
+            marks = session.begin_turn()
+            try:
+                refusal = self._refusal_now(session, demand, unit)
+            except Exception as error:
+                session.undo_turn(marks)
+                note(session, f"another look at {unit.name}", error)
+                known = self.work.known(demand)
+                list(
+                    self.work.renew(demand, Refusal(known.facts if known is not None else None, self.state.version))
+                )
+                continue
             if refusal is None:
                 self.work.wake(demand)
                 return
@@ -293,6 +347,14 @@ class Scheduler:
                 return Refusal(fault, self.state.version) if fault is not None else None
         known = session.known(demand)
         return Refusal(known.facts if known is not None else None, self.state.version)
+
+
+def _bound(session: Session, demand: Demand, unit: Unit) -> int:
+    try:
+        return session.bound(demand, unit)
+    except Exception as error:
+        note(session, f"room for {unit.name}", error)
+        return 1
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:

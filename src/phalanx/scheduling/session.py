@@ -95,6 +95,10 @@ class Session:
         self._steps = 0
         self.cause = f"c{plan.cycle}"
         self.seen: set[UnitKey] = set()
+        # Units that wait for a change of their own because planning them raised.
+        self.set_aside: list[UnitKey] = []
+        # The pod that is counted as placed and not in the plan yet.
+        self._unbound = ""
         self.waits: dict[UnitKey, tuple[Demand, Refusal]] = {}
         self.work = work
         # With how many openings there had been by then.
@@ -361,6 +365,42 @@ class Session:
         """Something was done that the next cycle will not have to do again."""
         self._steps += 1
 
+    # when something raises
+
+    def begin_turn(self) -> tuple[int, ...]:
+        """What there is of the plan, for `undo_turn`."""
+        self.state.transactions.clear()
+        return tuple(map(len, self._decisions()))
+
+    def undo_turn(self, marks: tuple[int, ...]) -> None:
+        """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is
+        complete by itself."""
+        for transaction in reversed(self.state.transactions):
+            transaction.end()
+        self.state.transactions.clear()
+        plan = self.plan
+        binds, nominations, evictions, admissions = (
+            part[mark:] for part, mark in zip(self._decisions(), marks, strict=True)
+        )
+        kept = [bind for bind in binds if bind.gang is None]
+        plan.binds[marks[0] :] = kept
+        self.state.forget(self._unbound)
+        for part, mark in zip(self._decisions()[1:], marks[1:], strict=True):
+            del part[mark:]
+        for bind in binds:
+            if bind.gang is not None:
+                self.state.forget(bind.uid)
+        for evict in evictions:
+            self.state.spare(evict.uid, self.now)
+        for uid in {nomination.uid for nomination in nominations}:
+            if (record := self.state.pods.get(uid)) is not None:
+                self.unclaim([record])
+        for admission in admissions:
+            self.state.forget_admission(admission.gang)
+
+    def _decisions(self) -> tuple[list[Any], ...]:
+        return self.plan.binds, self.plan.nominations, self.plan.evictions, self.plan.admissions
+
     # what actions decide
 
     def saw(self, unit: Unit) -> None:
@@ -382,7 +422,9 @@ class Session:
         self.state.place(record, row, mark)
         node = self.state.nodes.names[row]
         # The binding clears the nomination, and one that this cycle has made need not be written.
+        self._unbound = pod.uid
         preparations, annotations = hands(record, self.now)
+        self._unbound = ""
         self.plan.binds.append(
             Bind(
                 pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations, together

@@ -62,7 +62,7 @@ class Surpluses:
 
     def of(self, unit: Unit) -> list[Turn]:
         """The turns of a unit that is content; those without members left have nothing to wait for."""
-        content = [gang for gang in unit.own if gang.pending and _is_content(self._session, unit, gang)]
+        content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
         turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in content]
         self._settle(unit)
         return [turn for turn in turns if turn.members]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import inf
 
@@ -11,6 +11,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.bundles import tied
 from phalanx.scheduling.ceilings import Turn
 from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus, hopes
 from phalanx.scheduling.parking import BundleKey, Group, Rank, Refusal, UnitKey
@@ -19,30 +20,29 @@ from phalanx.scheduling.parking import BundleKey, Group, Rank, Refusal, UnitKey
 class Unit:
     """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
 
-    `gangs` are the members of the bundle that exist, `missing` are keys that it names and nobody declares. `own`
-    are those gangs whose bundle this is: a gang that names others waits for them, while they, if they do not name
-    it, are units of their own as well. Of gangs in a group of groups `composite` is the root of their tree: they
-    are one unit. `rank` and `band` (a prefix of it) are set when the cycle puts its units in
-    order.
+    `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
+    do not name them in turn: they are waited for. A gang is `overbundled` where more are tied to it than may start
+    as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank` and
+    `band` (a prefix of it) are set when the cycle puts its units in order.
     """
 
-    __slots__ = ("band", "composite", "gangs", "key", "missing", "own", "pod", "rank")
+    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank")
 
     def __init__(
         self,
         key: UnitKey,
         pod: PodRecord | None = None,
         gangs: tuple[GangRecord, ...] = (),
-        own: tuple[GangRecord, ...] = (),
         missing: tuple[GangKey, ...] = (),
         composite: GangKey | None = None,
+        overbundled: bool = False,
     ) -> None:
         self.composite = composite
         self.key = key
         self.pod = pod
         self.gangs = gangs
-        self.own = own
         self.missing = missing
+        self.overbundled = overbundled
         self.rank: Rank = ()
         self.band: Rank = ()
 
@@ -50,6 +50,11 @@ class Unit:
     def members(self) -> tuple[GangRecord | PodRecord, ...]:
         """The gangs, or the pod, for whom accounts are charged."""
         return (self.pod,) if self.pod is not None else self.gangs
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
 
     def __repr__(self) -> str:
         return f"Unit({self.pod or self.gangs})"
@@ -87,6 +92,7 @@ class WorkList:
         self._unit_of: dict[GangKey, BundleKey] = {}
         self._owners: dict[BundleKey, set[GangKey]] = {}
         self._units_with: dict[GangKey, set[BundleKey]] = {}
+        self._overbundled: set[GangKey] = set()
 
     @property
     def idle(self) -> bool:
@@ -213,6 +219,13 @@ class WorkList:
                 self._leave(key)
         self._unasked.clear()
         return found
+
+    def set_aside(self, keys: Iterable[UnitKey]) -> None:
+        """Lets units wait for a change of their own, whatever this cycle has changed about them."""
+        self._absorb()
+        for key in keys:
+            self._leave(key)
+            self._active.pop(key, None)
 
     def keep(self, unit: Unit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""
@@ -363,17 +376,19 @@ class WorkList:
             self._active.pop(uid, None)
             if uid in self._state.lone:
                 self._active[uid] = None
-        for key in [*gangs, *self._forest.moved(gangs)]:
-            fresh = self._index(key)
+        touched = [*gangs, *self._forest.moved(gangs)]
+        units = self._index(touched) if touched else set()
+        for key in touched:
             self._stray.update((member.pod.uid, member) for member in self._lapsed(key))
-            for unit in sorted(self._units_with.get(key, set()) | fresh):
-                self._leave(unit)
-                self._active.pop(unit, None)
-                asks = self._unit(unit) is not None
-                if asks:
-                    self._active[unit] = None
-                for gang in self._owners[unit]:
-                    self._note_content(gang, asks)
+            units |= self._units_with.get(key, set())
+        for unit in sorted(units):
+            self._leave(unit)
+            self._active.pop(unit, None)
+            asks = self._unit(unit) is not None
+            if asks:
+                self._active[unit] = None
+            for gang in self._owners[unit]:
+                self._note_content(gang, asks)
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
@@ -383,45 +398,64 @@ class WorkList:
         else:
             self._content.pop(key, None)
 
-    def _index(self, key: GangKey) -> set[BundleKey]:
-        """Keeps the index of bundles when a declaration may have changed: its own unit, and those that name it. The
-        units that are new because of that (of a tree that a gang has left, say)."""
+    def _index(self, keys: list[GangKey]) -> set[BundleKey]:
+        """Keeps the index of bundles when declarations may have changed: their own units, and those that name them.
+        The units that are new because of that (of a tree that a gang has left, say)."""
         fresh: set[BundleKey] = set()
-        former = (self._owners[unit] for unit in self._units_with.get(key, ()))
-        affected = {key}.union(*former, self._forest.kin(key))
-        for gang in sorted(affected):
-            last, unit = self._unit_of.get(gang), self._bundle(gang)
-            if last == unit:
-                continue
-            if last is not None:
-                del self._unit_of[gang]
-                self._owners[last].discard(gang)
-                if not self._owners[last]:
-                    self._drop(last)
-            if unit is not None:
-                self._unit_of[gang] = unit
-                self._owners.setdefault(unit, set()).add(gang)
-                for member in unit:
-                    self._units_with.setdefault(member, set()).add(unit)
-                fresh.add(unit)
-        return fresh
-
-    def _bundle(self, key: GangKey) -> BundleKey | None:
-        """All gangs that must be satisfied with this one: those that it names, those that they name, and so on."""
-        declared = self._declared(key)
-        if declared is None:
-            return None
-        if declared.noun is not None and declared.noun.composite is not None:
-            return self._forest.kin(key)
-        found = {key}
-        ask = [key]
+        ask = dict.fromkeys(keys)
+        for key in keys:
+            former = (self._owners[unit] for unit in self._units_with.get(key, ()))
+            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
+        settled: set[GangKey] = set()
         while ask:
-            record = self._declared(ask.pop())
-            if record is not None and record.noun is not None:
-                news = [mate for mate in record.noun.bundle if mate not in found]
-                found.update(news)
-                ask.extend(news)
-        return tuple(sorted(found))
+            gang, _ = ask.popitem()
+            if gang in settled:
+                continue
+            unit, owners = self._bundle(gang)
+            for owner in owners:
+                # Whoever was tied to it may not be any more, or be so to others that were too many before.
+                news = self._move(owner, unit)
+                ask.update(dict.fromkeys(sorted(news - settled)))
+                if news and unit is not None:
+                    fresh.add(unit)
+            settled.update(owners)
+        return {unit for unit in fresh if unit in self._owners}
+
+    def _move(self, gang: GangKey, unit: BundleKey | None) -> set[GangKey]:
+        """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
+        last = self._unit_of.get(gang)
+        if last == unit:
+            return set()
+        if last is not None:
+            del self._unit_of[gang]
+            self._owners[last].discard(gang)
+            if not self._owners[last]:
+                self._drop(last)
+        if unit is not None:
+            self._unit_of[gang] = unit
+            self._owners.setdefault(unit, set()).add(gang)
+            for member in unit:
+                self._units_with.setdefault(member, set()).add(unit)
+        return {*(last or ()), *(unit or ())} - {gang}
+
+    def _bundle(self, key: GangKey) -> tuple[BundleKey | None, tuple[GangKey, ...]]:
+        """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
+        record = self._declared(key)
+        self._overbundled.discard(key)
+        if record is None or record.noun is None:
+            return None, (key,)
+        if record.noun.composite is not None:
+            return self._forest.kin(key), (key,)
+        if not record.noun.bundle:
+            return (key,), (key,)
+        bundle = tied(record, self._state.gangs)
+        if bundle is None:
+            self._overbundled.add(key)
+            bundle = {key: record}
+        else:
+            self._overbundled -= bundle.keys()
+        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
+        return tuple(sorted({key}.union(*named))), tuple(bundle)
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._state.gangs.get(key)
@@ -450,13 +484,15 @@ class WorkList:
         if isinstance(key, str):
             pod = self._state.lone.get(key)
             return Unit(key, pod) if pod is not None else None
-        gangs = tuple(record for member in key if (record := self._declared(member)) is not None)
+        owners = self._owners.get(key, ())
+        gangs = tuple(
+            record for member in key if member in owners and (record := self._declared(member)) is not None
+        )
         if not any(gang.pending or awaits_admission(gang) for gang in gangs):
             return None
-        owners = self._owners.get(key, ())
-        own = tuple(gang for gang in gangs if gang.key in owners)
-        missing = tuple(member for member in key if self._declared(member) is None)
-        return Unit(key, None, gangs, own, missing, self._forest.root(gangs[0]))
+        composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
+        over = any(gang.key in self._overbundled for gang in gangs)
+        return Unit(key, None, gangs, missing, composite, over)
 
 
 def awaits_admission(gang: GangRecord) -> bool:

@@ -12,6 +12,7 @@ from phalanx.cluster.allocation.question import Part, Question
 from phalanx.cluster.allocation.solver import Pick, Picks
 from phalanx.cluster.allocation.supply import Offer
 from phalanx.model.claims import AllocatedDevice, Allocation, DeviceConfig, DeviceToleration
+from phalanx.model.decoding import decode_json
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 
 
@@ -113,7 +114,7 @@ def _config(question: Question, part: Part, picks: tuple[Pick, ...]) -> list[dic
 
 
 def _body(config: DeviceConfig) -> dict[str, Any]:
-    body: dict[str, Any] = msgspec.json.decode(config.body)
+    body: dict[str, Any] = decode_json(config.body)
     return body
 
 
@@ -126,7 +127,7 @@ def _node_selector(offers: Sequence[Offer], node: str) -> dict[str, Any] | None:
     for offer in offers:
         if not offer.access.selector:
             continue
-        for each in msgspec.json.decode(offer.access.selector).get("nodeSelectorTerms") or ():
+        for each in decode_json(offer.access.selector).get("nodeSelectorTerms") or ():
             for kind in ("matchFields", "matchExpressions"):
                 for requirement in each.get(kind) or ():
                     known = term.setdefault(kind, [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.labels import term_matches
+from phalanx.model.patterns import PatternSet, compile_pattern
 from phalanx.model.selectors import NodeSelectorTerm
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
@@ -50,7 +50,8 @@ class HyperNodeTree:
         self._parent: list[int] = [0]
         self._faults: list[Fault] = []
         self._by_name: dict[str, list[int]] = {}
-        self._patterns: list[tuple[re.Pattern[str], int]] = []
+        self._patterns = PatternSet(())
+        self._pattern_numbers: list[int] = []
         self._terms: list[tuple[NodeSelectorTerm, int]] = []
         self._direct: Ids = np.zeros(0, dtype=np.intp)
         self._disputed: dict[int, tuple[int, ...]] = {}
@@ -160,7 +161,8 @@ class HyperNodeTree:
         self._order = sorted(usable, key=lambda each: (each.tier, each.name))
         self._names = ["", *(each.name for each in self._order)]
         self._faults = []
-        self._by_name, self._patterns, self._terms = {}, [], []
+        self._by_name, self._terms = {}, []
+        patterns: list[tuple[str, int]] = []
         number_of = {name: number for number, name in enumerate(self._names)}
         parents: dict[int, list[int]] = {}
         for number, hypernode in enumerate(self._order, start=1):
@@ -172,9 +174,11 @@ class HyperNodeTree:
                 elif member.name:
                     self._by_name.setdefault(member.name, []).append(number)
                 elif member.pattern:
-                    self._patterns.append((re.compile(member.pattern), number))
+                    patterns.append((member.pattern, number))
                 else:
                     self._terms.append((NodeSelectorTerm(member.labels), number))
+        self._patterns = PatternSet([pattern for pattern, _ in patterns])
+        self._pattern_numbers = [number for _, number in patterns]
         self._parent = [0] * len(self._names)
         for child in range(len(self._names) - 1, 0, -1):  # from the highest tier down: ancestors are known
             for place, parent in enumerate(sorted(parents.get(child, ()))):
@@ -208,11 +212,11 @@ class HyperNodeTree:
                 )
                 return ()
             return (child,)
-        pattern = re.compile(member.pattern)
+        pattern = compile_pattern(member.pattern)
         return [
             number
             for name, number in numbers.items()
-            if number and self._tier(number) < parent.tier and pattern.search(name)
+            if number and self._tier(number) < parent.tier and pattern.found_in(name)
         ]
 
     def _above(self, number: int) -> set[int]:
@@ -233,7 +237,7 @@ class HyperNodeTree:
             if nodes.alive[row]:
                 name = nodes.names[row]
                 numbers = set(self._by_name.get(name, ()))
-                numbers.update(number for pattern, number in self._patterns if pattern.search(name))
+                numbers.update(self._pattern_numbers[place] for place in self._patterns.found_in(name))
                 claims[row] = numbers
         alive = np.array(list(claims), dtype=np.intp)
         for term, number in self._terms if len(alive) else ():

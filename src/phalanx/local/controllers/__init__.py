@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from phalanx.local.admission.quota import QuotaLedger
 from phalanx.local.api import Api
 from phalanx.local.controllers.base import Controller
+from phalanx.local.controllers.clusterroles import ClusterRoleAggregation
 from phalanx.local.controllers.definitions import DefinitionController
 from phalanx.local.controllers.deployments import DeploymentController
 from phalanx.local.controllers.disruption import DisruptionController
@@ -20,6 +22,7 @@ from phalanx.local.controllers.podgc import PodGarbageCollector
 from phalanx.local.controllers.podgroups import PodGroupController
 from phalanx.local.controllers.replicas import ReplicaSetController
 from phalanx.local.controllers.resourceclaims import ResourceClaimController
+from phalanx.local.controllers.resourcequotas import ResourceQuotaController
 from phalanx.local.controllers.statefulsets import StatefulSetController
 from phalanx.local.controllers.volumeprotection import VolumeProtection
 from phalanx.local.controllers.volumes import VolumeController
@@ -31,7 +34,7 @@ __all__ = ["Controllers"]
 class Controllers:
     """The chosen controllers, started and stopped together."""
 
-    def __init__(self, api: Api, options: ServerOptions) -> None:
+    def __init__(self, api: Api, quotas: QuotaLedger, options: ServerOptions) -> None:
         makers: dict[str, Callable[[], Controller]] = {
             "garbage": lambda: GarbageCollector(api),
             "namespaces": lambda: NamespaceController(api),
@@ -48,6 +51,8 @@ class Controllers:
             "volumeprotection": lambda: VolumeProtection(api),
             "ephemeralvolumes": lambda: EphemeralVolumes(api),
             "statefulsets": lambda: StatefulSetController(api),
+            "clusterroles": lambda: ClusterRoleAggregation(api),
+            "resourcequotas": lambda: ResourceQuotaController(api, quotas),
             "eventttl": lambda: EventExpiry(api, options.event_ttl),
         }
         self._controllers: list[Controller] = [

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from abc import abstractmethod
 from collections.abc import Hashable
 from typing import Any, ClassVar
 
 from phalanx.local.api import DeleteOptions
 from phalanx.local.controllers.base import Controller
+from phalanx.local.errors import ApiError
 from phalanx.local.objects import Json, clone, dig, mapping, metadata, sequence, text
 from phalanx.local.records import Change, Key, Record
 from phalanx.local.resources import ResourceType
@@ -83,7 +85,37 @@ class PodOwner(Controller):
         return self.controlled(type_, owner, body)
 
     def create_pod(self, namespace: str, body: Json) -> None:
-        self.api.create(self.types()[PODS].preferred, namespace, body, self.api.write())
+        """Stores a pod. What refuses it (a quota, a policy) is told in an event of its owner, and raised."""
+        try:
+            self.api.create(self.types()[PODS].preferred, namespace, body, self.api.write())
+        except ApiError as refusal:
+            self._tell(namespace, mapping(sequence(metadata(body).get("ownerReferences"))[0]), refusal)
+            raise
+
+    def _tell(self, namespace: str, owner: Json, refusal: ApiError) -> None:
+        name = f"{owner['name']}.failed-create.{owner['uid']}"
+        if self.api.exists("", "events", namespace, name):
+            return  # until it expires, however often it is tried again
+        now = self.api.now()
+        event: Json = {
+            "metadata": {"name": name},
+            "involvedObject": {
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
+                "namespace": namespace,
+                "name": owner["name"],
+                "uid": owner["uid"],
+            },
+            "reason": "FailedCreate",
+            "message": f"Error creating: {refusal}",
+            "type": "Warning",
+            "source": {"component": f"{owner['kind'].lower()}-controller"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        with contextlib.suppress(ApiError):
+            self.api.create(self.api.type("", "events").preferred, namespace, event, self.api.write())
 
     def delete(self, storage: str, record: Record) -> None:
         self.api.delete(self.types()[storage], record, DeleteOptions(uid=record.uid), self.api.write())

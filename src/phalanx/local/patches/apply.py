@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+import msgspec
+
 from phalanx.local.patches.errors import ApplyConflict, PatchError
 from phalanx.local.patches.fields import (
     Fields,
@@ -32,6 +34,7 @@ from phalanx.local.patches.ownership import (
     yield_paths,
 )
 from phalanx.local.validation.types import ANY, FieldType
+from phalanx.model.decoding import decode_json
 
 LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 #: Takes the ownership of what an object held before anything was tracked on it.
@@ -206,8 +209,8 @@ def _last_applied(base: dict[str, Any], lists: ListSchema, api_version: str) -> 
     """What a former client-side ``kubectl apply`` set and nobody changed since: kubectl may take it over."""
     text = ((base.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
-        config = json.loads(text) if isinstance(text, str) and text else None
-    except ValueError:
+        config = decode_json(text) if isinstance(text, str) and text else None
+    except msgspec.DecodeError:
         return {}
     if not isinstance(config, dict) or config.get("apiVersion") != api_version:
         return {}

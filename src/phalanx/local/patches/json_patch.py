@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from phalanx.local.patches.errors import PatchError
+from phalanx.model.decoding import parse_whole
 
 MAX_OPERATIONS: Final = 10_000
 
@@ -96,10 +97,9 @@ def _unescape(word: str) -> str:
 
 
 def _index(container: list[Any], key: str, size: int) -> int:
-    try:
-        index = int(key)
-    except ValueError:
-        raise PatchError(f"value was not a proper array index: '{key}'", 422) from None
+    index = parse_whole(key)
+    if index is None:
+        raise PatchError(f"value was not a proper array index: '{key}'", 422)
     if not -size <= index < size:
         raise PatchError(f"Unable to access invalid index: {index}: invalid index referenced", 422)
     return index + size if index < 0 else index

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.local.objects import metadata
-from phalanx.local.printers import claims, cluster, storage, workloads
+from phalanx.local.printers import claims, cluster, rights, storage, workloads
 from phalanx.local.printers.base import AGE, NAME, Printer, age
 from phalanx.local.printers.pods import POD_PRINTER
 from phalanx.local.resources import Version
@@ -33,6 +33,12 @@ _PRINTERS = {
     "scheduling.k8s.io/priorityclasses": cluster.PRIORITY_CLASS_PRINTER,
     "scheduling.k8s.io/podgroups": workloads.POD_GROUP_PRINTER,
     "scheduling.k8s.io/compositepodgroups": workloads.POD_GROUP_PRINTER,
+    "/resourcequotas": rights.QUOTA_PRINTER,
+    "rbac.authorization.k8s.io/roles": rights.ROLE_PRINTER,
+    "rbac.authorization.k8s.io/clusterroles": rights.ROLE_PRINTER,
+    "rbac.authorization.k8s.io/rolebindings": rights.BINDING_PRINTER,
+    "rbac.authorization.k8s.io/clusterrolebindings": rights.BINDING_PRINTER,
+    "node.k8s.io/runtimeclasses": rights.RUNTIME_CLASS_PRINTER,
     "coordination.k8s.io/leases": cluster.LEASE_PRINTER,
     "apiextensions.k8s.io/customresourcedefinitions": cluster.DEFINITION_PRINTER,
 }

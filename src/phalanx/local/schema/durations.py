@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from phalanx.model.decoding import MAX_NUMBER
 from phalanx.model.duration import parse_nanoseconds
 
 #: Units by all their names; the last one may go on (``days``).
@@ -36,6 +37,8 @@ def format_duration(text: str) -> int | None:
     found = go_duration(text)
     if found is not None:
         return found
+    if len(text) > MAX_NUMBER:
+        return None
     total: int | None = None
     for number, word in _LONG_PART.findall(text):
         unit = word.lower()

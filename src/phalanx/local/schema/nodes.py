@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from phalanx.local.schema.formats import NUMBERS, Format, checked_format, format_check
-from phalanx.local.schema.patterns import PatternError, compile_pattern
+from phalanx.model.patterns import Pattern, PatternError, compile_pattern
 
 
 @dataclass(slots=True, eq=False)
@@ -30,7 +29,7 @@ class Node:
     has_default: bool = False
     default: Any = None
     enum: tuple[Any, ...] | None = None
-    pattern: re.Pattern[str] | None = None
+    pattern: Pattern | None = None
     pattern_text: str = ""
     pattern_error: str = ""
     format: str = ""

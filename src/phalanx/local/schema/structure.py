@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, Literal
 
-from phalanx.local.schema.patterns import PatternError, compile_pattern
 from phalanx.local.validation.errors import FieldError, forbidden, invalid, required
+from phalanx.model.patterns import PatternError, compile_pattern
 
 Schema = dict[str, Any]
 Level = Literal["root", "item", "field"]

@@ -128,7 +128,7 @@ def _string(errors: list[FieldError], node: Node, value: str, path: str) -> None
     elif node.min_length is not None and len(value) < node.min_length:
         detail = f"{path} in body should be at least {node.min_length} chars long"
         errors.append(invalid(path, value, detail))
-    elif node.pattern is not None and not node.pattern.search(value):
+    elif node.pattern is not None and not node.pattern.found_in(value):
         errors.append(invalid(path, value, f"{path} in body should match '{node.pattern_text}'"))
     elif node.pattern_error:
         detail = f"{path} in body should match '{node.pattern_text}, but pattern is invalid: {node.pattern_error}'"

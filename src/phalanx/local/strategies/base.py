@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from phalanx.local.errors import FieldCause
 from phalanx.local.objects import Json
+
+if TYPE_CHECKING:
+    from phalanx.local.authorization import Requester
 
 
 class Cluster(Protocol):
@@ -24,7 +27,10 @@ class Cluster(Protocol):
 
 @dataclass(slots=True)
 class Write:
-    """The circumstances of a write; `now` is a metav1.Time, `warnings` collects Warning headers."""
+    """The circumstances of a write; `now` is a metav1.Time, `warnings` collects Warning headers.
+
+    `requester` is None where the server itself writes, which nobody has to allow.
+    """
 
     now: str
     cluster: Cluster
@@ -34,6 +40,7 @@ class Write:
     field_validation: str = "Warn"
     warnings: list[str] = field(default_factory=list)
     track_fields: bool = False
+    requester: Requester | None = None
 
 
 class Strategy:

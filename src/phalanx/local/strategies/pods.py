@@ -1,13 +1,14 @@
 """Pods: the defaults and the admission that a scheduler and a kubelet rely on.
 
 Defaults: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ; admission as the
-plugins Priority, ServiceAccount and DefaultTolerationSeconds do it.
+plugins Priority, ServiceAccount, DefaultTolerationSeconds and RuntimeClass do it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.local.admission.runtimeclass import admit_runtime_class
 from phalanx.local.errors import FieldCause, forbidden_field
 from phalanx.local.objects import Json, mapping, sequence, text
 from phalanx.local.strategies.base import Strategy, Write
@@ -66,6 +67,7 @@ class PodStrategy(Strategy):
         admit_priority(obj, write)
         admit_service_account(obj, write)
         _default_eviction_tolerations(spec)
+        admit_runtime_class(obj, write)
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         spec = obj.setdefault("spec", {})

@@ -129,6 +129,24 @@ def check_quota(
         errors.append(invalid("spec.scopes", spec.get("scopes") or [], IMMUTABLE))
 
 
+def check_runtime_class(
+    errors: list[FieldError], item: dict[str, Any], old: dict[str, Any] | None, subresource: str
+) -> None:
+    """The handler, which never changes, and the overhead."""
+    handler = item.get("handler") or ""
+    if not handler:
+        errors.append(required("handler"))
+    else:
+        errors.extend(invalid("handler", handler, text) for text in dns_label(handler))
+    if old is not None and handler != old.get("handler"):
+        errors.append(invalid("handler", handler, IMMUTABLE))
+    overhead = (item.get("overhead") or {}).get("podFixed")
+    check_list(errors, overhead, "overhead.podFixed", resource_name)
+    selector = (item.get("scheduling") or {}).get("nodeSelector")
+    if selector:
+        validate_labels(errors, selector, "scheduling.nodeSelector")
+
+
 def _quota_name(name: str) -> tuple[str, ...]:
     if name.startswith(("requests.", "count/")):
         return label_key(name)

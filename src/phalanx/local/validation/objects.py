@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from phalanx.local.validation import claims, cluster_objects, groups, pods, storage, workloads
+from phalanx.local.validation import claims, cluster_objects, groups, pods, rbac, storage, workloads
 from phalanx.local.validation.decoding import malformed, malformed_metadata
 from phalanx.local.validation.errors import FieldError, type_invalid
 from phalanx.local.validation.kinds import kind_type
@@ -33,6 +33,11 @@ RULES: Final[dict[tuple[str, str], Rule]] = {
     ("batch", "Job"): workloads.check_job,
     ("coordination.k8s.io", "Lease"): cluster_objects.check_lease,
     ("policy", "PodDisruptionBudget"): workloads.check_budget,
+    ("node.k8s.io", "RuntimeClass"): cluster_objects.check_runtime_class,
+    (rbac.GROUP, "ClusterRole"): rbac.check_cluster_role,
+    (rbac.GROUP, "ClusterRoleBinding"): rbac.check_cluster_role_binding,
+    (rbac.GROUP, "Role"): rbac.check_role,
+    (rbac.GROUP, "RoleBinding"): rbac.check_role_binding,
     ("resource.k8s.io", "DeviceClass"): claims.check_device_class,
     ("resource.k8s.io", "ResourceClaim"): claims.check_claim,
     ("resource.k8s.io", "ResourceClaimTemplate"): claims.check_claim_template,

@@ -17,6 +17,7 @@ from phalanx.local.validation.errors import (
 )
 from phalanx.local.validation.metadata import validate_selector
 from phalanx.local.validation.names import dns_label, dns_subdomain, label_key, label_value
+from phalanx.model.decoding import parse_whole
 
 NOT_POSITIVE: Final = "must be greater than zero"
 _DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]*")
@@ -173,7 +174,7 @@ def _decimal_complaints(value: str) -> Iterator[str]:
     """Why a value is no whole number of 64 bits as the API server wants it written."""
     if not _DECIMAL.fullmatch(value):
         yield "must be a valid decimal integer in canonical form"
-    elif not -(2**63) <= int(value) < 2**63:
+    elif parse_whole(value) is None:
         yield f'strconv.ParseInt: parsing "{value}": value out of range'
 
 

@@ -27,6 +27,7 @@ from phalanx.local.validation.pod_updates import check_pod_update
 from phalanx.local.validation.quantity import Quantity, QuantityError, parse_quantity
 from phalanx.local.validation.resources import check_requirements
 from phalanx.local.validation.volumes import check_volumes
+from phalanx.model.decoding import parse_whole
 
 RESTART_POLICIES: Final = ("Always", "OnFailure", "Never")
 DNS_POLICIES: Final = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
@@ -73,7 +74,7 @@ def _int32(text: str) -> bool:
     digits = text.removeprefix("-")
     if text != "0" and (not digits.isascii() or not digits.isdigit() or digits.startswith("0")):
         return False
-    return -(2**31) <= int(text) < 2**31
+    return parse_whole(text, -(2**31), 2**31 - 1) is not None
 
 
 def check_template(errors: list[FieldError], template: Any, path: str) -> None:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final, Literal
 
+from phalanx.model.decoding import MAX_NUMBER
+
 Style = Literal["binary", "decimal", "exponent"]
 
 _BINARY: Final = {"Ki": 1 << 10, "Mi": 1 << 20, "Gi": 1 << 30, "Ti": 1 << 40, "Pi": 1 << 50, "Ei": 1 << 60}
@@ -23,6 +25,7 @@ _GRAMMAR: Final = re.compile(
 )
 _EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
 NANO: Final = 10**9
+_HUGE: Final = 10**40
 _LIMIT: Final = (2**63 - 1) * NANO
 
 #: What the API server says of a quantity that does not parse.
@@ -62,12 +65,12 @@ def parse_quantity(value: object) -> Quantity:
     """The quantity that a JSON string (or number) spells; QuantityError when it spells none."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(GRAMMAR_ERROR)
-    return _parse(value if isinstance(value, str) else repr(value))
+    return _parse(value if isinstance(value, str) else repr(value) if abs(value) < _HUGE else "")
 
 
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> Quantity:
-    match = _GRAMMAR.fullmatch(text.strip())
+    match = _GRAMMAR.fullmatch(text.strip()) if len(text) <= MAX_NUMBER else None
     if match is None or not text:
         raise QuantityError(GRAMMAR_ERROR)
     suffix, part = match["suffix"], match["part"] or ""

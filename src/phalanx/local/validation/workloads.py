@@ -9,6 +9,7 @@ from phalanx.local.validation.metadata import IMMUTABLE, validate_selector
 from phalanx.local.validation.names import percent
 from phalanx.local.validation.pod_updates import equal
 from phalanx.local.validation.pods import check_template
+from phalanx.model.decoding import parse_whole
 
 _NEGATIVE: Final = "must be greater than or equal to 0"
 _MISMATCH: Final = "`selector` does not match template `labels`"
@@ -62,7 +63,7 @@ def check_int_or_percent(errors: list[FieldError], value: Any, path: str) -> Non
     if isinstance(value, str):
         complaints = percent(value)
         errors.extend(invalid(path, value, text) for text in complaints)
-        if not complaints and int(value[:-1]) > 100:
+        if not complaints and parse_whole(value[:-1], 0, 100) is None:
             errors.append(invalid(path, value, "must not be greater than 100%"))
     elif value is not None and value < 0:
         errors.append(invalid(path, value, _NEGATIVE))

@@ -11,9 +11,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any, Final
 
+import msgspec
+
 from phalanx.local.clock import micro_timestamp, timestamp
-from phalanx.local.objects import Json, decode
+from phalanx.local.objects import Json
 from phalanx.local.wire.messages import Message, message
+from phalanx.model.decoding import decode_json
 
 CONTENT_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -31,7 +34,7 @@ def read_protobuf(data: bytes) -> Json:
         raise ProtobufError("the body does not begin as Kubernetes protobuf does")
     try:
         return _read(data[len(_MAGIC) :])
-    except (IndexError, struct.error, UnicodeDecodeError) as problem:
+    except (IndexError, struct.error, UnicodeDecodeError, msgspec.DecodeError, RecursionError) as problem:
         raise ProtobufError(f"malformed protobuf: {problem}") from None
 
 
@@ -148,7 +151,7 @@ def _value(raw: bytes | int, type_: str, stem: str, depth: int) -> Any:
 
 
 def _embedded(raw: bytes) -> Any:
-    return decode(raw) if raw else None
+    return decode_json(raw) if raw else None
 
 
 def _time(raw: bytes | int, *, micro: bool) -> str | None:

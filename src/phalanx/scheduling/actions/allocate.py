@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
+from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
@@ -18,13 +22,16 @@ from phalanx.scheduling.explanation import (
     awaiting_admission,
     held_by_problem,
     members_missing,
+    too_many_tied,
     unreadable,
     unreadable_members,
+    unrequited,
     waiting_for_bundle,
 )
+from phalanx.scheduling.failures import attempt, walk_in_order
 from phalanx.scheduling.fifo import FifoQueues
 from phalanx.scheduling.line import Line
-from phalanx.scheduling.loans import Loans
+from phalanx.scheduling.loans import Entry, Loans
 from phalanx.scheduling.parking import Refusal
 from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
 from phalanx.scheduling.quorum import Requirement, new_mark, unfinished_plan
@@ -46,64 +53,99 @@ def allocate(session: Session) -> None:
 
 def walk(session: Session, units: list[Unit]) -> None:
     """What would be lent comes last, and only after others have been told to leave for what is within its own."""
-    line, surpluses, lanes = Line(session, units), Surpluses(session), FifoQueues(session)
-    loans = Loans(session, line.payers)
-    while session.plan.complete:
-        _walk_round(session, line, surpluses, lanes, loans)
-        later = loans.next_round() if session.plan.complete else []
-        if not later:
-            return
-        if session.pipeline.policy.eviction.reclaim:
+    walk, entries = _Walk(session), list[Entry](units)
+    while entries and session.plan.complete:
+        walk.turns = [entry for entry in entries if isinstance(entry, Turn)]
+        walk_in_order(session, [entry for entry in entries if isinstance(entry, Unit)], walk.along)
+        entries = walk.later() if session.plan.complete else []
+        if entries and session.pipeline.policy.eviction.reclaim:
             make_room_for(session, units)
-        line = Line(session, [entry for entry in later if isinstance(entry, Unit)])
-        for entry in later:
-            if isinstance(entry, Turn):
-                line.add_turn(entry)
 
 
-def _walk_round(session: Session, line: Line, surpluses: Surpluses, lanes: FifoQueues, loans: Loans) -> None:
-    while (turn := line.next()) is not None:
-        if session.out_of_time():
-            session.plan.complete = False
-            return
+class _Walk:
+    """The turns of one walk, in rounds; `turns` are those of surplus that a round begins with."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._surpluses, self._lanes = Surpluses(session), FifoQueues(session)
+        self._loans: Loans | None = None
+        self.turns: list[Turn] = []
+
+    def along(self, line: Line) -> Callable[[list[Unit] | Turn], None]:
+        """Begins a round, or begins it anew where putting it in order has failed."""
+        self._line = line
+        if self._loans is None:
+            self._loans = Loans(self._session, line.payers)
+        self._loans.begin()
+        for turn in self.turns:
+            if turn.members:
+                line.add_turn(turn)
+        return self._take
+
+    def later(self) -> list[Entry]:
+        return self._loans.next_round() if self._loans is not None else []
+
+    def _take(self, turn: list[Unit] | Turn) -> None:
         if isinstance(turn, Turn):
-            head = turn.members[0]
-            most = (
-                1 if head.claim is not None else loans.within([turn], head.payer, head.footprint.amounts, UNLIMITED)
-            )
-            if most:
-                surpluses.take(turn, most if line.single else 1)
-                if turn.members:
-                    line.add_turn(turn)
-            continue
-        open_units = [unit for unit in turn if not lanes.blocked(unit)]
+            attempt(self._session, [turn.unit], lambda: self._take_surplus(turn))
+            return
+        open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
         if not open_units:
-            continue
+            return
         first = open_units[0]
-        if first.pod is not None:
-            _pods_turn(session, open_units, first.pod, lanes, loans)
-            if not session.plan.complete:
-                return
-            continue
-        if place_unit(session, first, loans):
-            for further in surpluses.of(first):
-                line.add_turn(further)
-        if first not in loans:
-            lanes.passed(open_units)
+        if first.pod is None:
+            attempt(self._session, open_units, lambda: self._take_gangs(first))
+            if self._session.plan.complete and first not in self._put_off:
+                self._lanes.passed(open_units)
+        else:
+            pod = first.pod
+            attempt(self._session, open_units, lambda: self._take_pods(open_units, pod))
 
+    @property
+    def _put_off(self) -> Loans:
+        assert self._loans is not None
+        return self._loans
 
-def _pods_turn(session: Session, units: list[Unit], first: PodRecord, lanes: FifoQueues, loans: Loans) -> None:
-    """Pods of one kind; those that would be lent what they ask for are put off."""
-    kind, promised = Alone(first.cls, first.payer), first.claim is not None
-    while units and session.plan.complete:
-        count = len(units)
-        if not (promised or first.pod.problem or session.known(kind) is not None):
-            count = loans.within(units, first.payer, first.footprint.amounts, count)
-            if not count:
-                return
-        place_alone(session, units[:count], kind)
-        lanes.passed(units[:count])
-        units = units[count:]
+    def _take_surplus(self, turn: Turn) -> None:
+        head = turn.members[0]
+        most = UNLIMITED
+        if head.claim is None:
+            most = self._put_off.within([turn], head.payer, head.footprint.amounts, UNLIMITED)
+        if most:
+            self._surpluses.take(turn, most if self._line.single else 1)
+            if turn.members:
+                self._line.add_turn(turn)
+
+    def _take_gangs(self, unit: Unit) -> None:
+        if place_unit(self._session, unit, self._put_off):
+            for further in self._surpluses.of(unit):
+                self._line.add_turn(further)
+
+    def _take_pods(self, units: list[Unit], first: PodRecord) -> None:
+        """Pods of one kind; those that would be lent what they ask for are put off."""
+        session, kind = self._session, Alone(first.cls, first.payer)
+        while units and session.plan.complete:
+            count = len(units)
+            if not (first.claim is not None or first.pod.problem or session.known(kind) is not None):
+                count = self._put_off.within(units, first.payer, first.footprint.amounts, count)
+                if not count:
+                    return
+            self._place(units[:count], kind)
+            if session.plan.complete:
+                self._lanes.passed(units[:count])
+            units = units[count:]
+
+    def _place(self, units: list[Unit], kind: Alone) -> None:
+        """All at once; if that raises one by one, so that it is known for whose sake."""
+        session = self._session
+        try:
+            marks = session.begin_turn()
+            place_alone(session, units, kind)
+        except Exception:
+            session.undo_turn(marks)
+            for unit in units:
+                if unit.key not in session.seen:
+                    attempt(session, [unit], partial(place_alone, session, [unit], kind))
 
 
 def asks_for_a_slot_only(unit: Unit) -> bool:
@@ -185,7 +227,7 @@ def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
         return False
     calls = [Call(session, gang) for gang in unit.gangs]
     if all(call.need.satisfied for call in calls):
-        for gang in unit.own:
+        for gang in unit.gangs:
             session.judge_gang(gang, None)
         return True
     demand = demand_of(calls)
@@ -224,6 +266,10 @@ def assess(session: Session, unit: Unit, demand: Quorum) -> Refusal | None:
 def _held(session: Session, unit: Unit) -> bool:
     """Whether something holds the unit before any node is looked at; says what."""
     asks = any(gang.pending for gang in unit.gangs)
+    if unit.overbundled:
+        for gang in unit.gangs:
+            session.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
+        return True
     for gang in unit.gangs:
         noun = gang.noun
         assert noun is not None
@@ -249,10 +295,19 @@ def _held(session: Session, unit: Unit) -> bool:
         if verdict is not None:
             judge_unit(session, unit, gang, verdict)
             return True
-    for gang in unit.own if unit.missing or not asks else ():
-        why = "no pod or object declares it"
-        session.judge_gang(gang, waiting_for_bundle(gang.key, unit.missing[0], why) if unit.missing else None)
+    for gang in unit.gangs if unit.missing or not asks else ():
+        session.judge_gang(gang, _missing_mate(session, unit, gang.key) if unit.missing else None)
     return bool(unit.missing) or not asks
+
+
+def _missing_mate(session: Session, unit: Unit, gang: GangKey) -> Verdict:
+    """Which gang of the bundle is not there, or does not say that it is of the bundle."""
+    mate = unit.missing[0]
+    record = session.state.gangs.get(mate)
+    if record is None or record.noun is None:
+        return waiting_for_bundle(gang, mate, "no pod or object declares it")
+    by = next(each.key for each in unit.gangs if each.noun is not None and mate in each.noun.bundle)
+    return unrequited(gang, mate, by)
 
 
 def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
@@ -271,7 +326,7 @@ def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[
     transaction.commit()
     _bind(session, calls)
     for call in calls:
-        if call.placed or call.gang in unit.own:
+        if call.placed or call.gang in unit.gangs:
             session.judge_gang(call.gang, None)
     session.unclaim(claimed(unit))  # who was promised room and is not needed now
 

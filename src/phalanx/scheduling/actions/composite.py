@@ -49,7 +49,7 @@ class Attempt:
     def core_unit(self, unit: Unit) -> Unit | None:
         """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
         gangs = tuple(core(self.formation, self.calls))
-        return Unit(unit.key, None, gangs, gangs) if gangs else None
+        return Unit(unit.key, None, gangs) if gangs else None
 
 
 def attempt_of(session: Session, unit: Unit) -> Attempt | None:
@@ -67,7 +67,7 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
     assert unit.composite is not None
     fault = session.state.surroundings.composites.fault(unit.composite)
     if fault is not None:
-        for gang in unit.own:
+        for gang in unit.gangs:
             session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
         session.unclaim(claimed(unit))
         session.saw(unit)
@@ -139,7 +139,7 @@ def _content(
     session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
-    for gang in unit.own:
+    for gang in unit.gangs:
         if gang not in lacks:
             session.judge_gang(gang, None)
     if lacks:

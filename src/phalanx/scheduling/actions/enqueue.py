@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import msgspec
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.demand import Admission, Charge
+from phalanx.scheduling.failures import attempt, walk_in_order
 from phalanx.scheduling.fifo import FifoQueues
-from phalanx.scheduling.line import Line
+from phalanx.scheduling.parking import UnitKey
 from phalanx.scheduling.refusals import tell
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.shortage import NotAdmitted
+from phalanx.scheduling.surplus import Turn
 from phalanx.scheduling.work import Unit, awaits_admission
 
 
@@ -20,16 +24,18 @@ def enqueue(session: Session) -> None:
     One that must wait does not block those behind it, unless its queue keeps its order.
     """
     fifo = FifoQueues(session)
-    line = Line(session, [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)])
-    while (turn := line.next()) is not None:
-        if session.out_of_time():
-            session.plan.complete = False
-            return
+    had_turn: set[UnitKey] = set()
+
+    def take(turn: list[Unit] | Turn) -> None:
         assert isinstance(turn, list)
         for unit in turn:
-            if not fifo.blocked(unit):
-                _admit(session, unit)
+            if unit.key not in had_turn and not fifo.blocked(unit):
+                had_turn.add(unit.key)
+                attempt(session, [unit], partial(_admit, session, unit))
                 fifo.passed([unit])
+
+    waiting = [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)]
+    walk_in_order(session, waiting, lambda line: take)
 
 
 def _admit(session: Session, unit: Unit) -> None:

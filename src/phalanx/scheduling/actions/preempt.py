@@ -23,6 +23,7 @@ from phalanx.scheduling.eviction.outranked import outranks_nobody
 from phalanx.scheduling.eviction.ownwords import own_words_of
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.eviction.wording import why
+from phalanx.scheduling.failures import mute, note
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
 from phalanx.scheduling.topology.nearness import starts_singly
@@ -50,7 +51,7 @@ def make_room_for(session: Session, units: Iterable[Unit]) -> None:
             if session.out_of_time():
                 session.plan.complete = False
                 return
-            units = units[_serve_first(session, units, together=kind is not None) :]
+            units = units[_serve_guarded(session, units, together=kind is not None) :]
 
 
 def _kind(session: Session, unit: Unit) -> Hashable:
@@ -59,6 +60,20 @@ def _kind(session: Session, unit: Unit) -> Hashable:
     if record is None or not isinstance(demand, Alone) or record.claim is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
+
+
+def _serve_guarded(session: Session, units: list[Unit], *, together: bool) -> int:
+    """As `_serve_first`; where that raises the first goes on waiting without anybody having to go for it."""
+    while True:
+        marks = session.begin_turn()
+        try:
+            return _serve_first(session, units, together=together)
+        except Exception as error:
+            session.undo_turn(marks)
+            if not mute(session, error):
+                note(session, f"making room for {units[0].name}", error)
+                session.asked.add(units[0].key)
+                return 1
 
 
 def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
@@ -127,7 +142,7 @@ def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary 
         case Surplus() if session.pipeline.policy.eviction.surplus:
             members = [
                 member
-                for gang in unit.own
+                for gang in unit.gangs
                 for member in session.in_order(gang)
                 if member.claim is None and not member.pod.problem and starts_singly(session, member)
             ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.eviction.departures import Departures
+from phalanx.scheduling.failures import mute, note
 from phalanx.scheduling.plugin import Outcast
 from phalanx.scheduling.session import Session
 
@@ -13,9 +14,15 @@ def shuffle(session: Session) -> None:
     if not plugins:
         return
     departures = Departures(session, session.evictions)
-    for plugin in plugins:
-        for outcast in plugin.outcasts(session):
-            _send(session, departures, outcast)
+    for plugin in list(plugins):
+        marks = session.begin_turn()
+        try:
+            for outcast in plugin.outcasts(session):
+                _send(session, departures, outcast)
+        except Exception as error:
+            session.undo_turn(marks)
+            if not mute(session, error):
+                note(session, "action shuffle", error)
 
 
 def _send(session: Session, departures: Departures, outcast: Outcast) -> None:

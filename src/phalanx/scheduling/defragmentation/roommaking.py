@@ -162,6 +162,6 @@ def unit_of(units: Iterable[Unit], target: object) -> Unit | None:
     found = [
         unit
         for unit in units
-        if unit.key == target or (unit.pod is None and any(gang.key == target for gang in unit.own))
+        if unit.key == target or (unit.pod is None and any(gang.key == target for gang in unit.gangs))
     ]
     return min(found, key=lambda unit: (len(unit.gangs), str(unit.key)), default=None)

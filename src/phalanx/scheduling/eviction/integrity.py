@@ -8,22 +8,16 @@ from collections.abc import Mapping
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, MatchPolicy
+from phalanx.scheduling.bundles import tied
 
 
 def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites: Composites) -> list[GangRecord]:
     """The gangs that must be satisfied, or may only be disrupted, together with this one (included), by key."""
-    tied = composites.tied(gang)
-    if tied:
-        return tied
-    found, ask = {gang.key: gang}, [gang]
-    while ask:
-        noun = ask.pop().noun
-        news = [
-            gangs[key] for key in (noun.bundle if noun is not None else ()) if key in gangs and key not in found
-        ]
-        found.update((mate.key, mate) for mate in news)
-        ask.extend(news)
-    return [found[key] for key in sorted(found)]
+    together = composites.tied(gang)
+    if together:
+        return together
+    bundle = tied(gang, gangs) or {gang.key: gang}
+    return [bundle[key] for key in sorted(bundle)]
 
 
 def is_unit(gang: GangRecord, composites: Composites) -> bool:

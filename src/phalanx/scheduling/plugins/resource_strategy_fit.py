@@ -12,6 +12,7 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY
+from phalanx.model.decoding import decode_json
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
@@ -169,7 +170,7 @@ def _strategy(owner: str, resource: str, entry: object) -> Strategy:
 def _overridden(override: str, resource: str, base: Strategy | None) -> Strategy | None:
     """A pod's own strategy: JSON {"type": ..., "weight": {resource: n}}; what cannot be read is left aside."""
     try:
-        wish = msgspec.json.decode(override.encode())
+        wish = decode_json(override.encode())
     except msgspec.DecodeError:
         return base
     if not isinstance(wish, dict):

@@ -5,18 +5,24 @@ for a rule; this one compiles an expression once into Python closures. Everythin
 rest of the house sees `compile_text`, `declared` and the errors.
 """
 
+from phalanx.local.schema.cel.authorizing import AUTHORIZER, CHECK
 from phalanx.local.schema.cel.compiler import Program, compile_text
 from phalanx.local.schema.cel.conversions import converter
 from phalanx.local.schema.cel.errors import BudgetError, CompileError, EvalError, InstantiationError
 from phalanx.local.schema.cel.macros import STEPS
-from phalanx.local.schema.cel.types import REQUEST_LIMIT, Type, declared, optional_of
-from phalanx.local.schema.cel.values import NONE, Option
+from phalanx.local.schema.cel.types import DYN, REQUEST_LIMIT, Type, declared, optional_of
+from phalanx.local.schema.cel.values import NONE, Authorizer, Check, Option
 
 __all__ = [
+    "AUTHORIZER",
+    "CHECK",
+    "DYN",
     "NONE",
     "REQUEST_LIMIT",
     "STEPS",
+    "Authorizer",
     "BudgetError",
+    "Check",
     "CompileError",
     "EvalError",
     "InstantiationError",

@@ -36,12 +36,11 @@ from phalanx.local.validation.quantity import NANO, Quantity, QuantityError, par
 
 
 def _find(text: str, pattern: str) -> str:
-    match = searched(pattern).search(text)
-    return match.group() if match is not None else ""
+    return searched(pattern).find(text) or ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
-    found = [match.group() for match in searched(pattern).finditer(text)]
+    found = list(searched(pattern).find_all(text))
     return found if limit < 0 else found[:limit]
 
 

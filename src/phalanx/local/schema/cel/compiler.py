@@ -12,6 +12,7 @@ from typing import Any, Final
 from phalanx.local.schema.cel import macros
 from phalanx.local.schema.cel.additions import additions
 from phalanx.local.schema.cel.addresses import addresses
+from phalanx.local.schema.cel.authorizing import authorizing
 from phalanx.local.schema.cel.conversions import converter
 from phalanx.local.schema.cel.errors import CompileError, EvalError, InstantiationError
 from phalanx.local.schema.cel.functions import Overload, searched, standard
@@ -125,6 +126,9 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     if whole in _FULL_NAMES:
         value = TypeName(whole)
         return (lambda env: value), TYPE
+    if whole in scope:
+        # A variable whose own name has a dot.
+        return _ident(Ident(node.position, whole), scope, notes)
     operand, kind = compile_node(node.operand, scope, notes)
     inner = (kind.item or DYN) if kind.kind == "optional_type" else kind
     key, below = field_of(inner, node.field, node.position)
@@ -149,9 +153,12 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         if type(holder) is dict and key in holder and not (fields and holder[key] is None):
             value = holder[key]
             return convert(value) if convert else value
-        if isinstance(holder, dict):
+        found = find(holder)
+        if not isinstance(holder, dict):
+            return found
+        if not found.present:
             raise EvalError(f"no such key: {node.field}")
-        return find(holder)
+        return found.value
 
     return read, below
 
@@ -270,7 +277,7 @@ def _side_by_side(known: Type | None, kind: Type, node: Node, scope: Scope) -> T
 
 #: All functions by name; a dotted name is one with a namespace.
 FUNCTIONS: Final = standard()
-for _part in (libraries(), addresses(), additions()):
+for _part in (libraries(), addresses(), additions(), authorizing()):
     for _name, _overloads in _part.items():
         FUNCTIONS.setdefault(_name, []).extend(_overloads)
 

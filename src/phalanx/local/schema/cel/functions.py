@@ -37,7 +37,7 @@ from phalanx.local.schema.cel.values import (
     show_duration,
     show_timestamp,
 )
-from phalanx.local.schema.patterns import PatternError, compile_pattern
+from phalanx.model.patterns import Pattern, PatternError, compile_pattern
 
 Result = Type | Callable[[tuple[Type, ...]], Type]
 
@@ -218,7 +218,7 @@ def to_text(value: Any) -> str:
     return str(value)
 
 
-def searched(pattern: str) -> re.Pattern[str]:
+def searched(pattern: str) -> Pattern:
     """A pattern that a rule searches; EvalError when it is none."""
     try:
         return compile_pattern(pattern)
@@ -356,10 +356,8 @@ def standard() -> Table:
         "startsWith": [Overload(("string", "string"), BOOL, lambda text, part: text.startswith(part), True)],
         "endsWith": [Overload(("string", "string"), BOOL, lambda text, part: text.endswith(part), True)],
         "matches": [
-            Overload(
-                ("string", "string"), BOOL, lambda text, pattern: searched(pattern).search(text) is not None, True
-            ),
-            Overload(("string", "string"), BOOL, lambda text, pattern: searched(pattern).search(text) is not None),
+            Overload(("string", "string"), BOOL, lambda text, pattern: searched(pattern).found_in(text), True),
+            Overload(("string", "string"), BOOL, lambda text, pattern: searched(pattern).found_in(text)),
         ],
     }
     table.update(_times())

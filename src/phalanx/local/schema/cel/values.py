@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Final
@@ -90,6 +91,36 @@ class Semver:
         return (self.major, self.minor, self.patch, not self.pre, parts)
 
 
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A question to the authorizer: about a resource, or with a path about a URL that is none."""
+
+    decide: Callable[[Check, str], tuple[bool, str]]
+    account: tuple[str, str] | None = None
+    group: str = ""
+    resource: str = ""
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Authorizer:
+    """What asks for the user of a request, or for the service account (namespace, name)."""
+
+    decide: Callable[[Check, str], tuple[bool, str]]
+    account: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The authorizer's answer."""
+
+    allowed: bool
+    reason: str
+
+
 def kind_of(value: Any) -> str:
     """The name of a value's type."""
     kind = _KINDS.get(type(value))
@@ -119,6 +150,9 @@ _KINDS: Final[dict[type, str]] = {
     Url: "url",
     StringFormat: "format",
     Semver: "semver",
+    Authorizer: "authorizer",
+    Check: "authorizer_check",
+    Decided: "authorizer_decision",
     ipaddress.IPv4Address: "ip",
     ipaddress.IPv6Address: "ip",
     ipaddress.IPv4Interface: "cidr",

@@ -1,0 +1,113 @@
+"""YAML that others wrote, as the plain JSON that it stands for, with limits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from phalanx.model.decoding import MAX_DEPTH, MAX_NUMBER, decode_json, quoted
+
+# Values that a document may have once its aliases are written out.
+MAX_VALUES = 500_000
+
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Base):  # type: ignore[misc]
+    """YAML's core schema: a date is a text, as in JSON."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the loader's own way to be configured
+        first: [(tag, pattern) for tag, pattern in found if not tag.endswith(":timestamp")]
+        for first, found in _Base.yaml_implicit_resolvers.items()
+    }
+
+
+def _number(loader: Any, node: yaml.ScalarNode) -> float | str:
+    """A number that JSON does not know (`.nan`, `.inf`) is a text, so that whoever reads its field can name it."""
+    value = float(_Base.construct_yaml_float(loader, node))
+    return value if abs(value) < float("inf") else str(value)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+
+
+def decode_yaml(text: str | bytes) -> Any:
+    """The one document, None for none. Raises yaml.YAMLError, whatever is wrong with it."""
+    documents = list(decode_yaml_all(text))
+    if len(documents) > 1:
+        raise yaml.YAMLError("expected a single document in the stream")
+    return documents[0] if documents else None
+
+
+def decode_yaml_all(text: str | bytes) -> Iterator[Any]:
+    """Each document. Raises yaml.YAMLError."""
+    try:
+        _check_depth(text)
+        loader = _Loader(text)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                _check(node)
+                yield _plain(loader.construct_document(node))
+        finally:
+            loader.dispose()
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
+        # A text that is not what its tag says, a key that is no text.
+        raise yaml.YAMLError(f"{type(error).__name__}: {error}") from None
+
+
+def _check_depth(text: str | bytes) -> None:
+    """To be done first: the loader walks by recursion, in C, where too deep is the end of the process."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+            if depth > MAX_DEPTH:
+                raise yaml.YAMLError(f"it is nested more than {MAX_DEPTH} levels deep")
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+
+
+def _plain(value: Any) -> Any:
+    return decode_json(msgspec.json.encode(value))
+
+
+def _check(root: yaml.Node) -> None:
+    """Refuses a document that is too large with each alias in full, or endless."""
+    sizes: dict[int, int] = {}
+    path: list[tuple[yaml.Node, Iterator[yaml.Node]]] = [(root, _children(root))]
+    around = {id(root)}
+    total = [1]
+    while path:
+        node, rest = path[-1]
+        child = next(rest, None)
+        if child is None:
+            path.pop()
+            around.discard(id(node))
+            sizes[id(node)] = total.pop()
+            if total:
+                total[-1] += sizes[id(node)]
+        elif id(child) in around:
+            raise yaml.YAMLError("an alias contains itself")
+        elif id(child) in sizes:
+            total[-1] += sizes[id(child)]
+        else:
+            path.append((child, _children(child)))
+            around.add(id(child))
+            total.append(1)
+        if total and total[-1] > MAX_VALUES:
+            raise yaml.YAMLError("document contains excessive aliasing")
+
+
+def _children(node: yaml.Node) -> Iterator[yaml.Node]:
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            yield key
+            yield value
+    elif isinstance(node, yaml.SequenceNode):
+        yield from node.value
+    elif node.tag.endswith((":int", ":float")) and len(node.value) > MAX_NUMBER:
+        raise yaml.YAMLError(f"{quoted(node.value)} is too long for a number")

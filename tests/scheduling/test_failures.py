@@ -1,0 +1,177 @@
+"""Whatever raises while it is planned for harms itself alone, and once; the books stay exact."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from phalanx.cluster import tenants
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.actions import allocate
+from phalanx.scheduling.pipeline import _POINTS
+from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.policy import ConfiguredPlugin, Policy, load_policy
+
+from ..cluster.audit import audit
+from .scenario import Scenario, key
+
+ALL = """
+actions: "enqueue, allocate, preempt, reclaim, shuffle, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: proportion}]}]
+"""
+# What a plugin says there makes a choice better, and none wrong.
+OPINIONS = {
+    "queue_order",
+    "tenants",
+    "tenant_order",
+    "gang_order",
+    "pod_order",
+    "huddles",
+    "victim_order",
+    "outcasts",
+}
+OPINIONS |= {"wakes", "season", "explain", "preference", "score", "admitted"}
+
+
+def broken(point: str, policy: Policy) -> Policy:
+    """The policy with one more plugin, which raises at a point."""
+
+    def fails(self: Plugin, *asked: Any) -> Any:
+        raise LookupError("a bug of a plugin")
+
+    kind = type("Broken", (Plugin,), {"name": "broken", "__init__": lambda self: None, point: fails})
+    return msgspec.structs.replace(policy, plugins=(ConfiguredPlugin(kind(), 0), *policy.plugins))
+
+
+def cluster(policy: Policy) -> Scenario:
+    scenario = Scenario(ALL)
+    scenario.scheduler.use(policy)
+    scenario.nodes(2, cpu=8)
+    for name in ("a", "b"):
+        scenario.gang(name, 2)
+        scenario.pod(f"{name}1", gang=name, cpu=1).pod(f"{name}2", gang=name, cpu=1)
+    scenario.pod("alone", cpu=1)
+    return scenario
+
+
+def cycles(scenario: Scenario) -> tuple[set[str], list[str]]:
+    """(who was bound, what failed) until there is nothing more to do."""
+    bound, failed = set(), []
+    for _ in range(20):
+        if scenario.scheduler.idle:
+            break
+        plan = scenario.scheduler.cycle(float(scenario.now))
+        bound |= {bind.uid for bind in plan.binds}
+        failed += [f"{failure.what}: {failure.why}" for failure in plan.failures]
+        audit(scenario.state)
+    assert scenario.scheduler.idle, "what fails must not keep the scheduler busy"
+    return bound, failed
+
+
+EVERYBODY = {"a1", "a2", "b1", "b2", "alone"}
+
+
+@pytest.mark.parametrize("point", sorted(OPINIONS & set(_POINTS)))
+def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
+    scenario = cluster(broken(point, load_policy(ALL)))
+    bound, failed = cycles(scenario)
+    assert bound == EVERYBODY
+    assert all(text.startswith(f"plugin broken at {point}: LookupError") for text in failed)
+
+
+@pytest.mark.parametrize("point", sorted(set(_POINTS) - OPINIONS - {"equip"}))
+def test_a_veto_that_raises_is_no_permission(point: str) -> None:
+    scenario = cluster(broken(point, load_policy(ALL)))
+    bound, failed = cycles(scenario)
+    assert bound in (EVERYBODY, set())
+    assert bool(failed) is (not bound)
+    scenario.scheduler.use(load_policy(ALL))
+    again, fresh = cycles(scenario)
+    assert (bound | again, fresh) == (EVERYBODY, [])
+
+
+class PoisonError(Exception):
+    pass
+
+
+def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
+    """Makes a function of the action raise for some of its calls."""
+    whole = getattr(allocate, name)
+
+    def fails(*arguments: Any, **more: Any) -> Any:
+        result = whole(*arguments, **more)
+        if hits(*arguments):
+            raise PoisonError(f"in {name}")
+        return result
+
+    monkeypatch.setattr(allocate, name, fails)
+
+
+def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
+    told = scenario.state.gangs[key(name)].told
+    return told[0] if told is not None else None
+
+
+@pytest.mark.parametrize("name", ["assemble", "_mark", "_commit"])
+def test_a_gang_whose_planning_raises_is_set_aside_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    def hits(*arguments: Any) -> bool:
+        return any("ns/a" in repr(each) or getattr(each, "key", None) == key("a") for each in _flat(arguments))
+
+    poisoned(monkeypatch, name, hits)
+    scenario = cluster(load_policy(ALL))
+    bound, failed = cycles(scenario)
+    assert bound == {"b1", "b2", "alone"}
+    assert [text for text in failed if "gang ns/a: PoisonError" in text]
+    verdict = verdict_of(scenario, "a")
+    assert verdict is not None
+    assert verdict.code == "PlanningFailed"
+    assert "gang ns/a is set aside because planning it failed" in verdict.message
+    # It is not looked at again and again, but when something about it changes.
+    scenario.node("n3", cpu=8)
+    assert cycles(scenario)[0] == set()
+    monkeypatch.undo()
+    scenario.pod("a3", gang="a", cpu=1)
+    assert {"a1", "a2"} <= cycles(scenario)[0]
+
+
+def _flat(arguments: Any) -> list[Any]:
+    found: list[Any] = []
+    for each in arguments:
+        if isinstance(each, list | tuple):
+            found += _flat(each)
+        else:
+            found += [each, getattr(each, "gang", None), *getattr(each, "gangs", ())]
+    return found
+
+
+@pytest.mark.parametrize("bad", ["a1", "a2", "alone"])
+def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: pytest.MonkeyPatch, bad: str) -> None:
+    whole = tenants.hands
+
+    def fails(record: Any, now: float) -> Any:
+        if record.pod.uid == bad:
+            raise PoisonError("what it holds cannot be written down")
+        return whole(record, now)
+
+    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
+    scenario = cluster(load_policy(ALL))
+    bound, _ = cycles(scenario)
+    assert bound == EVERYBODY - ({"alone"} if bad == "alone" else {"a1", "a2"})
+    assert scenario.state.nodes.used.sum() > 0
+
+
+def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = tenants.hands
+
+    def fails(record: Any, now: float) -> Any:
+        if record.pod.uid == "p7":
+            raise PoisonError("no")
+        return whole(record, now)
+
+    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
+    scenario = Scenario(ALL).nodes(2, cpu=64)
+    for number in range(20):
+        scenario.pod(f"p{number}", cpu=1)
+    assert cycles(scenario)[0] == {f"p{number}" for number in range(20)} - {"p7"}
