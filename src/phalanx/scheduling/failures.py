@@ -126,7 +126,7 @@ def set_aside(session: Session, units: Iterable[Unit], error: Exception) -> None
             what = f"pod {unit.pod.pod.key}"
             session.judge_pod(unit.pod, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
-        for gang in unit.own:
+        for gang in unit.gangs:
             what = f"gang {gang.key}"
             session.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
