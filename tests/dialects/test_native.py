@@ -166,7 +166,13 @@ def test_a_topology_key_asks_for_one_domain_of_that_label(resource: Any) -> None
 
 @pytest.mark.parametrize(
     "constraints",
-    [{"topology": [{"key": "rack"}, {"key": "zone"}]}, {"topology": [{"key": ""}]}, {"spread": []}, "rack"],
+    [
+        {"topology": [{"key": "rack"}, {"key": "zone"}]},
+        {"topology": [{"key": ""}]},
+        {"spread": []},
+        "rack",
+        {"topology": 7},
+    ],
 )
 def test_constraints_that_cannot_be_read_hold_the_group(constraints: object) -> None:
     assert read(NATIVE, **_with(schedulingConstraints=constraints)).problem is not None

@@ -16,7 +16,7 @@ from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
 from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
-from phalanx.cluster.transaction import Transaction
+from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
     AccountRemoved,
     AccountUpdated,
@@ -35,21 +35,16 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import CAN_LEAVE, MemberState, PlanMark, Pod
 
-# Beyond so many those that are over are forgotten.
-_TRANSACTIONS = 32
-
 
 class ClusterState:
     """One cluster as a value: no globals, no IO, no clock.
 
-    Events change it one by one (`apply`); plans change it through `transaction`, `place` and `admit`. What
-    changed among gangs and lone pods is collected until it is taken (`take_touched`). `version` counts the
-    changes after which what was said may no longer be true, `relief` those after which what did not fit may fit,
-    `ripened` the pods that have arrived where we placed them.
-    `transactions` are those of the turn under way, for whoever must end them.
-    `leaving` are the terminating pods that still hold something, doomed ones included, `promised` those
-    that have a claim. `budgets` are PodDisruptionBudgets by namespace and name, `topology` are the domains of the
-    network.
+    Events change it one by one (`apply`), plans through `transaction`, `place` and `admit`; `transactions` are
+    those of the turn under way. What changed among gangs and lone pods is collected until it is taken
+    (`take_touched`). `version` counts the changes after which what was said may no longer be true, `relief` those
+    after which what did not fit may fit, `ripened` the pods that have arrived where we placed them. `leaving` are
+    the terminating pods that still hold something, doomed ones included, `promised` those that have a claim.
+    `budgets` are PodDisruptionBudgets by namespace and name, `topology` are the domains of the network.
     """
 
     def __init__(self, schedulers: Collection[str] = ("phalanx",)) -> None:
@@ -77,7 +72,7 @@ class ClusterState:
         self._homeless = Homeless()
         self._touched_gangs: dict[GangKey, None] = {}
         self._touched_pods: dict[str, None] = {}
-        self.transactions: list[Transaction] = []
+        self.transactions = Transactions(self.nodes)
 
     def apply(self, event: ClusterEvent) -> None:
         """Takes in one fact. Repeats and facts about unknown things are harmless."""
@@ -115,11 +110,7 @@ class ClusterState:
                     self._ease()
 
     def transaction(self, charging: bool = True) -> Transaction:
-        transaction = Transaction(self.nodes, charging)
-        if len(self.transactions) >= _TRANSACTIONS:
-            self.transactions = [each for each in self.transactions if not each.over]
-        self.transactions.append(transaction)
-        return transaction
+        return self.transactions.begin(charging)
 
     def offered(self) -> dict[str, int]:
         """resource -> what all nodes offer."""
@@ -140,9 +131,8 @@ class ClusterState:
 
     def take_touched(self) -> tuple[dict[GangKey, None], dict[str, None]]:
         """The gangs and lone pods that changed since the last call, oldest change first."""
-        gangs, pods = self._touched_gangs, self._touched_pods
-        self._touched_gangs, self._touched_pods = {}, {}
-        return gangs, pods
+        taken, self._touched_gangs, self._touched_pods = (self._touched_gangs, self._touched_pods), {}, {}
+        return taken
 
     def forget(self, uid: str) -> None:
         """A binding failed for good: the pod is pending again and its room is free."""
@@ -193,8 +183,7 @@ class ClusterState:
     def doom(self, record: PodRecord) -> None:
         """Counts a pod as terminating from now on: it is told to leave."""
         assert record.state in CAN_LEAVE
-        record.doomed = True
-        self.version += 1
+        record.doomed, self.version = True, self.version + 1
         self._retire(record)
 
     def spare(self, uid: str, until: float) -> None:
@@ -212,8 +201,7 @@ class ClusterState:
 
     def admit(self, key: GangKey) -> None:
         """Counts a group as admitted from now on, until its own phase says so."""
-        record = self.gangs[key]
-        record.admitted = True
+        self.gangs[key].admitted = True
         self.version += 1  # what others who wait to be admitted were told is no longer true
         self._touch_gang(key)
 

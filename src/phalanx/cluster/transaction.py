@@ -15,6 +15,9 @@ from phalanx.cluster.resource_space import IntArray
 from phalanx.cluster.tenants import book_stock, give_back, take_stock
 from phalanx.model.pod import MemberState
 
+# Beyond so many those that are over are forgotten.
+_REMEMBERED = 32
+
 
 class Transaction:
     """Places pods on the live arrays, and charges their accounts, under an undo journal.
@@ -228,3 +231,26 @@ class Transaction:
         else:
             distinct, counts = np.unique(np.array(rows, dtype=np.intp), return_counts=True)
             self._nodes.charge_many(distinct, counts, footprint.usage, footprint.scored, sign)
+
+
+class Transactions:
+    """Those that were begun since `forget`, for whoever has to end what something that raised has left."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes
+        self._begun: list[Transaction] = []
+
+    def begin(self, charging: bool) -> Transaction:
+        transaction = Transaction(self._nodes, charging)
+        if len(self._begun) >= _REMEMBERED:
+            self._begun = [each for each in self._begun if not each.over]
+        self._begun.append(transaction)
+        return transaction
+
+    def forget(self) -> None:
+        self._begun.clear()
+
+    def end_all(self) -> None:
+        """Ends them without a trace, the last first."""
+        while self._begun:
+            self._begun.pop().end()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
+from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
 from phalanx.dialects import native
-from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.dialects.core import (
     NamespaceObject,
     NodeObject,
@@ -23,9 +23,8 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
-from phalanx.dialects.groups import GROUP_RESOURCES
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.notices import ObjectRef, node_ref, pod_ref
 from phalanx.dialects.reader import decode_object
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
@@ -491,35 +490,3 @@ def _what(event: ClusterEvent) -> str:
         case PodRemoved(name) | NodeRemoved(name):
             return f"{type(event).__name__} {name}"
     return type(event).__name__
-
-
-def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
-    """The kinds of group objects that this server has, each in the version that we prefer."""
-    return _served(served, GROUP_RESOURCES)
-
-
-def has_native_groups(served: Discovery) -> bool:
-    """Whether Kubernetes' own groups are served; a version that could not be read may have them."""
-    kinds = (kind.group for kind, _ in served_groups(served))
-    unread = (name.partition("/")[0] for name in served.degraded)
-    return native.GROUP in {*kinds, *unread}
-
-
-def served_accounts(served: Discovery) -> list[tuple[ServedKind, Resource]]:
-    """The kinds of queues and quotas, likewise."""
-    return _served(served, ACCOUNT_KINDS)
-
-
-def served_facets(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
-    """The kinds that decide about sides of pods, likewise."""
-    return _served(served, intake.facets.kinds)
-
-
-def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:
-    found = []
-    for kind in kinds:
-        versions = {resource.version: resource for resource in served.find(kind.group, kind.plural)}
-        version = next((version for version in kind.versions if version in versions), None)
-        if version is not None:
-            found.append((kind.served_as(version), versions[version]))
-    return found

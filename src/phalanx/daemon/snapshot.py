@@ -16,11 +16,8 @@ from phalanx.daemon.observer import (
     PODS,
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
-    has_native_groups,
-    served_accounts,
-    served_facets,
-    served_groups,
 )
+from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
     PodObject,

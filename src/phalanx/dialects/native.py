@@ -109,6 +109,8 @@ def topology_of(reader: ObjectReader) -> TopologyRule | None:
         reader.refuse(path, constraints, "use topology and nothing else", code="UnsupportedField")
         return None
     topology = constraints.get("topology") or []
+    if not isinstance(topology, list):
+        topology = [topology]
     keys = [item.get("key") if isinstance(item, Mapping) else None for item in topology]
     if not keys:
         return None

@@ -45,8 +45,13 @@ async def wait_until(
                 objects.pop(key, None)
             case Synced():
                 told_all = True
-        if told_all and not reached.done() and holds(objects):
-            reached.set_result(dict(objects))
+        if not told_all or reached.done():
+            return
+        try:
+            if holds(objects):
+                reached.set_result(dict(objects))
+        except Exception as error:
+            reached.set_exception(error)
 
     reflector: Reflector[dict[str, Any]] = Reflector(
         client,
@@ -64,8 +69,6 @@ async def wait_until(
         await asyncio.wait(either, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         if reached.done():
             return reached.result()
-        if running.done():
-            await running  # raises what ``holds`` raised
         raise TimeoutError(
             f"{resource.plural}: not reached within {seconds:g} s ({reflector.state.value}, {len(objects)} objects)"
         )

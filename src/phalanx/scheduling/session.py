@@ -369,15 +369,13 @@ class Session:
 
     def begin_turn(self) -> tuple[int, ...]:
         """What there is of the plan, for `undo_turn`."""
-        self.state.transactions.clear()
+        self.state.transactions.forget()
         return tuple(map(len, self._decisions()))
 
     def undo_turn(self, marks: tuple[int, ...]) -> None:
         """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is
         complete by itself."""
-        for transaction in reversed(self.state.transactions):
-            transaction.end()
-        self.state.transactions.clear()
+        self.state.transactions.end_all()
         plan = self.plan
         binds, nominations, evictions, admissions = (
             part[mark:] for part, mark in zip(self._decisions(), marks, strict=True)
