@@ -29,6 +29,16 @@ GROUPS = [
 ]
 _RBAC = "rbac.authorization.k8s.io"
 _TENANT = "tenant"
+_READ, _WRITE = ["get", "list", "watch"], ["create", "update", "patch", "delete", "deletecollection"]
+# What the role `edit` has of what matters here. (It is put together by a controller that need not be there.)
+_EDIT: list[Object] = [
+    {"apiGroups": [""], "resources": ["pods", "configmaps", "persistentvolumeclaims"], "verbs": _READ + _WRITE},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+    {"apiGroups": [""], "resources": ["pods/status", "events", "resourcequotas", "namespaces"], "verbs": _READ},
+    {"apiGroups": ["events.k8s.io"], "resources": ["events"], "verbs": _READ},
+    {"apiGroups": ["policy"], "resources": ["poddisruptionbudgets"], "verbs": _READ + _WRITE},
+    {"apiGroups": ["resource.k8s.io"], "resources": ["resourceclaims"], "verbs": _READ + _WRITE},
+]
 # Within which a gang of somebody else is bound, whatever a tenant does.
 CANARY_SECONDS = 10.0
 X_K8S = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
@@ -55,7 +65,7 @@ class Faults(logging.Handler):
 class Arena(World):
     """A world whose scheduler runs with the account that `phalanx install` made for it.
 
-    `tenant` makes namespaces with somebody in them who may do there what the role `edit` allows and handle
+    `tenant` makes namespaces with somebody in them who may do there what the role `edit` allows, may handle
     PodGroups, and nothing else. What the arena itself does, an administrator does.
     """
 
@@ -91,21 +101,35 @@ class Arena(World):
         number = next(self._numbers)
         namespace = f"{self.name}-{name or f'tenant-{number}'}"
         await self.client.create("/api/v1/namespaces", _object("v1", "Namespace", namespace))
-        await self._create(
-            f"/api/v1/namespaces/{namespace}/serviceaccounts", _object("v1", "ServiceAccount", _TENANT)
-        )
-        rules = [{"apiGroups": GROUPS, "resources": ["podgroups", *also], "verbs": ["*"]}]
-        path = f"/apis/{_RBAC}/v1/namespaces/{namespace}"
-        await self._create(f"{path}/roles", {**_object(f"{_RBAC}/v1", "Role", "groups"), "rules": rules})
-        for kind, role in (("ClusterRole", "edit"), ("Role", "groups")):
-            binding = _object(f"{_RBAC}/v1", "RoleBinding", role)
-            binding["roleRef"] = {"apiGroup": _RBAC, "kind": kind, "name": role}
-            binding["subjects"] = [{"kind": "ServiceAccount", "name": _TENANT, "namespace": namespace}]
-            await self._create(f"{path}/rolebindings", binding)
+        # (A cluster's controllers would make `default`.)
+        for account in (_TENANT, "default"):
+            path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+            await self._create(path, _object("v1", "ServiceAccount", account))
         kubeconfig = await self.kubeconfig_for(namespace, _TENANT)
-        made = Tenant(self.cluster, namespace, KubeClient(load_config(str(kubeconfig))), kubeconfig)
+        client = KubeClient(load_config(str(kubeconfig)))
+        made = Tenant(self.cluster, namespace, client)
         self.tenants.append(made)
+        await self.grant(made, [*_EDIT, {"apiGroups": GROUPS, "resources": ["podgroups", *also], "verbs": ["*"]}])
         return made
+
+    async def grant(self, tenant: Tenant, rules: list[Object], *, everywhere: bool = False) -> None:
+        """Gives a tenant further rights, in its namespace or everywhere."""
+        name, kind = f"{tenant.namespace}-{next(self._numbers)}", "ClusterRole" if everywhere else "Role"
+        path = f"/apis/{_RBAC}/v1" + ("" if everywhere else f"/namespaces/{tenant.namespace}")
+        role = await self.client.create(
+            f"{path}/{kind.lower()}s", {**_object(f"{_RBAC}/v1", kind, name), "rules": rules}
+        )
+        self._made.append(f"{path}/{kind.lower()}s/{role['metadata']['name']}")
+        await self.bind(tenant, kind, name, everywhere=everywhere)
+
+    async def bind(self, tenant: Tenant, kind: str, role: str, *, everywhere: bool = False) -> None:
+        path = f"/apis/{_RBAC}/v1" + ("" if everywhere else f"/namespaces/{tenant.namespace}")
+        bound = "ClusterRoleBinding" if everywhere else "RoleBinding"
+        binding = _object(f"{_RBAC}/v1", bound, role)
+        binding["roleRef"] = {"apiGroup": _RBAC, "kind": kind, "name": role}
+        binding["subjects"] = [{"kind": "ServiceAccount", "name": _TENANT, "namespace": tenant.namespace}]
+        await self.client.create(f"{path}/{bound.lower()}s", binding)
+        self._made.append(f"{path}/{bound.lower()}s/{role}")
 
     async def kubeconfig_for(self, namespace: str, account: str) -> Path:
         """With a token of the account, made by the API server."""
@@ -174,12 +198,11 @@ class Arena(World):
 class Tenant(World):
     """Somebody with a namespace, who speaks to the API server with a token of its own."""
 
-    def __init__(self, cluster: Cluster, namespace: str, client: KubeClient, kubeconfig: Path) -> None:
+    def __init__(self, cluster: Cluster, namespace: str, client: KubeClient) -> None:
         super().__init__(cluster)
         self.name = namespace.rpartition("-")[0]
         self.namespace = namespace
         self.client = client
-        self.kubeconfig = kubeconfig
 
     async def group(self, name: str, least: int, queue: str = "", **metadata: Any) -> None:
         """A PodGroup of Volcano's where a queue is named, else of scheduler-plugins'."""
@@ -212,6 +235,12 @@ class Tenant(World):
 
         await self.never(more, f"more than {count} of {prefix or 'all'} are bound", seconds)
 
+    async def copied(self, name: str, as_name: str) -> Object:
+        """A copy of a pod under another name."""
+        found = await self.copy(name)
+        found["metadata"]["name"] = as_name
+        return found
+
     async def copy(self, name: str) -> Object:
         """A pod as a backup keeps it: without what the server fills in for this one pod."""
         kept = await self.get(PODS, name)
@@ -220,6 +249,10 @@ class Tenant(World):
         }
         spec = {key: value for key, value in kept["spec"].items() if key != "nodeName"}
         return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def made(resource: Resource, name: str, **metadata: Any) -> Object:
+    return _object(resource.api_version, resource.kind, name, **metadata)
 
 
 def _object(api_version: str, kind: str, name: str, **metadata: Any) -> Object:

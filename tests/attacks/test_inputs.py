@@ -38,7 +38,7 @@ PODS: dict[str, dict[str, str]] = {
     "cards of many digits": {"volcano.sh/vgpu-ids-new": f"GPU-a,NVIDIA,{DIGITS},{DIGITS}:"},
     "nested cards": {"scheduling.koordinator.sh/device-allocated": NESTED},
     "a card of many digits": {
-        "scheduling.koordinator.sh/device-allocated": '{"gpu": [{"minor": %s, "resources": {}}]}' % DIGITS
+        "scheduling.koordinator.sh/device-allocated": f'{{"gpu": [{{"minor": {DIGITS}, "resources": {{}}}}]}}'
     },
     "a cooldown of many digits": {"volcano.sh/cooldown-time": "1h" * 50_000},
     "a checkpoint in the year 9999": {"phalanx.dev/checkpointed-at": "9999-12-31T23:59:59-23:59"},

@@ -7,6 +7,7 @@ from typing import Self
 
 import pytest
 
+from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated
@@ -64,7 +65,7 @@ class Gpus(Scenario):
         found = {}
         for name in names or self.placed():
             taken = self.state.pods[name].taken.get(SHARED_DEVICES)
-            assert isinstance(taken, Given)
+            assert isinstance(taken, Given | Held)
             found[name] = [hold.card for share in taken.shares for hold in share]
         return found
 
