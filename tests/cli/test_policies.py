@@ -82,10 +82,10 @@ async def test_a_second_run_changes_nothing(client: KubeClient, capsys: pytest.C
 class OlderClient(KubeClient):
     """Talks to a server that knows no admission policies."""
 
-    async def get(self, path: str, params: Any = None) -> Any:
+    async def get(self, path: str, *arguments: Any, **more: Any) -> Any:
         if path.startswith(f"/apis/{GROUP_VERSION}"):
             raise ApiError(404, "NotFound", "404 page not found")
-        return await super().get(path, params)
+        return await super().get(path, *arguments, **more)
 
 
 async def test_an_older_server_does_without_and_says_so_once(

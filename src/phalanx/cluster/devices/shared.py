@@ -59,7 +59,7 @@ class SharedDevices(Stock):
 
     `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
     in any case, by the ids of cards, so that cards may come and go beneath it. Cards that are not healthy serve
-    nobody. `doubts` tells by uid why what a pod says of its cards is not believed.
+    nobody. `doubts` are, by uid, the pods of whose cards not all is believed that is written on them.
     """
 
     name = SHARED_DEVICES
@@ -76,7 +76,7 @@ class SharedDevices(Stock):
         self._columns: dict[int, dict[tuple[Family, str], int]] = {}
         # Observed pods by row and uid, and by uid what is not to be believed of what they say.
         self._held: dict[int, dict[str, Held]] = {}
-        self.doubts: dict[str, str] = {}
+        self.doubts: dict[str, Held] = {}
         # The same ids by card: (row, column).
         self._places: dict[tuple[Family, str], set[tuple[int, int]]] = {}
         self._models: dict[_Model, int] = {}
@@ -252,7 +252,7 @@ class SharedDevices(Stock):
         if sign > 0:
             here[held.uid] = held
             if held.doubt:
-                self.doubts[held.uid] = held.doubt
+                self.doubts[held.uid] = held
             return
         del here[held.uid]
         self.doubts.pop(held.uid, None)
