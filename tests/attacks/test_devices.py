@@ -41,6 +41,25 @@ async def test_a_pod_that_hides_its_cards_does_not_have_them_given_to_others(
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
+async def test_a_pod_that_names_another_card_keeps_its_own(arena: Arena, tmp_path: Path, restarted: bool) -> None:
+    await gpu_node(arena, "n1", "GPU-a", "GPU-b")
+    scheduler = await arena.scheduler(config=policy(tmp_path))
+    tenant, other = await arena.tenant(), await arena.tenant("other")
+    await tenant.pod("mine", **wants(9000))
+    await tenant.until_bound("mine")
+    mine = (await told(tenant))["mine"].partition(",")[0]
+    theirs = {"GPU-a": "GPU-b", "GPU-b": "GPU-a"}[mine]
+    await rewrite(tenant, "mine", f"{theirs},NVIDIA,9000,0:")
+    if restarted:
+        await scheduler.kill()
+        await arena.scheduler(config=policy(tmp_path))
+    await other.pod("theirs", **wants(9000))
+    await other.until_bound("theirs")
+    assert (await told(other))["theirs"].partition(",")[0] == theirs
+    await arena.unharmed()
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["seen", "restarted"])
 async def test_a_pod_that_claims_all_cards_keeps_no_more_than_it_asked_for(
     arena: Arena, tmp_path: Path, restarted: bool
 ) -> None:

@@ -8,7 +8,11 @@ import pytest
 
 from tests.attacks.arena import VOLCANO, Arena, Tenant, member
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.xfail(reason="ceilings of self-protection are on their way", strict=False),
+]
 
 SHIELDS: dict[str, dict[str, Any]] = {
     "not preemptable": {"annotations": {"volcano.sh/preemptable": "false"}},

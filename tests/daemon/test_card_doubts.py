@@ -6,7 +6,7 @@ from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.card_doubts import CardDoubts
-from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family
+from phalanx.model.devices import Card, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
@@ -15,8 +15,7 @@ NEED = DeviceNeed(Family.VGPU, (CardShare(memory=600),))
 
 
 def pod(uid: str, *cards: str) -> Pod:
-    holds = tuple(CardHold(Family.VGPU, card, 600, 0) for card in cards)
-    return Pod("ns", uid, uid, PodClass(devices=NEED), node="n", cards=holds)
+    return Pod("ns", uid, uid, PodClass(devices=NEED), node="n", cards=cards)
 
 
 class TestDoubts:

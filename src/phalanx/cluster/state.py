@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-import msgspec
-
 from phalanx.cluster.claims import Claim, Lingering
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
 from phalanx.cluster.homeless import Homeless
@@ -242,9 +240,6 @@ class ClusterState:
         if record is None:
             self._pod_added(pod, nominated=pod.nominated)
             return
-        if record.pod.cards != pod.cards and record.pod.cards and record.pod.node == pod.node:
-            # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
-            pod = msgspec.structs.replace(pod, cards=record.pod.cards)
         if record.pod == pod:
             return
         state, old = state_of(pod, self.schedulers), record.pod

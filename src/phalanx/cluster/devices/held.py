@@ -22,7 +22,7 @@ class Held(msgspec.Struct, eq=False):
 
     uid: str
     need: DeviceNeed
-    claimed: tuple[CardHold, ...]
+    claimed: tuple[str, ...]
     group: str = ""
     shares: Shares = ()
     doubt: str = ""
@@ -39,7 +39,7 @@ class Held(msgspec.Struct, eq=False):
                 there.setdefault(card.id, card)
         if self.settled or not there:
             return
-        claims = [hold.card for hold in self.claimed if hold.family is self.need.family]
+        claims = list(self.claimed)
         believed: list[list[str]] = []
         for share in self.need.shares:
             mine: list[str] = []
