@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from copy import deepcopy
 from typing import Any
 
@@ -16,7 +17,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.signatures import Signer
 from phalanx.model.decisions import Bind
 from phalanx.model.events import ClusterEvent
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy import Policy, load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
 from tests.dialects.objects import (
     EPOCH,
@@ -62,6 +63,11 @@ OBJECTS: dict[str, tuple[ServedKind, dict[str, Any]]] = {
 POLICIES = ["", "only-waiting", "waiting-and-running", "waiting-running-succeed", "once-satisfied", "of-our-own"]
 
 
+@functools.cache
+def _rules() -> Policy:
+    return load_policy()
+
+
 class Life:
     """One gang of three, of one dialect and match policy ("" for the dialect's own), on one node.
 
@@ -74,7 +80,6 @@ class Life:
         self.signer = Signer((("1", b"k" * 32),))
         self.stored: dict[str, dict[str, Any]] = {}
         self.object: dict[str, Any] | None = None
-        self.rules = load_policy()
         self.now, self.uids, self.cut = EPOCH + 100, 0, 0
         self.cpus = SIZE
         self.declare()
@@ -92,7 +97,7 @@ class Life:
 
     def member(self, name: str, run: int) -> dict[str, Any]:
         """As the controller of this run makes it."""
-        details = {key: dict(value) for key, value in MEMBERS[self.dialect].items()}
+        details: dict[str, Any] = {key: dict(value) for key, value in MEMBERS[self.dialect].items()}
         if self.policy:
             details.setdefault("annotations", {})[MATCH_POLICY] = self.policy
         self.uids += 1
@@ -144,7 +149,7 @@ class Life:
         """A new process: what was only in memory is gone."""
         self.intake = Intake(["phalanx"], DialectOptions(), self.signer)
         self.state = ClusterState()
-        self.scheduler = Scheduler(self.state, self.rules)
+        self.scheduler = Scheduler(self.state, _rules())
         self._take_node()
         if self.object is not None:
             self._apply(self.intake.group(OBJECTS[self.dialect][0], self.object))

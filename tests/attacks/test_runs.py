@@ -11,7 +11,13 @@ import pytest
 from tests.attacks.lives import MEMBERS, POLICIES, SIZE, Life
 
 EVERY = [
-    pytest.param(dialect, policy, id=f"{dialect}, {policy or 'its own policy'}")
+    pytest.param(
+        dialect,
+        policy,
+        id=f"{dialect}, {policy or 'its own policy'}",
+        # These differ from others in their words only.
+        marks=[pytest.mark.slow] if dialect in ("sigs object", "lightweight labels", "kube-batch object") else [],
+    )
     for dialect, policy in itertools.product(MEMBERS, POLICIES)
 ]
 RUNS = pytest.mark.parametrize(("dialect", "policy"), EVERY)
