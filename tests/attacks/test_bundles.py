@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tests.attacks.arena import Arena, Tenant, member
+from tests.attacks.arena import X_K8S, Arena, Tenant, member
 from tests.e2e.world import PODS, condition
 
 pytestmark = [
@@ -30,9 +30,11 @@ async def test_naming_others_shields_nobody_and_has_no_innocents_evicted(arena: 
     await innocent.group("bystander", 1)
     await innocent.pod("b-0", cpu="4", priorityClassName=await arena.priority(100), **member("bystander"))
     await innocent.until_bound("b-0")
-    await tenant.group("shielded", 1, annotations=bundle(f"{innocent.namespace}/bystander"))
+    await tenant.group("shielded", 1)
     await tenant.pod("s-0", cpu="4", **member("shielded"))
     await tenant.until_bound("s-0")
+    named = bundle(f"{innocent.namespace}/bystander")
+    await tenant.patch(X_K8S, "shielded", {"metadata": {"annotations": named}})
     await other.pod("high", cpu="4", priorityClassName=await arena.priority(1000))
     await other.until_bound("high")
     assert (await innocent.bound()) == ["b-0"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.attacks.arena import VOLCANO, Arena, Tenant, member
+from tests.attacks.arena import QUEUE_NAME, VOLCANO, Arena, Tenant, member
 
 pytestmark = [
     pytest.mark.e2e,
@@ -24,30 +24,33 @@ SHIELDS: dict[str, dict[str, Any]] = {
 }
 
 
-async def high(arena: Arena, tenant: Tenant) -> None:
-    await tenant.pod("high", cpu="4", priorityClassName=await arena.priority(1000))
+async def high(arena: Arena, tenant: Tenant, queue: str) -> None:
+    """Somebody more important of the same queue has its turn."""
+    notes = {QUEUE_NAME: queue}
+    await tenant.pod("high", cpu="4", priorityClassName=await arena.priority(1000), annotations=notes)
     await tenant.until_bound("high")
 
 
 @pytest.mark.parametrize("shield", SHIELDS)
-async def test_a_pod_is_not_out_of_reach_because_it_says_so(arena: Arena, shield: str) -> None:
+async def test_a_pod_is_not_out_of_reach_beyond_its_own_share_because_it_says_so(arena: Arena, shield: str) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
-    tenant, other = await arena.tenant(), await arena.tenant("other")
-    await tenant.pod("mine", cpu="4", **SHIELDS[shield])
+    tenant, other, queue = await arena.tenant(), await arena.tenant("other"), await arena.queue(deserved={"cpu": 1})
+    words = {"annotations": {**SHIELDS[shield].get("annotations", {}), QUEUE_NAME: queue}}
+    await tenant.pod("mine", cpu="4", **{**SHIELDS[shield], **words})
     await tenant.until_bound("mine")
-    await high(arena, other)
+    await high(arena, other, queue)
     await arena.unharmed()
 
 
 async def test_a_gang_is_not_out_of_reach_because_its_object_says_so(arena: Arena) -> None:
     await arena.node("n1", cpu="4")
     await arena.scheduler()
-    tenant, other = await arena.tenant(), await arena.tenant("other")
-    await tenant.group("g", 2, annotations={"volcano.sh/preemptable": "false"})
+    tenant, other, queue = await arena.tenant(), await arena.tenant("other"), await arena.queue(deserved={"cpu": 1})
+    await tenant.group("g", 2, queue=queue, annotations={"volcano.sh/preemptable": "false"})
     await tenant.pods("g-0", "g-1", cpu="2", **member("g"))
     await tenant.until_bound("g-0", "g-1")
-    await high(arena, other)
+    await high(arena, other, queue)
     await arena.unharmed()
 
 

@@ -21,6 +21,7 @@ pytestmark = [
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
+SECRETS = Resource("", "v1", "secrets", "Secret")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 QUOTAS = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
@@ -33,6 +34,7 @@ WRITES: dict[str, tuple[str, dict[str, Any]]] = {
         {"status": {"conditions": [{"type": "DisruptionTarget", "status": "True"}]}},
     ),
     "a usage record": (CONFIG_MAPS.path("kube-system", "phalanx-usage-0"), {"data": {"usage.json": "{}"}}),
+    "the signing keys": (SECRETS.path("kube-system", "phalanx-signing-keys"), {"data": {"1": "AAAA"}}),
     "the lease": (LEASES.path("kube-system", "phalanx-scheduler"), {"spec": {"holderIdentity": "me"}}),
     "the state of a queue": (f"{QUEUE.path(None, '{world}-q')}/status", {"status": {"state": "Closed"}}),
     "a queue": (QUEUE.path(None, "{world}-q"), {"spec": {"weight": 100}}),
