@@ -235,6 +235,12 @@ class Tenant(World):
 
         await self.never(more, f"more than {count} of {prefix or 'all'} are bound", seconds)
 
+    async def phase_by(self, arena: Arena, phase: str, *names: str) -> None:
+        """What a kubelet would report; a tenant may not."""
+        for name in names:
+            path = PODS.path(self.namespace, name) + "/status"
+            await arena.client.patch(path, {"status": {"phase": phase}}, PatchType.MERGE)
+
     async def copied(self, name: str, as_name: str) -> Object:
         """A copy of a pod under another name."""
         found = await self.copy(name)
