@@ -125,8 +125,7 @@ async def install_into(
 async def install_policies(client: KubeClient, policies: list[Manifest]) -> None:
     """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
 
-    An API server that knows no admission policies (before Kubernetes 1.30) does without; the embedded one keeps
-    them, and enforces none.
+    An API server that knows no admission policies (before Kubernetes 1.30) does without.
     """
     from phalanx.cli.admission import GROUP_VERSION
 
