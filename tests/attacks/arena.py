@@ -158,7 +158,8 @@ class Arena(World):
 
     async def canary(self) -> None:
         """A gang of two in a namespace of its own, on a node of its own, is bound in seconds."""
-        other, name = await self.tenant("canary"), f"{self.name}-canary{next(self._numbers)}"
+        name = f"{self.name}-canary{next(self._numbers)}"
+        other = await self.tenant(name.removeprefix(f"{self.name}-"))
         taint = {"key": name, "effect": "NoSchedule"}
         amounts = {"cpu": "2", "pods": "9"}
         node = _object("v1", "Node", name, labels={"kubernetes.io/hostname": name})
