@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,6 +25,21 @@ SHIELDS: dict[str, dict[str, Any]] = {
 }
 
 
+# A queue's own is what it says that it deserves.
+POLICY = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}, {name: predicates}, {name: capacity},
+  {name: cdp}]}]
+"""
+
+
+@pytest.fixture
+def policy(tmp_path: Path) -> str:
+    path = tmp_path / "policy"
+    path.write_text(POLICY, encoding="utf-8")
+    return str(path)
+
+
 async def high(arena: Arena, tenant: Tenant, queue: str) -> None:
     """Somebody more important of the same queue has its turn."""
     notes = {QUEUE_NAME: queue}
@@ -32,9 +48,11 @@ async def high(arena: Arena, tenant: Tenant, queue: str) -> None:
 
 
 @pytest.mark.parametrize("shield", SHIELDS)
-async def test_a_pod_is_not_out_of_reach_beyond_its_own_share_because_it_says_so(arena: Arena, shield: str) -> None:
+async def test_a_pod_is_not_out_of_reach_beyond_its_own_share_because_it_says_so(
+    arena: Arena, policy: str, shield: str
+) -> None:
     await arena.node("n1", cpu="4")
-    await arena.scheduler()
+    await arena.scheduler(config=policy)
     tenant, other, queue = await arena.tenant(), await arena.tenant("other"), await arena.queue(deserved={"cpu": 1})
     words = {"annotations": {**SHIELDS[shield].get("annotations", {}), QUEUE_NAME: queue}}
     await tenant.pod("mine", cpu="4", **{**SHIELDS[shield], **words})
@@ -43,9 +61,9 @@ async def test_a_pod_is_not_out_of_reach_beyond_its_own_share_because_it_says_so
     await arena.unharmed()
 
 
-async def test_a_gang_is_not_out_of_reach_because_its_object_says_so(arena: Arena) -> None:
+async def test_a_gang_is_not_out_of_reach_because_its_object_says_so(arena: Arena, policy: str) -> None:
     await arena.node("n1", cpu="4")
-    await arena.scheduler()
+    await arena.scheduler(config=policy)
     tenant, other, queue = await arena.tenant(), await arena.tenant("other"), await arena.queue(deserved={"cpu": 1})
     await tenant.group("g", 2, queue=queue, annotations={"volcano.sh/preemptable": "false"})
     await tenant.pods("g-0", "g-1", cpu="2", **member("g"))
