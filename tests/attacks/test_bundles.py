@@ -9,11 +9,7 @@ import pytest
 from tests.attacks.arena import X_K8S, Arena, Tenant, member
 from tests.e2e.world import PODS, condition
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.xfail(reason="bundles that name each other are on their way", strict=False),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 GANG = "gang.scheduling.koordinator.sh"
 

@@ -9,11 +9,7 @@ import pytest
 from phalanx.kube.errors import ApiError
 from tests.attacks.arena import Arena, member
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.xfail(reason="limits on inputs are on their way", strict=False),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 DIGITS = "9" * 5000
 NESTED = "[" * 50_000 + "]" * 50_000

@@ -10,11 +10,7 @@ from phalanx.kube.errors import ApiError
 from tests.attacks.arena import Arena
 from tests.e2e.world import Object
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.xfail(reason="claims of quotas are on their way", strict=False),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 QUOTA = "quota.scheduling.koordinator.sh"
 ADMINISTRATION = "koordinator-system"

@@ -13,11 +13,7 @@ from phalanx.kube.paths import Resource
 from tests.attacks.arena import NATIVE, QUEUE, VOLCANO, X_K8S, Arena
 from tests.e2e.world import NODES, PODS
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.xfail(reason="rights on the embedded API server are on their way", strict=False),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")

@@ -55,7 +55,8 @@ def test_pods_of_other_schedulers_are_never_looked_at() -> None:
 
 
 def test_the_scheduler_holds_the_right_that_reserved_keys_ask_for() -> None:
-    (role,) = [each for each in access("batch-scheduler", "somewhere") if each["kind"] == "ClusterRole"]
+    roles = [each for each in access("batch-scheduler", "somewhere") if each["kind"] == "ClusterRole"]
+    (role,) = [each for each in roles if each["metadata"]["name"] == "batch-scheduler"]
     assert {"apiGroups": ["phalanx.dev"], "resources": ["schedulingresults"], "verbs": ["write"]} in role["rules"]
 
 
