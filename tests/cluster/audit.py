@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.node_groups import NODE_GROUPS, NodeGroups, Portion
@@ -309,7 +310,9 @@ def _audit_cards(state: ClusterState) -> None:
         held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for record in state.tenants(row):
             taken = record.taken.get(SHARED_DEVICES)
-            for hold in (hold for share in taken.shares for hold in share) if isinstance(taken, Given) else ():
+            for hold in (
+                (hold for share in taken.shares for hold in share) if isinstance(taken, Given | Held) else ()
+            ):
                 sums = held[hold.family, hold.card]
                 for place, amount in enumerate((hold.memory, hold.cores, 1)):
                     sums[place] += amount

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -223,43 +224,44 @@ def test_what_is_given_back_is_as_if_it_had_never_been_given() -> None:
 
 VGPU = Card(Family.VGPU, "GPU-1", memory=1000, slots=10, kind="NVIDIA-A100", mode="hami-core")
 HALF = DeviceNeed(Family.VGPU, (CardShare(percent=50),))
+MOST = DeviceNeed(Family.VGPU, (CardShare(memory=600, cores=10),))
 
 
-def bound(name: str, *holds: CardHold, gang: str = "") -> Pod:
-    return Pod("ns", name, name, PodClass(devices=HALF), node="n", cards=holds, gang=gang)
+def bound(name: str, *cards: str, need: DeviceNeed = MOST, gang: str = "") -> Pod:
+    return Pod("ns", name, name, PodClass(devices=need), node="n", cards=cards, gang=gang)
 
 
 class TestCardsThatComeAndGo:
     def test_pods_of_others_count_by_what_the_api_tells(self) -> None:
         bench = Bench(CardPolicy.LAST)
         bench.node("n", (VGPU,))
-        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        bench.state.apply(PodUpdated(bound("a", "GPU-1")))
         assert bench.copies(HALF) == [0]
         bench.state.apply(PodRemoved("a"))
         assert bench.copies(HALF) == [2]
 
     def test_pods_may_be_known_before_their_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
-        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        bench.state.apply(PodUpdated(bound("a", "GPU-1")))
         bench.node("n", (VGPU,))
         assert bench.copies(HALF) == [0]
 
     def test_a_card_that_breaks_serves_nobody_and_comes_back_with_its_users(self) -> None:
         bench = Bench(CardPolicy.LAST)
         row = bench.node("n", (VGPU,))
-        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 500, 10))))
+        bench.state.apply(PodUpdated(bound("a", "GPU-1")))
         bench.node("n", (msgspec.structs.replace(VGPU, healthy=False),))
         assert bench.copies(HALF) == [0]
         bench.node("n", ())
         assert bench.copies(HALF) == [0]
         bench.node("n", (VGPU,))
-        assert bench.copies(HALF) == [1]
-        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (500, 10, 1)
+        assert bench.copies(HALF) == [0]
+        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (600, 10, 1)
 
     def test_a_row_that_is_used_again_has_nothing_of_the_last_node(self) -> None:
         bench = Bench(CardPolicy.LAST)
         bench.node("n", (VGPU,))
-        bench.state.apply(PodUpdated(bound("a", CardHold(Family.VGPU, "GPU-1", 600, 10))))
+        bench.state.apply(PodUpdated(bound("a", "GPU-1")))
         bench.state.apply(NodeRemoved("n"))
         bench.node("other", (VGPU,))
         assert bench.copies(HALF) == [2]
@@ -298,3 +300,55 @@ def test_many_little_pods_are_counted_up_to_what_a_kubelet_runs() -> None:
     bench = Bench(CardPolicy.SPREAD)
     bench.node("n", (Card(Family.GPU_SHARE, "0", memory=10**6, slots=2**31),))
     assert bench.copies(DeviceNeed(Family.GPU_SHARE, (CardShare(memory=1),))) == [1024]
+
+
+SECOND = msgspec.structs.replace(VGPU, id="GPU-2")
+PAIR = DeviceNeed(Family.VGPU, (CardShare(count=2, memory=300, cores=10),))
+
+
+class TestWhatAPodSaysOfItsCards:
+    """Its owner may have written it."""
+
+    def used(self, *claimed: str, need: DeviceNeed, cards: tuple[Card, ...] = (VGPU, SECOND)) -> list[int]:
+        """The memory in use of each card."""
+        self.bench = Bench(CardPolicy.LAST)
+        row = self.bench.node("n", cards)
+        self.bench.state.apply(PodUpdated(bound("a", *claimed, need=need)))
+        return [self.bench.stock.use(row, Family.VGPU, card.id)[0] for card in cards]
+
+    def test_the_cards_are_believed_and_the_amounts_are_what_it_asked_for(self) -> None:
+        assert self.used("GPU-2", "GPU-1", need=PAIR) == [300, 300]
+        assert not self.bench.stock.doubts
+
+    @pytest.mark.parametrize("claimed", ["GPU-1 GPU-2", "GPU-1 GPU-1", "GPU-1 GPU-9"])
+    def test_more_cards_than_it_asked_for_are_not(self, claimed: str) -> None:
+        assert self.used(*claimed.split(), need=MOST) == [600, 0]
+        assert "more cards than it asks for" in self.bench.stock.doubts["a"].doubt
+
+    @pytest.mark.parametrize("claimed", ["", "GPU-9"])
+    def test_cards_that_are_hidden_count_where_most_is_free(self, claimed: str) -> None:
+        small = msgspec.structs.replace(VGPU, memory=700)
+        assert self.used(*claimed.split(), need=MOST, cards=(small, SECOND)) == [0, 600]
+        assert self.bench.stock.doubts["a"]
+
+    def test_the_part_that_can_be_believed_is(self) -> None:
+        assert self.used("GPU-2", "GPU-2", need=PAIR) == [300, 300]
+        assert self.bench.stock.doubts["a"]
+
+    def test_whoever_asks_for_nothing_holds_nothing(self) -> None:
+        bench = Bench(CardPolicy.LAST)
+        row = bench.node("n", (VGPU,))
+        bench.state.apply(PodUpdated(Pod("ns", "a", "a", PodClass(), node="n", cards=("GPU-1",))))
+        assert bench.stock.use(row, Family.VGPU, "GPU-1") == (0, 0, 0)
+
+    def test_a_card_that_its_node_tells_of_later_is_believed_then(self) -> None:
+        assert self.used("GPU-2", need=MOST, cards=(VGPU,)) == [600]
+        self.bench.node("n", (VGPU, SECOND))
+        assert [self.bench.stock.use(0, Family.VGPU, card)[0] for card in ("GPU-1", "GPU-2")] == [0, 600]
+        assert not self.bench.stock.doubts
+
+    def test_nothing_is_left_of_a_doubt_when_the_pod_is_gone(self) -> None:
+        self.used(need=MOST)
+        self.bench.state.apply(PodRemoved("a"))
+        assert not self.bench.stock.doubts
+        assert self.bench.stock.use(0, Family.VGPU, "GPU-1") == (0, 0, 0)

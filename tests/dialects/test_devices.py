@@ -221,7 +221,7 @@ class TestWholeGpus:
     def test_what_they_hold_is_read(self) -> None:
         text = '{"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]}'
         whole = {"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}
-        assert pod(whole, node="n1", allocated=text).cards == (CardHold(KOORDINATOR, "1", 0, 100),)
+        assert pod(whole, node="n1", allocated=text).cards == ("1",)
 
 
 def node(annotations: dict[str, str], **status: Any) -> Node:
@@ -286,19 +286,19 @@ class TestWhatPodsHold:
             "volcano.sh/bind-time": "1000",
         }
         ids = told["volcano.sh/vgpu-ids-new"]
-        assert pod(limits(vgpu_number=2), node="n1", ids=ids).cards == (one, two, three)
+        assert pod(limits(vgpu_number=2), node="n1", ids=ids).cards == ("GPU-1", "GPU-2", "GPU-2")
         assert pod(limits(vgpu_number=2), ids=ids).cards == ()
 
     def test_instances_of_a_divided_card_are_held_of_the_card(self) -> None:
         ids = "GPU-1[1g.5gb-0],NVIDIA,5000,0:odd,1:"
-        assert pod(limits(vgpu_number=1), node="n", ids=ids).cards == (CardHold(VGPU, "GPU-1", 5000, 0),)
+        assert pod(limits(vgpu_number=1), node="n", ids=ids).cards == ("GPU-1",)
 
     def test_gpu_share(self) -> None:
         hold = CardHold(SHARE, "3", 500, 0)
         asked = DeviceNeed(SHARE, (CardShare(memory=500),))
         told = dict(annotations_of(asked, ((hold,),), "n1", {}, 1.5))
         assert told == {"volcano.sh/predicate-time": "1500000000", "volcano.sh/gpu-index": "3"}
-        assert pod(limits(gpu_memory=500), node="n1", index="3").cards == (hold,)
+        assert pod(limits(gpu_memory=500), node="n1", index="3").cards == ("3",)
 
     def test_koordinator(self) -> None:
         asked = DeviceNeed(KOORDINATOR, (CardShare(count=2, percent=50, cores=50),))
@@ -313,7 +313,7 @@ class TestWhatPodsHold:
         assert msgspec.json.decode(text) == {
             "gpu": [{"minor": 0, "resources": resources}, {"minor": 1, "resources": resources}]
         }
-        assert pod(koordinator(gpu=100), node="n1", allocated=text).cards == holds
+        assert pod(koordinator(gpu=100), node="n1", allocated=text).cards == ("0", "1")
 
     def test_memory_alone_is_told_in_percent_too(self) -> None:
         hold = CardHold(KOORDINATOR, "0", 50, 0)

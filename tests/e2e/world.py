@@ -227,10 +227,10 @@ class World:
             for item in await self.list(PODS)
         }
 
-    async def until(self, holds: Callable[[], Any], what: str) -> Any:
+    async def until(self, holds: Callable[[], Any], what: str, seconds: float = PATIENCE) -> Any:
         """Waits until an asynchronous question has a truthy answer, and returns it."""
         answer = None
-        deadline = asyncio.get_running_loop().time() + PATIENCE
+        deadline = asyncio.get_running_loop().time() + seconds
         while asyncio.get_running_loop().time() < deadline:
             answer = await holds()
             if answer:

@@ -7,8 +7,9 @@ from typing import Self
 
 import pytest
 
+from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
-from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family
+from phalanx.model.devices import Card, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PodClass
@@ -56,7 +57,7 @@ class Gpus(Scenario):
         for record in list(self.state.pods.values()):
             taken = record.taken.get(SHARED_DEVICES)
             if record.state is MemberState.PLACED and isinstance(taken, Given):
-                held = tuple(hold for share in taken.shares for hold in share)
+                held = tuple(hold.card for share in taken.shares for hold in share)
                 self.becomes(record.pod.uid, cards=held)
         return super().confirm(*names)
 
@@ -64,7 +65,7 @@ class Gpus(Scenario):
         found = {}
         for name in names or self.placed():
             taken = self.state.pods[name].taken.get(SHARED_DEVICES)
-            assert isinstance(taken, Given)
+            assert isinstance(taken, Given | Held)
             found[name] = [hold.card for share in taken.shares for hold in share]
         return found
 
@@ -135,8 +136,7 @@ def test_the_policy_says_which_card(name: str, expected: list[str]) -> None:
 @pytest.mark.parametrize(("name", "expected"), [("binpack", {"n2": 2}), ("spread", {"n1": 1, "n2": 1})])
 def test_with_a_weight_nodes_are_scored_by_it(name: str, expected: dict[str, int]) -> None:
     s = Gpus(policy(SchedulePolicy=name, ScheduleWeight=10)).cards("n1", 1).cards("n2", 1)
-    hold = CardHold(Family.VGPU, "n2-0", 500, 0)
-    s.sharing("there", 500, node="n2", more={"cards": (hold,)})
+    s.sharing("there", 500, node="n2", more={"cards": ("n2-0",)})
     s.sharing("a", 100).run()
     assert s.where("a") == ("n2" if name == "binpack" else "n1")
     assert s.spread() == expected

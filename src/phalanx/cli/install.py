@@ -29,6 +29,8 @@ _PLURALS = {
     "FlowSchema": "flowschemas",
     "CustomResourceDefinition": "customresourcedefinitions",
     "Queue": "queues",
+    "ValidatingAdmissionPolicy": "validatingadmissionpolicies",
+    "ValidatingAdmissionPolicyBinding": "validatingadmissionpolicybindings",
 }
 
 
@@ -37,6 +39,12 @@ _PLURALS = {
 @click.option("--print", "print_only", is_flag=True, help="Write the manifests to stdout and touch no cluster.")
 @click.option("--crds-only", is_flag=True, help="Only the custom resource definitions and their default queues.")
 @click.option(
+    "--policies",
+    "with_policies",
+    is_flag=True,
+    help="Also admission policies that keep tenants to what is theirs; with --print nothing else is written.",
+)
+@click.option(
     "--namespace", default="phalanx-system", show_default=True, help="Of the scheduler's service account."
 )
 @click.option(
@@ -44,7 +52,7 @@ _PLURALS = {
     default="phalanx",
     show_default=True,
     metavar="NAME",
-    help="Its service account, roles and lease are called NAME-scheduler.",
+    help="Its service account, roles and lease are called NAME-scheduler; policies are about its pods.",
 )
 @click.option(
     "--timeout", default=60.0, show_default=True, help="Seconds to wait until the definitions are served."
@@ -53,26 +61,30 @@ def install(
     kubeconfig: str | None,
     print_only: bool,
     crds_only: bool,
+    with_policies: bool,
     namespace: str,
     scheduler_name: str,
     timeout: float,
 ) -> None:
-    """Install CRDs, RBAC and the default queue into a cluster.
+    """Install CRDs, RBAC and the default queue into a cluster, and admission policies where asked to.
 
     May be repeated: every object is applied by the server, and one line says what became of it. Custom resource
     definitions that somebody else has installed are left as they are.
     """
-    from phalanx.cli import manifests
+    from phalanx.cli import admission, manifests
 
+    if with_policies and crds_only:
+        raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
     account = f"{scheduler_name}-scheduler"
     rights = (
         [] if crds_only else [*manifests.access(account, namespace), *manifests.flow_schemas(account, namespace)]
     )
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
+    policies = admission.policies(scheduler_name, manifests.LABELS) if with_policies else []
     if print_only:
         import yaml
 
-        documents = [*definitions, *rights, *queues]
+        documents = policies or [*definitions, *rights, *queues]
         click.echo(
             yaml.safe_dump_all(documents, sort_keys=False, explicit_start=True, allow_unicode=True), nl=False
         )
@@ -82,6 +94,7 @@ def install(
 
     async def work(client: KubeClient) -> None:
         await install_into(client, definitions, rights, queues, timeout)
+        await install_policies(client, policies)
 
     run_connected(work, kubeconfig)
 
@@ -107,6 +120,26 @@ async def install_into(
     if any(entry["metadata"]["name"] == QUEUES_DEFINITION for entry in ours):
         for manifest in queues:
             await _create(client, manifest, deadline)
+
+
+async def install_policies(client: KubeClient, policies: list[Manifest]) -> None:
+    """Applies them after the rights that they ask for, so that nobody is refused meanwhile.
+
+    An API server that knows no admission policies (before Kubernetes 1.30) does without.
+    """
+    from phalanx.cli.admission import GROUP_VERSION
+
+    if not policies:
+        return
+    served = await _read(client, f"/apis/{GROUP_VERSION}") or {}
+    if not any(entry["name"] == "validatingadmissionpolicies" for entry in served.get("resources", ())):
+        click.echo(
+            f"This API server serves no validatingadmissionpolicies ({GROUP_VERSION}); "
+            "nothing but RBAC keeps tenants to what is theirs."
+        )
+        return
+    for manifest in policies:
+        await _apply(client, manifest)
 
 
 async def _apply(client: KubeClient, manifest: Manifest, *, respect_others: bool = False) -> bool:

@@ -135,6 +135,8 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["topology.volcano.sh"], ["hypernodes"], _READ)
     # Volcano's own queues, where its kind is served and they are missing.
     yield _rule(["scheduling.volcano.sh"], ["queues"], ["create"])
+    # No resource of any API: the admission policies ask who may write what schedulers write (cli/policies/).
+    yield _rule(["phalanx.dev"], ["schedulingresults"], ["write"])
     yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)
 
 

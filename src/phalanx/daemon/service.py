@@ -16,6 +16,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.builtin_queues import BuiltinQueues
+from phalanx.daemon.card_doubts import DEVICE_RESULTS, CardDoubts
 from phalanx.daemon.composite_status import CompositeStatuses
 from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.eligibility import Eligibility
@@ -120,6 +121,7 @@ class SchedulerService:
         self._distrusted: set[tuple[str, str]] = set()
         self._failures = Failures(self.telemetry.failed)
         self._intake = Intake(options.scheduler_names, self._policy.dialects, self._signer, self._distrust)
+        self._card_doubts = CardDoubts(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(
             options.lease_namespace,
             options.lease_name,
@@ -308,7 +310,8 @@ class SchedulerService:
         """Plans until there is nothing more to do."""
         self.scheduler.observe(time.time())
         self.scheduler.ring(time.time())
-        self.executor.tell([*self._intake.drain_notices(), *self._network_faults.news()])
+        news = [*self._network_faults.news(), *self._card_doubts.news()]
+        self.executor.tell([*self._intake.drain_notices(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
-
-import msgspec
+from collections.abc import Mapping
 
 from phalanx.dialects.core import Container, PodObject
+from phalanx.dialects.device_plans import DEVICE_PLAN, planned_cards
+from phalanx.dialects.device_results import RESULT_KEYS, cards_named
 from phalanx.dialects.requests import Demand
+from phalanx.dialects.signatures import Signer
 from phalanx.model import device_words as words
-from phalanx.model.decoding import decode_json, parse_whole
-from phalanx.model.devices import FULL, CardHold, CardShare, DeviceNeed, Family
+from phalanx.model.devices import FULL, CardShare, DeviceNeed, Family
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import MAX_AMOUNT, Requests, requests_of
 
@@ -191,50 +190,15 @@ def _koordinator_problem(asked: Mapping[str, int]) -> str:
 # What a pod that is bound holds
 
 
-def holds_of(pod: PodObject, need: DeviceNeed | None) -> tuple[CardHold, ...]:
-    """As the annotations tell that its scheduler wrote; what of them cannot be read holds nothing."""
-    annotations = pod.metadata.annotations
-    if not pod.spec.node_name:
+def cards_of(pod: PodObject, need: DeviceNeed | None, signer: Signer) -> tuple[str, ...]:
+    """The ids of its cards, as we have signed them; without that as its annotations say, which need not be true."""
+    annotations, node = pod.metadata.annotations, pod.spec.node_name
+    if not node or _RESULTS.isdisjoint(annotations):
         return ()
-    match need.family if need is not None else Family.KOORDINATOR:
-        case Family.VGPU:
-            return tuple(_vgpu_holds(annotations.get(words.VGPU_IDS, "")))
-        case Family.GPU_SHARE:
-            assert need is not None
-            share = need.shares[0]
-            cards = _listed(annotations.get(words.GPU_INDEX))
-            return tuple(CardHold(Family.GPU_SHARE, card, share.memory, share.cores) for card in cards)
-        case Family.KOORDINATOR:
-            return tuple(_koordinator_holds(annotations.get(words.DEVICE_ALLOCATED, "")))
+    planned = planned_cards(annotations, signer, pod.metadata.uid, node)
+    if planned is not None:
+        return planned
+    return cards_named(need.family if need is not None else Family.KOORDINATOR, annotations)
 
 
-def _vgpu_holds(text: str) -> Iterable[CardHold]:
-    for part in text.replace(";", ":").split(":"):
-        fields = part.split(",")
-        memory, cores = (
-            (parse_whole(field, 0, MAX_AMOUNT) for field in fields[2:4]) if len(fields) >= 4 else (None, None)
-        )
-        if memory is not None and cores is not None:
-            # An instance of a divided card is named after the card: `GPU-1[...]`.
-            yield CardHold(Family.VGPU, fields[0].split("[")[0], memory, cores)
-
-
-def _koordinator_holds(text: str) -> Iterable[CardHold]:
-    if not text:
-        return
-    try:
-        entries = decode_json(text, dict[str, list[dict[str, Any]]]).get("gpu", [])
-    except msgspec.DecodeError:
-        return
-    for entry in entries:
-        minor, resources = entry.get("minor"), entry.get("resources")
-        if isinstance(minor, int) and isinstance(resources, dict):
-            memory = _read(resources.get(words.KOORDINATOR_MEMORY))
-            yield CardHold(Family.KOORDINATOR, str(minor), memory, _read(resources.get(words.KOORDINATOR_CORE)))
-
-
-def _read(value: object) -> int:
-    try:
-        return max(0, parse_quantity(value)) if value is not None else 0
-    except QuantityError:
-        return 0
+_RESULTS = frozenset((DEVICE_PLAN, *RESULT_KEYS))

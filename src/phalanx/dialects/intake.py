@@ -28,6 +28,7 @@ from phalanx.dialects.core import (
     clamp_priority,
 )
 from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.facets import Facets, News
@@ -130,8 +131,14 @@ class Intake:
         labels = self._nouns.shared(metadata.labels)
         budgets = self._budgets_of(pod, labels)
         noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets, labels)
+        last = self._pods.get(uid)
+        if last is not None and last.pod.cards and last.pod.cards != noun.cards and last.pod.node == noun.node:
+            # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
+            noun = msgspec.structs.replace(noun, cards=last.pod.cards)
         if PLAN_ANNOTATION in metadata.annotations and noun.mark is None and declaration is not None:
             self._note_forgery(metadata)
+        if DEVICE_PLAN in metadata.annotations and not self._nouns.planned(pod):
+            self._note_devices(metadata)
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
@@ -180,6 +187,12 @@ class Intake:
         record = self._pods.get(metadata.uid)
         if record is None or record.pod.mark is not None:
             self._distrust(PLAN_ANNOTATION, metadata.namespace, metadata.name)
+
+    def _note_devices(self, metadata: Metadata) -> None:
+        """Once a pod, when it is first seen or first has a node."""
+        record = self._pods.get(metadata.uid)
+        if record is None or not record.pod.node:
+            self._distrust(DEVICE_PLAN, metadata.namespace, metadata.name)
 
     def _forget_namesake(self, namespace: str, name: str, uid: str) -> list[ClusterEvent]:
         """Same name, new uid: the old pod is gone, whether or not we were told."""

@@ -8,7 +8,8 @@ import msgspec
 
 from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
 from phalanx.dialects.declaration import controller_of, index_of, role_of
-from phalanx.dialects.devices import charged, device_need, device_terms, holds_of
+from phalanx.dialects.device_plans import planned_cards
+from phalanx.dialects.devices import cards_of, charged, device_need, device_terms
 from phalanx.dialects.evictability import (
     DEFAULT_GRACE,
     bound_at,
@@ -158,8 +159,13 @@ class PodNouns:
             budgets=budgets,
             labels=self.shared(labels) if shared is None else shared,
             condemned=condemned_by(pod),
-            cards=holds_of(pod, spec.pod_class.devices),
+            cards=cards_of(pod, spec.pod_class.devices, self._signer),
         )
+
+    def planned(self, pod: PodObject) -> bool:
+        """Whether we have signed which cards it has."""
+        metadata, node = pod.metadata, pod.spec.node_name
+        return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
 
     def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
         """Sorted; pods of one template share theirs, and equal ones of others."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from phalanx.dialects.device_plans import device_plan
 from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
@@ -85,7 +86,7 @@ class Binder:
     own lost first try; and a lost connection or a 5xx leaves open whether the write happened. In all these cases
     the pod is read and compared before anything else is tried, and as long as nobody answers the question stays
     open (research/kubernetes_native.md, B3 and B4). `attempts` counts answers that say "not now"; a server that
-    cannot be reached is waited for. `signer` signs the marks of plans.
+    cannot be reached is waited for. `signer` signs the marks of plans, and which devices pods got.
     """
 
     def __init__(
@@ -148,6 +149,8 @@ class Binder:
         """The result, the seconds until the next try, or None where only a look can tell what happened."""
         bind = posting.bind
         annotations = dict(bind.annotations)
+        if annotations:
+            annotations |= device_plan(annotations, self._signer, bind.uid, bind.node)
         if bind.mark is not None and bind.gang is not None:
             annotations[PLAN_ANNOTATION] = encode_mark(bind.mark, self._signer, bind.uid, bind.gang)
         body = self._encoder.encode(

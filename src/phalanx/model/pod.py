@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.claims import ClaimNeed
-from phalanx.model.devices import CardHold, DeviceNeed
+from phalanx.model.devices import DeviceNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pools import PoolRule
 from phalanx.model.resources import Requests
@@ -151,7 +151,7 @@ class Pod(msgspec.Struct, frozen=True):
     condemned: str = ""
     controller: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    cards: tuple[CardHold, ...] = ()  # what it holds of shared devices, as the API tells
+    cards: tuple[str, ...] = ()  # the ids of the shared devices that it holds, as the API tells
     claims: tuple[str, ...] = ()  # the names of its resource claims, as its class orders what they ask for
     volumes: PodVolumes = NO_VOLUMES  # what its class's needs are called
 

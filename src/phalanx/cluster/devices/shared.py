@@ -12,6 +12,7 @@ import numpy as np
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
+from phalanx.cluster.devices.held import Held
 from phalanx.cluster.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
@@ -58,7 +59,7 @@ class SharedDevices(Stock):
 
     `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
     in any case, by the ids of cards, so that cards may come and go beneath it. Cards that are not healthy serve
-    nobody.
+    nobody. `doubts` are, by uid, the pods of whose cards not all is believed that is written on them.
     """
 
     name = SHARED_DEVICES
@@ -73,6 +74,9 @@ class SharedDevices(Stock):
         self._uses: dict[int, dict[tuple[Family, str], _Use]] = {}
         self._groups: dict[int, dict[tuple[Family, str], Counter[str]]] = {}
         self._columns: dict[int, dict[tuple[Family, str], int]] = {}
+        # Observed pods by row and uid, and by uid what is not to be believed of what they say.
+        self._held: dict[int, dict[str, Held]] = {}
+        self.doubts: dict[str, Held] = {}
         # The same ids by card: (row, column).
         self._places: dict[tuple[Family, str], set[tuple[int, int]]] = {}
         self._models: dict[_Model, int] = {}
@@ -150,14 +154,15 @@ class SharedDevices(Stock):
         return taken
 
     def observed(self, record: PodRecord, row: int) -> object | None:
-        if not record.pod.cards:
-            return None
-        taken = Given((record.pod.cards,), group_of(record))
-        self.book(taken, row, 1)
-        return taken
+        held = Held(record.pod.uid, _need(record.cls), record.pod.cards, group_of(record))
+        self._settle(held, row)
+        self.book(held, row, 1)
+        return held
 
     def book(self, taken: object, row: int, sign: int) -> None:
-        assert isinstance(taken, Given)
+        assert isinstance(taken, Given | Held)
+        if isinstance(taken, Held):
+            self._note_held(taken, row, sign)
         self._ensure(row, 0)
         uses, groups = self._uses.setdefault(row, {}), self._groups.setdefault(row, {})
         for hold in (hold for share in taken.shares for hold in share):
@@ -226,6 +231,33 @@ class SharedDevices(Stock):
         before = self._cards.get(row, ())
         self.node_added(row)
         return before != self._cards.get(row, ())
+
+    # what pods say that they hold
+
+    def _settle(self, held: Held, row: int) -> None:
+        uses, family = self._uses.get(row, {}), held.need.family
+        cards = self._cards.get(row, ())
+        memory = {card.id: card.memory for card in reversed(cards) if card.family is family}
+        held.settle(cards, lambda card: memory[card] - uses.get((family, card), _Use()).memory)
+
+    def _settle_again(self, row: int) -> None:
+        """The row has other cards: what could not be believed yet is judged anew."""
+        for held in [each for each in self._held.get(row, {}).values() if not each.settled]:
+            self.book(held, row, -1)
+            self._settle(held, row)
+            self.book(held, row, 1)
+
+    def _note_held(self, held: Held, row: int, sign: int) -> None:
+        here = self._held.setdefault(row, {})
+        if sign > 0:
+            here[held.uid] = held
+            if held.doubt:
+                self.doubts[held.uid] = held
+            return
+        del here[held.uid]
+        self.doubts.pop(held.uid, None)
+        if not here:
+            del self._held[row]
 
     # the arrays
 
@@ -313,6 +345,7 @@ class SharedDevices(Stock):
                 self._copy(row, key, uses[key])
         if not cards:
             del self._columns[row]
+        self._settle_again(row)
         self.changes.note(row)
         self._nodes.changes.note(row)
 

@@ -1,0 +1,45 @@
+"""Which cards the annotations of a bound pod name, in the words of those who hand them to containers.
+
+How much of each is what the pod asks for, so the amounts that stand there are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.model import device_words as words
+from phalanx.model.decoding import decode_json
+from phalanx.model.devices import Family
+
+RESULT_KEYS = (words.VGPU_IDS, words.GPU_INDEX, words.DEVICE_ALLOCATED)
+
+
+def cards_named(family: Family, annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """Their ids, in the order of the pod's containers; what cannot be read names none."""
+    match family:
+        case Family.VGPU:
+            parts = annotations.get(words.VGPU_IDS, "").replace(";", ":").split(":")
+            # An instance of a divided card is named after the card: `GPU-1[...]`.
+            return tuple(part.split(",")[0].split("[")[0] for part in parts if part.count(",") >= 3)
+        case Family.GPU_SHARE:
+            listed = annotations.get(words.GPU_INDEX, "").split(",")
+            return tuple(sorted({part.strip() for part in listed} - {""}))
+        case Family.KOORDINATOR:
+            return _minors(annotations.get(words.DEVICE_ALLOCATED, ""))
+
+
+def _minors(text: str) -> tuple[str, ...]:
+    if not text:
+        return ()
+    try:
+        entries = decode_json(text, dict[str, list[dict[str, Any]]]).get("gpu", [])
+    except msgspec.DecodeError:
+        return ()
+    minors = (entry.get("minor") for entry in entries)
+    return tuple(str(minor) for minor in minors if type(minor) is int and 0 <= minor < _MOST_CARDS)
+
+
+_MOST_CARDS = 1024

@@ -1,0 +1,98 @@
+"""`phalanx install --policies`: which admission policies there are, and how they get into a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import yaml
+from click.testing import CliRunner
+
+from phalanx.cli.admission import GROUP_VERSION, policies
+from phalanx.cli.install import install, install_policies
+from phalanx.cli.manifests import LABELS, access
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.errors import ApiError
+from phalanx.local.server import ApiServer, ServerOptions
+
+ALL = policies("batch", LABELS)
+POLICIES = [each for each in ALL if each["kind"] == "ValidatingAdmissionPolicy"]
+
+
+@pytest_asyncio.fixture
+async def client() -> AsyncIterator[KubeClient]:
+    server = ApiServer(ServerOptions(insecure=True))
+    await server.start()
+    async with KubeClient(ClusterConfig(server.url)) as connected:
+        yield connected
+    await server.stop()
+
+
+def test_each_policy_has_its_binding_and_denies() -> None:
+    bindings = [each for each in ALL if each["kind"] == "ValidatingAdmissionPolicyBinding"]
+    assert [each["spec"]["policyName"] for each in bindings] == [each["metadata"]["name"] for each in POLICIES]
+    assert all(each["spec"]["validationActions"] == ["Deny"] for each in bindings)
+    assert all(each["spec"]["failurePolicy"] == "Fail" for each in POLICIES)
+
+
+@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy["metadata"]["name"])
+def test_every_refusal_says_what_to_do_instead(policy: dict[str, Any]) -> None:
+    for validation in policy["spec"]["validations"]:
+        assert "administrator" in validation["messageExpression"] or any(
+            advice in validation["messageExpression"] for advice in ("leave it out", "bind without it")
+        )
+
+
+def test_pods_of_other_schedulers_are_never_looked_at() -> None:
+    for policy in POLICIES:
+        named = [rule["resources"] for rule in policy["spec"]["matchConstraints"]["resourceRules"]]
+        if any("pods" in resources for resources in named):
+            (condition,) = policy["spec"]["matchConditions"]
+            assert "object.spec.schedulerName == 'batch'" in condition["expression"]
+
+
+def test_the_scheduler_holds_the_right_that_reserved_keys_ask_for() -> None:
+    roles = [each for each in access("batch-scheduler", "somewhere") if each["kind"] == "ClusterRole"]
+    (role,) = [each for each in roles if each["metadata"]["name"] == "batch-scheduler"]
+    assert {"apiGroups": ["phalanx.dev"], "resources": ["schedulingresults"], "verbs": ["write"]} in role["rules"]
+
+
+def test_printing_them_prints_nothing_else_so_that_they_can_be_deleted_again() -> None:
+    result = CliRunner().invoke(install, ["--policies", "--print", "--scheduler-name", "batch"])
+    assert list(yaml.safe_load_all(result.stdout)) == ALL
+
+
+def test_they_are_not_there_unless_asked_for() -> None:
+    printed = CliRunner().invoke(install, ["--print"]).stdout
+    assert GROUP_VERSION not in printed
+    assert CliRunner().invoke(install, ["--crds-only", "--policies", "--print"]).exit_code == 2
+
+
+async def test_a_second_run_changes_nothing(client: KubeClient, capsys: pytest.CaptureFixture[str]) -> None:
+    await install_policies(client, ALL)
+    first = capsys.readouterr().out.splitlines()
+    assert len(first) == len(ALL)
+    assert all(line.endswith(" created") for line in first)
+    await install_policies(client, ALL)
+    assert all(line.endswith(" unchanged") for line in capsys.readouterr().out.splitlines())
+
+
+class OlderClient(KubeClient):
+    """Talks to a server that knows no admission policies."""
+
+    async def get(self, path: str, *arguments: Any, **more: Any) -> Any:
+        if path.startswith(f"/apis/{GROUP_VERSION}"):
+            raise ApiError(404, "NotFound", "404 page not found")
+        return await super().get(path, *arguments, **more)
+
+
+async def test_an_older_server_does_without_and_says_so_once(
+    client: KubeClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with OlderClient(client.config) as older:
+        await install_policies(older, ALL)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert "serves no validatingadmissionpolicies" in line
