@@ -21,7 +21,7 @@ from phalanx.scheduling.eviction.log import rates
 from phalanx.scheduling.eviction.ownwords import own_words_of
 from phalanx.scheduling.explanation import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.policy import Policy
-from phalanx.scheduling.quorum import requirement
+from phalanx.scheduling.quorum import ONCE, requirement
 from phalanx.scheduling.rehearsal import Rehearsal
 
 _NODES_NAMED = 5
@@ -114,7 +114,10 @@ class Inquiry:
         verdict = self._pods.get(pod.uid)
         if verdict is None and record.gang is not None:
             verdict = self._gangs.get(record.gang.key)
-        return self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
+        self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
+        if record.gang is not None:
+            answer.message += self._no_minimum(record.gang)
+        return answer
 
     def gang(self, key: GangKey) -> Answer | None:
         """None where neither a pod nor an object declares such a gang."""
@@ -129,7 +132,9 @@ class Inquiry:
         waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
-            return self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
+            self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
+            answer.message += self._no_minimum(record)
+            return answer
         return self._mourn(self._without_pending(answer, key), record)
 
     def composite(self, key: GangKey) -> Answer | None:
@@ -187,6 +192,18 @@ class Inquiry:
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
         """The quorum has what it needs: what the members above it wait for."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
+
+    def _no_minimum(self, record: GangRecord) -> str:
+        """For a gang whose members come one by one now, by its match policy."""
+        noun, need, counts = record.noun, self._needs.get(record.key), self._counts[record.key]
+        if noun is None or need is None or noun.match_policy not in ONCE or noun.min_member <= 1:
+            return ""
+        if not (need.satisfied and counts.active):
+            return ""
+        return (
+            f"; the minimum of {noun.min_member} was met in this run, so by match policy {noun.match_policy} it is "
+            f"not asked for while a member is left ({counts.active} have a node)"
+        )
 
     def _without_pending(self, answer: Answer, key: GangKey) -> Answer:
         """A gang of which nobody waits: it has its quorum, has finished, or lacks members that do not exist."""

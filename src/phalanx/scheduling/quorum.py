@@ -9,7 +9,8 @@ from phalanx.model.gang import Gang, GangCounts, MatchPolicy
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.scheduling.topology.subgroups import lacking
 
-_ONCE = (MatchPolicy.ONCE_SATISFIED, MatchPolicy.UNTIL_SCHEDULED)
+# Policies that ask for the minimum once a run.
+ONCE = (MatchPolicy.ONCE_SATISFIED, MatchPolicy.UNTIL_SCHEDULED)
 
 
 class Requirement(msgspec.Struct, frozen=True):
@@ -52,7 +53,7 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
         return Requirement(0)
     plan = unfinished_plan(record, gang)
     repair = plan is not None
-    if policy in _ONCE and not repair and was_satisfied(record, gang):
+    if policy in ONCE and not repair and was_satisfied(record, gang):
         return Requirement(0)
     succeeded = _succeeded(record, policy, plan)
     done = sum(succeeded.values()) + on_nodes(counts, policy, repair)
@@ -100,7 +101,7 @@ def _succeeded(record: GangRecord, policy: MatchPolicy, plan: PlanMark | None) -
         counts = plan is not None and member.mark == plan
         if policy is MatchPolicy.WAITING_RUNNING_SUCCEEDED:
             counts = counts or not maker or maker in makers
-        elif policy in _ONCE:
+        elif policy in ONCE:
             counts = counts or (bool(maker) and maker in makers)
         if counts:
             found[member.pod.role] = found.get(member.pod.role, 0) + 1
@@ -155,4 +156,4 @@ def new_mark(gang: Gang, cause: str, size: int, time: int) -> PlanMark:
 
 def joining_mark(gang: Gang, cause: str, time: int) -> PlanMark | None:
     """The mark of a member that joins a gang which has its quorum, where it matters later that it had."""
-    return new_mark(gang, cause, 1, time) if gang.match_policy in _ONCE and gang.min_member > 1 else None
+    return new_mark(gang, cause, 1, time) if gang.match_policy in ONCE and gang.min_member > 1 else None
