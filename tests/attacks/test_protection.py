@@ -9,11 +9,7 @@ import pytest
 
 from tests.attacks.arena import QUEUE_NAME, VOLCANO, Arena, Tenant, member
 
-pytestmark = [
-    pytest.mark.e2e,
-    pytest.mark.asyncio(loop_scope="session"),
-    pytest.mark.xfail(reason="ceilings of self-protection are on their way", strict=False),
-]
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
 
 SHIELDS: dict[str, dict[str, Any]] = {
     "not preemptable": {"annotations": {"volcano.sh/preemptable": "false"}},
