@@ -113,3 +113,15 @@ def test_a_gang_with_a_topology_says_in_which_domain_it_is_or_would_be() -> None
     answer = cluster.gang()
     assert (answer.state, answer.domain) == ("Starting", "r1 (rack)")
     assert "  Domain: r1 (rack)" in render(answer)
+
+
+@pytest.mark.parametrize("about", ["gang", "pod"])
+def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None:
+    cluster = Cluster(cpus=3, minimum=3, policy=MatchPolicy.ONCE_SATISFIED)
+    cluster.pods(0, 3, PodPhase.RUNNING, "n")
+    cluster.pods(3, 1)
+    answer = cluster.gang() if about == "gang" else cluster.pod(3)
+    assert answer.message.endswith(
+        "; the minimum of 3 was met in this run, so by match policy once-satisfied it is not asked for while a "
+        "member is left (3 have a node)"
+    )

@@ -65,27 +65,34 @@ class Loans:
         """A round begins, perhaps anew."""
         self._waiting, self._behind = list(self._earlier), {}
 
-    def within(self, entries: Sequence[Entry], payer: Payer | None, amounts: Amounts, count: int) -> int:
-        """How many of `count` copies have their turn now; if none has, the entries are put off."""
-        if not self.active or payer is None or entries[0] in self._exempt:
+    def within(self, entry: Entry, payer: Payer | None, amounts: Amounts, count: int) -> int:
+        """How many of `count` copies of what an entry asks for have their turn now."""
+        if not self.active or payer is None or entry in self._exempt:
             return count
         self._session.state.ledger.settle()
-        room, behind = min(count, self._room(payer, amounts)), self._before(payer.path)
-        if room and not behind:
-            return room
-        self._put_off(entries, {payer: amounts}, behind)
-        return 0
+        return 0 if self._before(payer.path) else min(count, self._room(payer, amounts))
 
-    def puts_off(self, unit: Unit, charges: Mapping[Payer, Amounts]) -> bool:
+    def is_late(self, unit: Unit, charges: Mapping[Payer, Amounts]) -> bool:
         """Whether the turn of a unit that would be charged so is later."""
-        if unit in self._exempt:
+        if not self.active or unit in self._exempt:
             return False
         self._session.state.ledger.settle()
         behind = self._before(account for payer in charges for account in payer.path)
-        if not behind and self._degree(charges) <= self._limit:
-            return False
-        self._put_off([unit], charges, behind)
-        return True
+        return bool(behind) or self._degree(charges) > self._limit
+
+    def put_off(self, entries: Sequence[Entry], charges: Mapping[Payer, Amounts]) -> None:
+        """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
+        nothing anyway holds up nobody, as if he were not there."""
+        self._session.state.ledger.settle()
+        behind = self._before(account for payer in charges for account in payer.path)
+        degree, place = self._degree(charges), len(self._waiting)
+        for account in behind if degree <= self._limit else ():
+            self._behind[account] = place
+        accounts = {leaf for leaf, _ in self._exceeded(charges)} | set(behind)
+        accounts |= {payer.queue for payer in charges if payer.queue is not None and _keeps_order(payer.queue)}
+        for account in accounts:
+            self._behind.setdefault(account, -1)
+        self._waiting.append(_PutOff(entries, degree, accounts))
 
     def __contains__(self, unit: Unit) -> bool:
         """Whether the last that was put off is the unit."""
@@ -110,18 +117,6 @@ class Loans:
         self._earlier = [each for each in waiting if each not in going]
         self.begin()
         return [entry for each in first for entry in each.entries]
-
-    def _put_off(
-        self, entries: Sequence[Entry], charges: Mapping[Payer, Amounts], behind: list[AccountRecord]
-    ) -> None:
-        degree, place = self._degree(charges), len(self._waiting)
-        for account in behind if degree <= self._limit else ():
-            self._behind[account] = place
-        accounts = {leaf for leaf, _ in self._exceeded(charges)} | set(behind)
-        accounts |= {payer.queue for payer in charges if payer.queue is not None and _keeps_order(payer.queue)}
-        for account in accounts:
-            self._behind.setdefault(account, -1)
-        self._waiting.append(_PutOff(entries, degree, accounts))
 
     def _before(self, accounts: Iterable[AccountRecord]) -> list[AccountRecord]:
         """Those of the accounts of which somebody has been put off in this round."""

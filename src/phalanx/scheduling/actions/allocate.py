@@ -110,11 +110,13 @@ class _Walk:
         head = turn.members[0]
         most = UNLIMITED
         if head.claim is None:
-            most = self._put_off.within([turn], head.payer, head.footprint.amounts, UNLIMITED)
-        if most:
-            self._surpluses.take(turn, most if self._line.single else 1)
-            if turn.members:
-                self._line.add_turn(turn)
+            most = self._put_off.within(turn, head.payer, head.footprint.amounts, UNLIMITED)
+        if not most and head.payer is not None and _has_room(self._session, head):
+            self._put_off.put_off([turn], {head.payer: head.footprint.amounts})
+            return
+        self._surpluses.take(turn, most if most and self._line.single else 1)
+        if turn.members:
+            self._line.add_turn(turn)
 
     def _take_gangs(self, unit: Unit) -> None:
         if place_unit(self._session, unit, self._put_off):
@@ -127,9 +129,11 @@ class _Walk:
         while units and session.plan.complete:
             count = len(units)
             if not (first.claim is not None or first.pod.problem or session.known(kind) is not None):
-                count = self._put_off.within(units, first.payer, first.footprint.amounts, count)
-                if not count:
+                count = self._put_off.within(units[0], first.payer, first.footprint.amounts, count)
+                if not count and first.payer is not None and _has_room(session, first):
+                    self._put_off.put_off(units, {first.payer: first.footprint.amounts})
                     return
+                count = count or len(units)
             self._place(units[:count], kind)
             if session.plan.complete:
                 self._lanes.passed(units[:count])
@@ -146,6 +150,13 @@ class _Walk:
             for unit in units:
                 if unit.key not in session.seen:
                     attempt(session, [unit], partial(place_alone, session, [unit], kind))
+
+
+def _has_room(session: Session, record: PodRecord) -> bool:
+    """Whether the pod could be placed now."""
+    if session.held(record) is not None or not session.allowance.room(record.payer, record.footprint):
+        return False
+    return bool(session.placer.place(record.cls, 1))
 
 
 def asks_for_a_slot_only(unit: Unit) -> bool:
@@ -232,19 +243,23 @@ def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
         return True
     demand = demand_of(calls)
     promised = claimed(unit)
-    if loans.active and not promised and unit.band[0] and loans.puts_off(unit, charges_of(session, calls, demand)):
-        return False
     refusal = session.known(demand) if not promised else None
     if refusal is None:
+        lends = loans.active and not promised and unit.band[0]
+        charges = charges_of(session, calls, demand) if lends else {}
+        late = lends and loans.is_late(unit, charges)
         transaction = session.state.transaction()
         transaction.lift(promised)
         facts = None
         if not (promised and place_where_promised(session, transaction, calls)):
             facts = assemble(session, calls, demand, transaction)
-        if facts is None:
+        if facts is None and not late:
             _commit(session, transaction, unit, calls)
             return True
         transaction.rollback()
+        if facts is None:
+            loans.put_off([unit], charges)
+            return False
         if waits_on(session, unit, demand):
             session.saw(unit)
             return False

@@ -80,15 +80,15 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
-    if loans.active and not promised and unit.band[0]:
-        least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
-        if loans.puts_off(unit, charges_of(session, least, demand_of(least))):
-            return False
     refusal = session.known(attempt.demand) if not promised else None
     if refusal is not None:
         assert isinstance(refusal.facts, Lacks)
         _tell(session, unit, attempt, refusal)
         return refusal.facts.holds
+    least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
+    lends = loans.active and not promised and unit.band[0]
+    charges = charges_of(session, least, demand_of(least)) if lends else {}
+    late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(promised)
     kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
@@ -105,6 +105,10 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
                 session.saw(unit)
                 return False
         _wait(session, unit, attempt, muster.lacks)
+        return False
+    if late:
+        transaction.rollback()
+        loans.put_off([unit], charges)
         return False
     transaction.commit()
     commit(attempt.open)
