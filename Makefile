@@ -3,13 +3,19 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench setup clean
+.PHONY: demo quick test test-slow lint bench setup clean
 
 demo: setup        ## run the main job: a gang waits as one and starts as one
 	@$(BIN)/phalanx demo
 
-test: setup        ## the whole test suite
-	@$(BIN)/pytest -n 2 --dist loadfile
+quick: setup       ## the core's tests, in under a minute
+	@$(BIN)/pytest -n 2 -m "not slow and not e2e" tests/model tests/cluster tests/dialects tests/execution tests/daemon tests/test_floors.py
+
+test: setup        ## all tests but the slow ones
+	@$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
+
+test-slow: setup   ## the slow ones: at length, on many random worlds
+	@$(BIN)/pytest -n 2 --dist loadfile -m slow
 
 lint: setup        ## style, types and floors
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy && $(BIN)/lint-imports --no-cache

@@ -135,11 +135,6 @@ async def until_the_end(world: World) -> None:
 
     await world.until(told, "who waits knows why")
 
-    async def remembered() -> bool:
-        return bool((await world.get(GROUPS, "g"))["metadata"].get("annotations"))
-
-    await world.until(remembered, "it is written down that the gang was whole once")
-
 
 @pytest.mark.slow
 async def test_killed_at_any_write_the_end_is_the_same(world: World) -> None:
