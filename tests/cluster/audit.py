@@ -163,7 +163,7 @@ def _audit_gangs(state: ClusterState) -> None:
         marked = [(r.mark, r.state) for r in mine if r.mark is not None and r.state in bound]
         marks: Counter[PlanMark] = Counter(mark for mark, _ in marked)
         assert gang.marks == dict(marks)
-        assert gang.live_marks == dict(Counter(mark for mark, member_state in marked if member_state in ACTIVE))
+        assert gang.live_marks() == {mark for mark, member_state in marked if member_state in ACTIVE}
         on_nodes = gang.count(MemberState.BOUND) + gang.count(MemberState.RUNNING)
         assert gang.peak >= on_nodes
         assert gang.counts().active or not gang.peak

@@ -8,7 +8,7 @@ from phalanx.cluster.accounts import Bucket, Payer
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.model.gang import Gang, GangCounts, GangKey
-from phalanx.model.pod import ACTIVE, MemberState, PlanMark, Pod
+from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState, PlanMark, Pod
 from phalanx.model.verdict import Verdict
 
 NO_NODE = -1
@@ -82,15 +82,15 @@ class GangRecord:
     """A gang's members and their counts by state, in all and per role.
 
     `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
-    were bound and are not terminating: this is what tells a half-bound plan from a gang that never started.
-    `live_marks` counts those of them that are on a node or on the way to one. `peak` is how many members were on
-    nodes at once in the run that is under way; a run is over when nobody is left on a node. `finished` is the
-    newest plan that was seen complete, every member of it confirmed by the API: what it loses later was not cut
-    off. `arrivals` counts how often a member became pending: what was said about the gang before the last arrival
-    has not reached everyone. `told` is what was last said, with the arrivals of that moment. `admitted` stands for
-    an admission that we have decided and the group's phase does not show yet. `holdings` counts, by footprint, the
-    members that hold what they ask for. `known` is for whoever computes something from the noun and the members:
-    it is forgotten when one of them changes. `parted` is for whoever parts the members over nodes.
+    were bound and are not terminating: this is what tells a half-bound plan from a gang that never started. `peak`
+    is how many members were on nodes at once in the run that is under way; a run is over when nobody is left on a
+    node. `finished` is the newest plan that was seen complete, every member of it confirmed by the API: what it
+    loses later was not cut off. `arrivals` counts how often a member became pending: what was said about the gang
+    before the last arrival has not reached everyone. `told` is what was last said, with the arrivals of that
+    moment. `admitted` stands for an admission that we have decided and the group's phase does not show yet.
+    `holdings` counts, by footprint, the members that hold what they ask for. `known` is for whoever computes
+    something from the noun and the members: it is forgotten when one of them changes. `parted` is for whoever
+    parts the members over nodes.
     """
 
     __slots__ = (
@@ -104,7 +104,6 @@ class GangRecord:
         "holdings",
         "key",
         "known",
-        "live_marks",
         "marks",
         "members",
         "noun",
@@ -121,7 +120,6 @@ class GangRecord:
         self.members: dict[str, PodRecord] = {}
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
-        self.live_marks: dict[PlanMark, int] = {}
         self.peak = 0
         self.finished: PlanMark | None = None
         self.holdings: dict[Footprint, int] = {}
@@ -155,6 +153,10 @@ class GangRecord:
     def roles(self) -> Iterator[str]:
         return iter(self._roles)
 
+    def live_marks(self) -> set[PlanMark]:
+        """The marks of members that are on a node or on the way to one."""
+        return {each.mark for each in self.members.values() if each.mark is not None and each.state in ACTIVE}
+
     def add(self, record: PodRecord) -> None:
         record.gang = self
         self.members[record.pod.uid] = record
@@ -169,10 +171,12 @@ class GangRecord:
 
     def move(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         """Sets a member's state and mark and counts it under them."""
-        self._tally(record, record.state, -1)
+        last = record.state
+        self._tally(record, last, -1)
         record.state, record.mark = state, mark
         self._tally(record, state, 1)
-        self._note_run()
+        if last in ACTIVE or state in CAN_LEAVE:
+            self._note_run()
 
     def resume(self, peak: int) -> None:
         """Goes on with a run that only seemed to end while a member was taken out and put back."""
@@ -221,8 +225,6 @@ class GangRecord:
         if state not in _MARKED:
             return
         left = _add(self.marks, mark, step)
-        if state in ACTIVE:
-            _add(self.live_marks, mark, step)
         if state is MemberState.PLACED:
             _add(self._unconfirmed, mark, step)
         complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed

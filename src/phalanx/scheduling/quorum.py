@@ -116,7 +116,7 @@ def was_satisfied(record: GangRecord, gang: Gang) -> bool:
     """
     if not record.counts().active:
         return False
-    return record.peak >= gang.min_member or any(mark.concerns(gang.uid) for mark in record.live_marks)
+    return record.peak >= gang.min_member or any(mark.concerns(gang.uid) for mark in record.live_marks())
 
 
 def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
@@ -137,7 +137,7 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     finished = record.finished
     if finished is not None and finished.concerns(gang.uid) and finished.time >= newest.time:
         return None
-    if not (record.live_marks.get(newest) or _has_succeeded(record, newest)):
+    if not (newest in record.live_marks() or _has_succeeded(record, newest)):
         return None  # nobody is left of it: nothing is half bound
     left_over = any(member.pod.created <= newest.time for member in record.pending.values())
     if gang.min_member <= 1 or not (left_over or (again and record.count(MemberState.PLACED))):

@@ -370,7 +370,8 @@ class Session:
     def begin_turn(self) -> tuple[int, ...]:
         """What there is of the plan, for `undo_turn`."""
         self.state.transactions.forget()
-        return tuple(map(len, self._decisions()))
+        plan = self.plan
+        return len(plan.binds), len(plan.nominations), len(plan.evictions), len(plan.admissions)
 
     def undo_turn(self, marks: tuple[int, ...]) -> None:
         """Takes back what was begun and decided since then, but for pods that belong to no gang: each of them is

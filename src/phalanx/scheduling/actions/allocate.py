@@ -98,8 +98,7 @@ class _Walk:
             if self._session.plan.complete and first not in self._put_off:
                 self._lanes.passed(open_units)
         else:
-            pod = first.pod
-            attempt(self._session, open_units, lambda: self._take_pods(open_units, pod))
+            self._take_pods(open_units, first.pod)
 
     @property
     def _put_off(self) -> Loans:
@@ -124,7 +123,19 @@ class _Walk:
                 self._line.add_turn(further)
 
     def _take_pods(self, units: list[Unit], first: PodRecord) -> None:
-        """Pods of one kind; those that would be lent what they ask for are put off."""
+        """Pods of one kind all at once; if that raises one by one, so that it is known for whose sake."""
+        session = self._session
+        marks = session.begin_turn()
+        try:
+            self._place_pods(units, first)
+        except Exception:
+            session.undo_turn(marks)
+            for unit in units:
+                if unit.key not in session.seen and unit.pod is not None:
+                    attempt(session, [unit], partial(self._place_pods, [unit], unit.pod))
+
+    def _place_pods(self, units: list[Unit], first: PodRecord) -> None:
+        """Those that would be lent what they ask for are put off."""
         session, kind = self._session, Alone(first.cls, first.payer)
         while units and session.plan.complete:
             count = len(units)
@@ -134,22 +145,10 @@ class _Walk:
                     self._put_off.put_off(units, {first.payer: first.footprint.amounts})
                     return
                 count = count or len(units)
-            self._place(units[:count], kind)
+            place_alone(session, units[:count], kind)
             if session.plan.complete:
                 self._lanes.passed(units[:count])
             units = units[count:]
-
-    def _place(self, units: list[Unit], kind: Alone) -> None:
-        """All at once; if that raises one by one, so that it is known for whose sake."""
-        session = self._session
-        try:
-            marks = session.begin_turn()
-            place_alone(session, units, kind)
-        except Exception:
-            session.undo_turn(marks)
-            for unit in units:
-                if unit.key not in session.seen:
-                    attempt(session, [unit], partial(place_alone, session, [unit], kind))
 
 
 def _has_room(session: Session, record: PodRecord) -> bool:
