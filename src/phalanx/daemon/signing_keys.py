@@ -25,8 +25,9 @@ log = logging.getLogger(__name__)
 SECRETS = Resource("", "v1", "secrets", "Secret")
 NAME = "phalanx-signing-keys"
 LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
-# The block of SHA-256: a longer key is not a better one.
 KEY_BYTES = 32
+# Keyed BLAKE2b takes no more.
+_MOST_KEY_BYTES = 64
 
 _KEY_NAME = re.compile(r"[0-9]{1,12}")
 
@@ -112,7 +113,7 @@ def keys_in(secret: Any) -> tuple[Key, ...]:
             key = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError, TypeError):
             key = b""
-        if _KEY_NAME.fullmatch(name) and len(key) >= KEY_BYTES:
+        if _KEY_NAME.fullmatch(name) and KEY_BYTES <= len(key) <= _MOST_KEY_BYTES:
             found.append((int(name), (name, key)))
         else:
             log.warning("secret %s, key %s is no signing key and passed over", NAME, name)

@@ -9,7 +9,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
 
 PLAN_ANNOTATION = "phalanx.dev/gang-plan"
-_NUMBER = re.compile(r"[0-9]{1,12}")
+_MARK = re.compile(r"(?s)(.+)/([0-9]{1,12})/([0-9]{1,12})/([^/]*)")
 # What the signature says that it is about, so that one for something else is none for this.
 _SUBJECT = "gang-plan"
 
@@ -21,12 +21,11 @@ def encode_mark(mark: PlanMark, signer: Signer, uid: str, gang: GangKey) -> str:
 
 def decode_mark(text: str, signer: Signer, uid: str, gang: GangKey) -> PlanMark | None:
     """None where we have made no such mark for this pod and gang: then the pod is judged as if it had none."""
-    plan, *rest = text.rsplit("/", 3)
-    if not plan or len(rest) != 3 or not all(_NUMBER.fullmatch(number) for number in rest[:2]):
+    found = _MARK.fullmatch(text)
+    if found is None:
         return None
-    size, time = map(int, rest[:2])
-    mark = PlanMark(plan, size, time)
-    return mark if size >= 1 and signer.believes(rest[2], *_parts(mark, uid, gang)) else None
+    mark = PlanMark(found[1], int(found[2]), int(found[3]))
+    return mark if mark.size >= 1 and signer.believes(found[4], *_parts(mark, uid, gang)) else None
 
 
 def _parts(mark: PlanMark, uid: str, gang: GangKey) -> tuple[str | int, ...]:

@@ -1,17 +1,18 @@
 """Signatures on what we write onto objects that others may write as well, and read back as our own.
 
 Whoever may patch a pod may write any annotation, or copy one from another pod or a backup. So what we believe later
-is signed over everything that it is about, with a key that tenants cannot read (RFC 2104, HMAC-SHA-256).
+is signed over everything that it is about, with a key that tenants cannot read (RFC 7693, keyed BLAKE2b: a third of
+what HMAC-SHA-256 costs for texts as short as these).
 """
 
 from __future__ import annotations
 
-import base64
 import hmac
+from hashlib import blake2b
 
 import msgspec
 
-# Half of a SHA-256: far beyond guessing, and short enough for an annotation on every pod.
+# Far beyond guessing, and short enough for an annotation on every pod.
 _SIGNATURE_BYTES = 16
 
 Key = tuple[str, bytes]
@@ -54,5 +55,4 @@ class Signer:
 
     def _digest(self, secret: bytes, parts: tuple[str | int, ...]) -> str:
         # JSON tells where a part ends, whatever is in it.
-        digest = hmac.digest(secret, self._encoder.encode(parts), "sha256")[:_SIGNATURE_BYTES]
-        return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+        return blake2b(self._encoder.encode(parts), digest_size=_SIGNATURE_BYTES, key=secret).hexdigest()

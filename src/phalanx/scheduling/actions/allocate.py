@@ -139,7 +139,8 @@ class _Walk:
         session, kind = self._session, Alone(first.cls, first.payer)
         while units and session.plan.complete:
             count = len(units)
-            if not (first.claim is not None or first.pod.problem or session.known(kind) is not None):
+            free = self._put_off.active and first.claim is None and not first.pod.problem
+            if free and session.known(kind) is None:
                 count = self._put_off.within(units[0], first.payer, first.footprint.amounts, count)
                 if not count and first.payer is not None and _has_room(session, first):
                     self._put_off.put_off(units, {first.payer: first.footprint.amounts})
