@@ -221,8 +221,9 @@ def _audit_ledger(state: ClusterState) -> None:
         held = Counter(
             record.footprint
             for record in gang.members.values()
-            if record.state in (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
-            or (record.state is MemberState.TERMINATING and record.pod.node)
+            if record.state is MemberState.PLACED
+            # On a node that is not there a pod holds nothing.
+            or (record.state in ON_A_NODE and record.pod.node and record.row != NO_NODE)
         )
         assert gang.holdings == dict(held)
     keys = {record.payer.key for record in state.pods.values() if record.payer is not None}

@@ -183,6 +183,18 @@ class TestTrees:
         assert desk.ceiling("quotas", node("b")) is None
 
 
+class TestNodesThatAreNotThere:
+    def test_what_is_bound_to_one_takes_nothing_away_from_anybody(self) -> None:
+        """Whoever makes pods may write any node's name into them."""
+        scenario = world().elastic_quota("a", {"cpu": 2}, {"cpu": 4}).elastic_quota("b", {"cpu": 2}, {"cpu": 4})
+        scenario.within("a").pod("ghost", node="nowhere", scheduler="other", cpu=1000)
+        scenario.within("b").pod("p", cpu=1).run()
+        assert "p" in scenario.placed()
+        # Should the node come, it is charged what it takes there.
+        scenario.node("nowhere", cpu=2000).run()
+        assert scenario.state.ledger.accounts[elastic("a")].used["cpu"] == 1_000_000
+
+
 class TestNobodySpeaksForAnother:
     """Whom pods charge that name a Koordinator quota themselves."""
 

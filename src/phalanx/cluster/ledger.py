@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.paths import Paths
 from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import CAN_LEAVE, MemberState
 
 _BUCKETS: dict[MemberState, Bucket] = {
     MemberState.PENDING: Bucket.ASKED,
@@ -18,6 +18,7 @@ _BUCKETS: dict[MemberState, Bucket] = {
 }
 _WAITING = (Bucket.ASKED, Bucket.PROMISED)
 # By the state's number: an enum as a key is hashed slowly.
+_ON_NODES = (*CAN_LEAVE, MemberState.TERMINATING)
 _BUCKET_OF = tuple(_BUCKETS.get(state) for state in MemberState)
 
 
@@ -181,6 +182,8 @@ class Ledger:
         return PayerKey(pod.namespace, queue, pod.quota, pod.user, pod.firm)
 
     def _bucket(self, record: PodRecord) -> Bucket | None:
+        if record.row == NO_NODE and record.state in _ON_NODES:
+            return None  # on a node that is not there: it takes nothing, and nothing away from others
         if record.state is MemberState.TERMINATING:
             return Bucket.LEAVING if record.pod.node else None
         if record.state is MemberState.PENDING:

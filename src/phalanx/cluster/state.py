@@ -303,9 +303,9 @@ class ClusterState:
             self.lone[pod.uid] = record
         if record.state is MemberState.TERMINATING:
             self.leaving[pod.uid] = record
+        self._occupy(record)
         self.ledger.enter(record)
         self._touch(record)
-        self._occupy(record)
         if nominated and record.state is MemberState.PENDING:
             self._hold(record, Claim(), nominated)
 
@@ -391,8 +391,7 @@ class ClusterState:
 
     def _occupy(self, record: PodRecord) -> None:
         """Puts a pod's footprint on its node, or remembers that its node is not known yet."""
-        node, _ = claim_of(record.pod, record.state)
-        if node:
+        if node := claim_of(record.pod, record.state)[0]:
             self._settle(record, node)
 
     def _settle(self, record: PodRecord, node: str) -> None:
@@ -451,10 +450,10 @@ class ClusterState:
         for record in self.tenants(row):
             if record.claim is not None:
                 self._touch(record)  # the node may not take it any more
-        if more:
-            self.relief += 1
+        self.relief += more
         for record in self._homeless.take(node.name):
             self._settle(record, node.name)
+            self.ledger.book(record)
             self._touch(record)
 
     def _node_removed(self, name: str) -> None:
@@ -466,6 +465,7 @@ class ClusterState:
             book_stock(record, row, -1)
             self._tenants.move_out(record)
             self._homeless.add(name, record)
+            self.ledger.book(record)
             self._touch(record)
         self.nodes.remove(name)
         self.version += 1
