@@ -15,7 +15,7 @@ import pytest_asyncio
 
 from phalanx.cli.admission import policies
 from phalanx.cli.install import install_policies
-from phalanx.cli.manifests import LABELS
+from phalanx.daemon.own_objects import LABELS
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource

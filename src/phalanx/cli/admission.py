@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 import yaml
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from phalanx.cli.manifests import Manifest
 
 GROUP_VERSION = "admissionregistration.k8s.io/v1"
 _SCHEDULER = "${scheduler}"
 
 
-def policies(scheduler_name: str, labels: dict[str, str]) -> list[Manifest]:
+def policies(scheduler_name: str, labels: Mapping[str, str]) -> list[Manifest]:
     """All of them, each with its binding. Pods of other schedulers than `scheduler_name` are left alone.
 
     Who may write what only schedulers write, use queues or administrate quotas is asked of the API server's

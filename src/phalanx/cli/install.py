@@ -72,6 +72,7 @@ def install(
     definitions that somebody else has installed are left as they are.
     """
     from phalanx.cli import admission, manifests
+    from phalanx.daemon.own_objects import LABELS
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")
@@ -80,7 +81,7 @@ def install(
         [] if crds_only else [*manifests.access(account, namespace), *manifests.flow_schemas(account, namespace)]
     )
     definitions, queues = manifests.definitions(), manifests.volcano_queues()
-    policies = admission.policies(scheduler_name, manifests.LABELS) if with_policies else []
+    policies = admission.policies(scheduler_name, LABELS) if with_policies else []
     if print_only:
         import yaml
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.own_objects import LABELS
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.daemon.usage_record import NAME as USAGE
@@ -15,7 +16,6 @@ from phalanx.dialects.queues import builtin_queues
 
 Manifest = dict[str, Any]
 
-LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
 # Where `phalanx scheduler --leader-elect` keeps its lease by default; it is named like the account.
 LEASE_NAMESPACE = "kube-system"
 

@@ -5,16 +5,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.model.account import DEFAULT_QUEUE, ROOT_QUEUE, Account, AccountKey, AccountState, Tree
+from phalanx.model.account import (
+    ADMINISTRATIVE_NAMESPACES,
+    DEFAULT_QUEUE,
+    KOORDINATOR_BESIDE,
+    KOORDINATOR_DEFAULT,
+    KOORDINATOR_ROOT,
+    ROOT_QUEUE,
+    Account,
+    AccountKey,
+    AccountState,
+    Tree,
+)
 from phalanx.model.gang import Problem
 
 ROOT = AccountKey(Tree.QUEUE, ROOT_QUEUE)
 ALL_ELASTIC_QUOTAS = AccountKey(Tree.ELASTIC_QUOTA, "")
-# Koordinator's own names; it charges what no quota claims to its default quota.
-KOORDINATOR_DEFAULT = "koordinator-default-quota"
 
-KOORDINATOR_BUILTIN = (KOORDINATOR_DEFAULT, "koordinator-system-quota", "koordinator-root-quota")
-SYSTEM_NAMESPACES = ("kube-system", "koordinator-system")
 
 _SHUT = (AccountState.CLOSED, AccountState.CLOSING)
 
@@ -209,8 +216,8 @@ class Paths:
     def _may_charge(self, namespace: str, quota: AccountKey, confined: bool) -> bool:
         """Whether pods of a namespace may name a quota. One that claims namespaces, or is below such a one, is for
         those; who has a quota (`confined`) does not get out of it by naming another, or one without limits."""
-        if quota.name in KOORDINATOR_BUILTIN:
-            return namespace in SYSTEM_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
+        if quota.name in (*KOORDINATOR_BESIDE, KOORDINATOR_ROOT):
+            return namespace in ADMINISTRATIVE_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
         lineage = self.accounts[quota].lineage()
         claims = [claim for each in lineage if each.noun is not None for claim in _claims(each.noun)]
         return namespace in claims or not (claims or confined)

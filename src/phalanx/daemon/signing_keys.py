@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from phalanx.daemon.own_objects import LABELS
 from phalanx.dialects.signatures import Key, Signer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -24,7 +25,6 @@ log = logging.getLogger(__name__)
 
 SECRETS = Resource("", "v1", "secrets", "Secret")
 NAME = "phalanx-signing-keys"
-LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
 KEY_BYTES = 32
 # Keyed BLAKE2b takes no more.
 _MOST_KEY_BYTES = 64
@@ -95,7 +95,7 @@ async def _read_or_make(
     name, key = str(int(now())), entropy(KEY_BYTES)
     entry = {name: base64.b64encode(key).decode()}
     if secret is None:
-        metadata = {"name": NAME, "namespace": namespace, "labels": LABELS}
+        metadata = {"name": NAME, "namespace": namespace, "labels": dict(LABELS)}
         body = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "Opaque", "data": entry}
         await client.create(SECRETS.path(namespace), body)
     else:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from phalanx.daemon.own_objects import LABELS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
@@ -32,8 +33,6 @@ MOST_OBJECTS = 20
 PERIOD = 15.0
 # After so long what is still held is written down anew: a crash then costs no more of it than that.
 CHECKPOINT = 300.0
-
-_LABELS = {"app.kubernetes.io/name": "phalanx", "app.kubernetes.io/managed-by": "phalanx"}
 
 _Amount = Annotated[int, msgspec.Meta(ge=0)]
 _Average = Annotated[float, msgspec.Meta(ge=0)]
@@ -153,7 +152,7 @@ class UsageRecord:
         document = {
             "apiVersion": CONFIG_MAPS.api_version,
             "kind": CONFIG_MAPS.kind,
-            "metadata": {"name": f"{NAME}-{number}", "labels": _LABELS},
+            "metadata": {"name": f"{NAME}-{number}", "labels": dict(LABELS)},
             "data": {DATA_KEY: encode(accounts.values())},
         }
         try:
@@ -173,7 +172,7 @@ class UsageRecord:
             try:
                 if exists:
                     path = CONFIG_MAPS.path(self._namespace, f"{NAME}-{number}")
-                    patch = {"metadata": {"labels": _LABELS}, "data": document["data"]}
+                    patch = {"metadata": {"labels": dict(LABELS)}, "data": document["data"]}
                     await self._retry.run(
                         lambda path=path, patch=patch: self._client.patch(path, patch, PatchType.MERGE),  # type: ignore[misc]
                         "PATCH",

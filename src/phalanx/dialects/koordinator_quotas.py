@@ -10,15 +10,23 @@ from phalanx.dialects.accountspec import AccountSpec, Place
 from phalanx.dialects.elastic_quotas import QuotaReader
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, describe
-from phalanx.model.account import Account, AccountKey, Limits, Tree, limits_of
+from phalanx.model.account import (
+    KOORDINATOR_DEFAULT,
+    KOORDINATOR_NAMESPACE,
+    KOORDINATOR_ROOT,
+    KOORDINATOR_SYSTEM,
+    Account,
+    AccountKey,
+    Limits,
+    Tree,
+    limits_of,
+)
 from phalanx.model.decoding import decode_json
 from phalanx.model.gang import Problem
 
 PREFIX = "quota.scheduling.koordinator.sh/"
-NAMESPACE = "koordinator-system"
-ROOT = "koordinator-root-quota"
-SYSTEM = "koordinator-system-quota"
-DEFAULT = "koordinator-default-quota"
+NAMESPACE = KOORDINATOR_NAMESPACE
+ROOT, SYSTEM, DEFAULT = KOORDINATOR_ROOT, KOORDINATOR_SYSTEM, KOORDINATOR_DEFAULT
 
 PARENT = f"{PREFIX}parent"
 IS_PARENT = f"{PREFIX}is-parent"

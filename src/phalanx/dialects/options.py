@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from phalanx.model.account import ADMINISTRATIVE_NAMESPACES, SYSTEM_NAMESPACE
 from phalanx.model.gang import Dialect, MatchPolicy
 
 # coscheduling.md, 1.5: what each system does where nobody states a policy. Native groups count as kube-scheduler
@@ -22,8 +23,6 @@ DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
     Dialect.KUBE_BATCH: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
     Dialect.SHADOW: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
 }
-
-SYSTEM_NAMESPACE = "kube-system"
 
 
 class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -46,7 +45,7 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     default_spread: bool = True
     system_namespaces: tuple[str, ...] = ()
     bundle_namespaces: tuple[frozenset[str], ...] = ()
-    quota_namespaces: frozenset[str] = frozenset(("kube-system", "koordinator-system"))
+    quota_namespaces: frozenset[str] = frozenset(ADMINISTRATIVE_NAMESPACES)
 
     def is_system(self, namespace: str) -> bool:
         return namespace == SYSTEM_NAMESPACE or namespace in self.system_namespaces

@@ -16,6 +16,18 @@ Limits = tuple[tuple[str, int], ...]
 DEFAULT_QUEUE = "default"
 ROOT_QUEUE = "root"
 
+# The quotas that Koordinator makes itself. The system and default quotas stand beside the tree, not in it:
+# their pods neither give nor take (disableDefaultQuotaPreemption), and what they use is not there to be shared.
+KOORDINATOR_ROOT = "koordinator-root-quota"
+KOORDINATOR_SYSTEM = "koordinator-system-quota"
+KOORDINATOR_DEFAULT = "koordinator-default-quota"
+KOORDINATOR_BESIDE = (KOORDINATOR_DEFAULT, KOORDINATOR_SYSTEM)
+
+SYSTEM_NAMESPACE = "kube-system"
+KOORDINATOR_NAMESPACE = "koordinator-system"
+# Where administrators and the cluster itself write, and tenants do not.
+ADMINISTRATIVE_NAMESPACES = (SYSTEM_NAMESPACE, KOORDINATOR_NAMESPACE)
+
 
 def limits_of(amounts: Mapping[str, int]) -> Limits:
     return tuple(sorted(amounts.items()))

@@ -6,17 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.paths import KOORDINATOR_DEFAULT
-from phalanx.model.account import Tree
+from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.scheduling.plugin import Plugin
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
 
 QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
-# Koordinator's pods outside of all quotas neither give nor take (disableDefaultQuotaPreemption, and what its system
-# uses is nobody's to share).
-BESIDE = (KOORDINATOR_DEFAULT, "koordinator-system-quota")
 
 
 def quota_of(payer: Payer, tree: Tree) -> AccountRecord | None:
@@ -56,7 +52,7 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
             if deserved is not None:
                 names = has_share(session, plugin)
                 found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
-    elif tree in QUOTA_TREES and account.key.name not in ("", *BESIDE):
+    elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
         least = dict(account.noun.deserved or ()) if account.noun is not None else {}
         found.append({name: least.get(name, 0) for name in has_min(session, tree)})
     return tuple(share for share in found if share)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.model.account import Tree
+from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.eviction.ground import (
     NO_PREEMPTION,
@@ -18,7 +18,7 @@ from phalanx.scheduling.eviction.ground import (
     held,
 )
 from phalanx.scheduling.plugins.quotas import Quotas
-from phalanx.scheduling.shares import BESIDE, has_min, quota_of
+from phalanx.scheduling.shares import has_min, quota_of
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
@@ -55,7 +55,7 @@ class QuotaGrounds:
         return found
 
     def _between(self, mine: AccountRecord, quota: AccountRecord) -> Ground | str:
-        beside = next((each for each in (quota, mine) if each.key.name in BESIDE), None)
+        beside = next((each for each in (quota, mine) if each.key.name in KOORDINATOR_BESIDE), None)
         if beside is not None and self._tree is Tree.KOORDINATOR:
             return f"{beside.label} stands beside the quotas that make room for each other"
         if quota is mine:

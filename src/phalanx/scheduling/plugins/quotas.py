@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.paths import KOORDINATOR_DEFAULT
-from phalanx.model.account import AccountKey, Tree
+from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.ceilings import Ceiling
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.queuetree import offered, requested
 from phalanx.scheduling.sharing.runtime_quota import QuotaNode, runtime_tree
 from phalanx.scheduling.view import View
-
-# Koordinator's built-in quotas that stand beside the tree: what they use is not there to be shared.
-_BESIDE = (KOORDINATOR_DEFAULT, "koordinator-system-quota")
-_ROOT = "koordinator-root-quota"
 
 
 class Quotas(Plugin):
@@ -94,10 +89,10 @@ def _runtime_ceilings(session: View) -> dict[AccountKey, Ceiling]:
     nodes = _nodes(accounts)
     levels: dict[str, list[QuotaNode]] = {}
     for account in sorted(accounts, key=_key):
-        if account.key in nodes and account.parent is None and account.key.name not in _BESIDE:
+        if account.key in nodes and account.parent is None and account.key.name not in KOORDINATOR_BESIDE:
             node = nodes[account.key]
             # Of the built-in root only the children share: there is nothing above it.
-            level = node.children if account.key.name == _ROOT and node.total is None else [node]
+            level = node.children if account.key.name == KOORDINATOR_ROOT and node.total is None else [node]
             levels.setdefault(account.key.forest, []).extend(level)
     total = _shared(session, accounts)
     runtimes = {
@@ -118,7 +113,7 @@ def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
     """What the trees may share: all that nodes offer, less what runs beside the trees."""
     total = offered(session)
     for account in accounts:
-        if account.key.name in _BESIDE:
+        if account.key.name in KOORDINATOR_BESIDE:
             for name, amount in account.used.items():
                 total[name] = max(0, total.get(name, 0) - amount)
     return total
