@@ -10,7 +10,7 @@ from hypothesis import settings
 settings.register_profile("phalanx", deadline=None)
 settings.load_profile("phalanx")
 
-# A shell starts what it puts into the background with SIGINT ignored, and children inherit that. Whoever is asked to
-# ignore it keeps ignoring it, as any command does; the commands that tests interrupt are not asked.
+# A shell starts what it puts into the background with SIGINT ignored, and children inherit that. A command that is
+# started so keeps ignoring it, as any does; those that tests interrupt are not started so.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -180,13 +180,12 @@ async def test_a_namespace_with_a_running_job_goes(client: Client) -> None:
     await client.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await client.create(JOBS.replace("default", "team"), job("work", parallelism=1))
     inside = PODS.replace("default", "team")
-    async with asyncio.timeout(10):
-        while not (names := await client.names(inside)):
-            await asyncio.sleep(0.005)
-    await client.ok("POST", f"{inside}/{names[0]}/binding", binding(names[0], "n"))
+    await client.until(JOBS.replace("default", "team") + "/work", "status", "active", equals=1)
+    name = (await client.names(inside))[0]
+    await client.ok("POST", f"{inside}/{name}/binding", binding(name, "n"))
     await client.ok("DELETE", "/api/v1/namespaces/team")
-    await client.until(f"{inside}/{names[0]}", "metadata", "finalizers", equals=None)
-    await client.call("DELETE", f"{inside}/{names[0]}", {"gracePeriodSeconds": 0})
+    await client.until(f"{inside}/{name}", "metadata", "finalizers", equals=None)
+    await client.call("DELETE", f"{inside}/{name}", {"gracePeriodSeconds": 0})
     await client.gone("/api/v1/namespaces/team")
 
 
