@@ -144,6 +144,10 @@ class NodeAgent:
         """What a node of ours offers, in the units of `phalanx.model.resources`."""
         return self.pods.ledger(node).allocatable if node in self.pods.nodes else {}
 
+    def address(self, node: str) -> str:
+        """What the pods of a node have as host address."""
+        return self.pods.address(node)
+
     # Pods
 
     def _pod_changed(self, change: Change[Pod]) -> None:

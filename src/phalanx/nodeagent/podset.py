@@ -91,7 +91,7 @@ class _Member:
 
 
 class PodSet:
-    """`defaults` as in `PodLifecycle`; `host_ip` is the address of all nodes."""
+    """`defaults` as in `PodLifecycle`; `host_ip` is the address of nodes that state none."""
 
     def __init__(
         self,
@@ -162,6 +162,11 @@ class PodSet:
     @property
     def nodes(self) -> Set[str]:
         return self._sites.keys()
+
+    def address(self, node: str) -> str:
+        """Where the pods of a node say that they are."""
+        site = self._sites.get(node)
+        return (site.address if site is not None else "") or self._host_ip
 
     def ledger(self, node: str) -> Ledger:
         return self._sites[node].ledger
@@ -263,7 +268,7 @@ class PodSet:
         self._enter(site, self._enroll(life), now)
 
     def _address(self, pod: Pod) -> str:
-        return self._host_ip if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
+        return self.address(pod.node) if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
 
     def _enroll(self, life: PodLifecycle) -> _Member:
         member = self._members[life.uid] = _Member(life)
@@ -385,7 +390,7 @@ class PodSet:
         metadata = member.life.pod.metadata
         if kind is DeleteWrite:
             return DeleteWrite(metadata.namespace, metadata.name, uid)
-        body = status_patch(member.life, now, self._host_ip)
+        body = status_patch(member.life, now, self.address(member.life.pod.node))
         return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
 
     def wrote(self, uid: str, write: Write) -> None:

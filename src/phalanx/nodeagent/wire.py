@@ -182,13 +182,24 @@ class NodeObjectSpec(_Wire):
     unschedulable: bool | None = None
 
 
+class NodeAddress(_Wire):
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(_Wire):
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
+    addresses: list[NodeAddress] | None = None
 
 
 class Node(_Wire):
     metadata: ObjectMeta
     spec: NodeObjectSpec = msgspec.field(default_factory=NodeObjectSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def address(self) -> str:
+        """Its InternalIP, "" while it has none."""
+        return next((item.address for item in self.status.addresses or () if item.type == "InternalIP"), "")
