@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx.kube.client import PatchType
+from phalanx.nodeagent.images import Images
 from phalanx.nodeagent.nodefile import NodeFileError
 from phalanx.nodeagent.nodekeeper import Adoption
 
@@ -358,3 +359,41 @@ async def test_kubectl_deletes_a_job_and_a_namespace_whose_pods_run(world: World
     await world.until(PODS, lambda found: found["items"] == [])
     await world.kubectl("delete", "namespace", "team", "--timeout=20s")
     assert "team" not in await world.kubectl("get", "namespaces")
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+
+
+async def test_a_pod_starts_when_its_claim_is_allocated_and_reserved_for_it(world: World) -> None:
+    await world.start(ONE)
+    device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    await world.client.create(CLAIMS, {"metadata": {"name": "one"}, "spec": {"devices": {"requests": [device]}}})
+    claims = [{"name": "gpu", "resourceClaimName": "one"}]
+    made = await world.create(
+        manifest("a", containers=[container(resources={"claims": [{"name": "gpu"}]})], resourceClaims=claims)
+    )
+    await world.until(
+        "/api/v1/namespaces/default/events",
+        lambda events: [event["reason"] for event in events["items"]] == ["FailedPrepareDynamicResources"],
+    )
+    waiting = await world.until(f"{PODS}/a", lambda pod: "containerStatuses" in pod["status"])
+    assert waiting["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": made["metadata"]["uid"]}],
+    }
+    await world.patch(f"{CLAIMS}/one/status", {"status": status})
+    await world.until_phase("a", "Running")
+
+
+async def test_a_missing_image_keeps_the_pod_pending(world: World) -> None:
+    await world.start(ONE, images=Images(("registry.invalid/*",)))
+    await world.create(manifest("a", containers=[container(image="registry.invalid/none:1")]))
+    pod = await world.until(
+        f"{PODS}/a",
+        lambda pod: "ImagePullBackOff" in str(pod["status"].get("containerStatuses")),
+    )
+    assert pod["status"]["phase"] == "Pending"
+    await world.client.delete(f"{PODS}/a")
+    await world.until_gone(f"{PODS}/a")

@@ -82,6 +82,11 @@ class ReadinessGate(_Wire):
     condition_type: str
 
 
+class PodResourceClaim(_Wire):
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodSpec(_Wire):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
@@ -95,6 +100,7 @@ class PodSpec(_Wire):
     service_account_name: str | None = None
     volumes: list[Volume] | None = None
     readiness_gates: list[ReadinessGate] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class ContainerStateRunning(_Wire):
@@ -137,6 +143,16 @@ class Condition(_Wire):
     last_transition_time: str | None = None
 
 
+class RequestMapping(_Wire):
+    container_name: str = ""
+    resource_name: str = ""
+
+
+class ExtendedResourceClaimStatus(_Wire):
+    resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
+
+
 class PodStatus(_Wire):
     phase: str | None = None
     reason: str | None = None
@@ -146,6 +162,8 @@ class PodStatus(_Wire):
     conditions: list[Condition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[PodResourceClaim] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(_Wire):
