@@ -33,6 +33,8 @@ _CUSTOM_GROUPS = [
     "scheduling.sigs.dev",
 ]
 
+# Whose queues or quotas had no status subresource in a release of their project.
+_WITHOUT_STATUS = ["scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "scheduling.sigs.dev"]
 
 # API groups that nobody develops any more.
 _RETIRED = ("scheduling.sigs.k8s.io", "incubator", "scheduling.sigs.dev")
@@ -127,8 +129,8 @@ def _cluster_rules() -> Iterator[Manifest]:
     # groups are told in an annotation in which HyperNode they are.
     yield _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status"], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
-    accounts = ["queues", "queues/status", "elasticquotas", "elasticquotas/status"]
-    yield _rule(_CUSTOM_GROUPS, accounts, ["patch"])
+    yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
+    yield _rule(_WITHOUT_STATUS, ["queues", "elasticquotas"], ["patch"])
     yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
     yield _rule(["scheduling.koordinator.sh"], ["devices"], _READ)
     yield _rule(["nodeinfo.volcano.sh"], ["numatopologies"], _READ)
