@@ -59,8 +59,7 @@ async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: Worl
     await world.until_status(QUEUE, name, running=1, pending=0, inqueue=0, allocated={"cpu": "2", "pods": "2"})
     # Somebody closes it: it takes nothing more, and is closed once it holds nothing.
     path = QUEUE.path(None, name) + "/status"
-    await world.client.patch(path, {"status": {"state": "Closed"}}, PatchType.MERGE)
-    await world.until_status(QUEUE, name, state="Closing")
+    await world.client.patch(path, {"status": {"state": "Closing"}}, PatchType.MERGE)
     await world.pod("late", annotations={QUEUE_NAME: name})
     await world.until_event("FailedScheduling", "late", f"Queue {name} is closing and takes nothing new")
     await world.delete(PODS, "a", "b")
