@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.model.gang import Dialect, MatchPolicy, Problem
 from phalanx.model.pod import PlanMark, PodPhase
+from phalanx.model.topology import TopologyRule
 
 from .scenario import Scenario
 
@@ -194,3 +195,38 @@ class TestPreemption:
         world = native(self.full(priority=5), 1, priority=10).pods("p", 1, gang="job", cpu=1, priority=1).run()
         assert world.placed("p") == ["p-0"]
         assert len(world.evicted) == 1
+
+
+class TestTopology:
+    """Members of a group with a topology key go into one domain together, as far as there is room."""
+
+    def racks(self, **nodes: int) -> Scenario:
+        world = Scenario()
+        for rack, count in nodes.items():
+            for number in range(count):
+                world.node(f"{rack}{number}", cpu=2, labels={"rack": rack})
+        return world
+
+    def basic(self, world: Scenario, name: str, count: int) -> Scenario:
+        rule = TopologyRule.by_label("rack")
+        world.gang(name, 1, **{**NATIVE, "uid": name, "topology": rule})
+        return world.pods(name, count, gang=name, cpu=1)
+
+    def homes(self, world: Scenario, name: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node, count in world.spread(name).items():
+            found[node[0]] = found.get(node[0], 0) + count
+        return found
+
+    def test_two_basic_groups_do_not_strand_each_other_in_one_rack(self) -> None:
+        world = self.racks(a=3, b=1)
+        self.basic(world, "one", 2)
+        self.basic(world, "two", 2)
+        world.run()
+        assert self.homes(world, "one") == {"b": 2}
+        assert self.homes(world, "two") == {"a": 2}
+
+    def test_the_rack_that_takes_the_most_members_goes_before_a_fuller_one(self) -> None:
+        world = self.racks(a=3, b=1)
+        self.basic(world, "one", 3).run()
+        assert self.homes(world, "one") == {"a": 3}
