@@ -400,6 +400,7 @@ class Session:
         for bind in binds:
             if bind.gang is not None:
                 self.state.forget(bind.uid)
+                self._gang_verdicts.pop(bind.gang, None)
         for evict in evictions:
             self.state.spare(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:
