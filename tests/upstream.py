@@ -11,7 +11,7 @@ from phalanx.cli.manifests import definitions
 _QUANTITIES = {"additionalProperties": {"x-kubernetes-int-or-string": True}, "type": "object"}
 _TEXT, _TIME = {"type": "string"}, {"type": "string", "format": "date-time"}
 _COUNT = {"type": "integer", "format": "int32"}
-_CONDITION_FIELDS = {name: _TEXT for name in ("message", "reason", "status", "transitionID", "type")}
+_CONDITION_FIELDS = dict.fromkeys(("message", "reason", "status", "transitionID", "type"), _TEXT)
 _CONDITIONS = {
     "type": "array",
     "items": {"type": "object", "properties": {**_CONDITION_FIELDS, "lastTransitionTime": _TIME}},
@@ -34,8 +34,8 @@ def _one_of(*words: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is a
-    subresource. A kind without `fields` takes whatever is written."""
+    """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is
+    a subresource. A kind without `fields` takes whatever is written."""
 
     name: str
     since: str
@@ -100,9 +100,7 @@ SHAPES = (
         },
     ),
     Shape("podgroups.scheduling.x-k8s.io", "scheduler-plugins 0.25", True, _SIGS_GROUP),
-    Shape(
-        "podgroups.scheduling.x-k8s.io", "scheduler-plugins 0.26", True, {**_OCCUPIED, **_counts(*_MEMBERS)}
-    ),
+    Shape("podgroups.scheduling.x-k8s.io", "scheduler-plugins 0.26", True, {**_OCCUPIED, **_counts(*_MEMBERS)}),
     Shape("elasticquotas.scheduling.x-k8s.io", "scheduler-plugins 0.25", True, {"used": _QUANTITIES}),
     Shape("podgroups.scheduling.sigs.k8s.io", "Koordinator 1.0 and scheduler-plugins 0.24", False, _SIGS_GROUP),
     Shape(
@@ -114,9 +112,7 @@ SHAPES = (
     Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.4", False, _counts(*_MEMBERS)),
     Shape("queues.scheduling.incubator.k8s.io", "kube-batch 0.4", False),
     Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts(*_MEMBERS)),
-    Shape(
-        "queues.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts("pending", "running", "unknown")
-    ),
+    Shape("queues.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts("pending", "running", "unknown")),
     Shape("podgroups.scheduling.sigs.dev", "kube-batch 0.5", True, _counts(*_MEMBERS)),
     Shape("queues.scheduling.sigs.dev", "kube-batch 0.5", True, _counts("pending", "running", "unknown")),
 )

@@ -155,11 +155,11 @@ class Session:
         return self._highest(gang)
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members': the
-        group's, often a mere default, tells only who may go for whom."""
+        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members':
+        the group's, often a mere default, tells only who may go for whom."""
         if isinstance(gang, GangRecord) and gang.noun is not None and gang.noun.dialect is Dialect.NATIVE:
-            if gang.noun.composite is None or self.state.surroundings.composites.priority(gang) is None:
-                return self._highest(gang)
+            above = gang.noun.composite and self.state.surroundings.composites.priority(gang)
+            return self._highest(gang) if above is None else self.priority(gang)
         return self.priority(gang)
 
     def _highest(self, gang: GangRecord) -> int:
