@@ -254,6 +254,7 @@ class Api:
             new = fieldmanagement.tracked(old, new, version, write, subresource)
         elif managed is not None:
             metadata(new)["managedFields"] = managed
+        fieldmanagement.keep_times(new, old)
         return self.save(type_, record, new, old, write, counts_status="status" not in version.subresources)
 
     def save(
