@@ -11,7 +11,7 @@ from phalanx.cli.manifests import definitions
 _QUANTITIES = {"additionalProperties": {"x-kubernetes-int-or-string": True}, "type": "object"}
 _TEXT, _TIME = {"type": "string"}, {"type": "string", "format": "date-time"}
 _COUNT = {"type": "integer", "format": "int32"}
-_CONDITION_FIELDS = {name: _TEXT for name in ("message", "reason", "status", "transitionID", "type")}
+_CONDITION_FIELDS = dict.fromkeys(("message", "reason", "status", "transitionID", "type"), _TEXT)
 _CONDITIONS = {
     "type": "array",
     "items": {"type": "object", "properties": {**_CONDITION_FIELDS, "lastTransitionTime": _TIME}},
@@ -34,8 +34,8 @@ def _one_of(*words: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Shape:
-    """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is a
-    subresource. Where it `keeps` what it does not know, whatever is written stays: definitions from before pruning."""
+    """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is
+    a subresource. Where it `keeps` what it does not know, whatever is written stays: from before pruning."""
 
     name: str
     since: str

@@ -43,7 +43,6 @@ from tests.dialects.objects import (
 )
 from tests.execution.podserver import status
 
-
 NOTHING = {"cpu": "0", "memory": "0"}
 
 
@@ -212,7 +211,7 @@ async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: 
 
 async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(world: World) -> None:
     told = queue("q", status={"state": "Closing", "allocated": NOTHING})
-    fields = {"f:status": {"f:state": {}}}
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
     told["metadata"]["managedFields"] = [{"manager": "queue-controller", "operation": "Apply", "fieldsV1": fields}]
     world.put(VOLCANO_QUEUE, told)
     assert await world.look() == []

@@ -80,5 +80,8 @@ def test_the_shapes_tell_good_from_bad() -> None:
     by_id = {shape.id: shape for shape in SHAPES}
     queue, group = (by_id[f"{kind}.scheduling.volcano.sh of Volcano 1.14"] for kind in ("queues", "podgroups"))
     assert faults(by_id["queues.scheduling.volcano.sh of Volcano 1.7"], {"state": "Open"})
-    assert faults(queue, {"state": "Shut"}) and faults(queue, {"running": -1}) and faults(queue, {"used": {}})
-    assert faults(group, {"phase": "Finished"}) and faults(group, {"conditions": [{"lastTransitionTime": 3}]})
+    assert faults(queue, {"state": "Shut"})
+    assert faults(queue, {"running": -1})
+    assert faults(queue, {"used": {}})
+    assert faults(group, {"phase": "Finished"})
+    assert faults(group, {"conditions": [{"lastTransitionTime": 3}]})

@@ -261,3 +261,30 @@ async def test_the_log_of_a_finished_pod_can_still_be_read(world: World) -> None
     await world.create(manifest("a", notes={"run-seconds": "0", "exit-code": "2"}))
     await world.until_phase("a", "Failed")
     assert "ends with exit code 2" in await world.kubectl("logs", "a")
+
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "work"},
+    "spec": {
+        "parallelism": 2,
+        "completions": 2,
+        "template": {"spec": {"nodeName": "n0", "restartPolicy": "Never", "containers": [container()]}},
+    },
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
+async def test_kubectl_deletes_a_job_and_a_namespace_whose_pods_run(world: World, cascade: str) -> None:
+    await world.start(ONE)
+    await world.kubectl("create", "namespace", "team")
+    for namespace in ("default", "team"):
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        await world.client.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", JOB)
+        await world.until(pods, lambda found: [pod["status"]["phase"] for pod in found["items"]] == ["Running"] * 2)
+    await world.kubectl("delete", "job", "work", f"--cascade={cascade}", "--timeout=20s")
+    await world.until(PODS, lambda found: found["items"] == [])
+    await world.kubectl("delete", "namespace", "team", "--timeout=20s")
+    assert "team" not in await world.kubectl("get", "namespaces")

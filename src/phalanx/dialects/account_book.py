@@ -21,8 +21,8 @@ Address = tuple[ServedKind, str, str]
 
 
 class AccountObject(msgspec.Struct, frozen=True):
-    """The object behind an account, with its status as last seen. `state_controlled` tells that a controller, not we,
-    says in which state it is."""
+    """The object behind an account, with its status as last seen. `state_controlled` tells that a controller, and
+    not the scheduler, says in which state it is."""
 
     ref: GroupRef
     status: Mapping[str, Any]

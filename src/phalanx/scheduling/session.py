@@ -14,7 +14,7 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import Dialect, GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
@@ -152,6 +152,17 @@ class Session:
                 return above
         if gang.noun is not None and gang.noun.priority is not None:
             return gang.noun.priority
+        return self._highest(gang)
+
+    def turn_priority(self, gang: GangRecord | PodRecord) -> int:
+        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members':
+        the group's, often a mere default, tells only who may go for whom."""
+        if isinstance(gang, GangRecord) and gang.noun is not None and gang.noun.dialect is Dialect.NATIVE:
+            above = gang.noun.composite and self.state.surroundings.composites.priority(gang)
+            return self._highest(gang) if above is None else self.priority(gang)
+        return self.priority(gang)
+
+    def _highest(self, gang: GangRecord) -> int:
         found = self._priorities.get(gang)
         if found is None:
             alive = (member for member in gang.members.values() if member.state in _ALIVE)
@@ -389,6 +400,7 @@ class Session:
         for bind in binds:
             if bind.gang is not None:
                 self.state.forget(bind.uid)
+                self._gang_verdicts.pop(bind.gang, None)
         for evict in evictions:
             self.state.spare(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:
