@@ -35,13 +35,14 @@ def _one_of(*words: str) -> dict[str, Any]:
 @dataclass(frozen=True)
 class Shape:
     """The status of one kind from a release on: its fields and those that it requires. `apart` tells whether it is
-    a subresource. A kind without `fields` takes whatever is written."""
+    a subresource. Where it `keeps` what it does not know, whatever is written stays: from before pruning."""
 
     name: str
     since: str
     apart: bool
     fields: dict[str, Any] = field(default_factory=dict)
     required: tuple[str, ...] = ()
+    keeps: bool = False
 
     @property
     def id(self) -> str:
@@ -49,14 +50,20 @@ class Shape:
 
     def status(self) -> dict[str, Any]:
         """As a structural schema."""
-        if not self.fields:
-            return {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
         found: dict[str, Any] = {"type": "object", "properties": self.fields}
-        return {**found, "required": list(self.required)} if self.required else found
+        if self.required:
+            found["required"] = list(self.required)
+        if self.keeps:
+            found["x-kubernetes-preserve-unknown-fields"] = True
+        return found
+
+    def ours(self) -> dict[str, Any]:
+        """Our definition of the kind."""
+        return copy.deepcopy(next(each for each in definitions() if each["metadata"]["name"] == self.name))
 
     def definition(self) -> dict[str, Any]:
         """Our definition of the kind, with this status."""
-        made = copy.deepcopy(next(each for each in definitions() if each["metadata"]["name"] == self.name))
+        made = self.ours()
         (version,) = made["spec"]["versions"]
         version["schema"]["openAPIV3Schema"]["properties"]["status"] = self.status()
         version["subresources"] = {"status": {}} if self.apart else {}
@@ -109,10 +116,31 @@ SHAPES = (
         False,
         {"used": _QUANTITIES},
     ),
-    Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.4", False, _counts(*_MEMBERS)),
-    Shape("queues.scheduling.incubator.k8s.io", "kube-batch 0.4", False),
-    Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts(*_MEMBERS)),
-    Shape("queues.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts("pending", "running", "unknown")),
-    Shape("podgroups.scheduling.sigs.dev", "kube-batch 0.5", True, _counts(*_MEMBERS)),
-    Shape("queues.scheduling.sigs.dev", "kube-batch 0.5", True, _counts("pending", "running", "unknown")),
+    Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.4", False, _counts(*_MEMBERS), keeps=True),
+    Shape("queues.scheduling.incubator.k8s.io", "kube-batch 0.4", False, keeps=True),
+    Shape("podgroups.scheduling.incubator.k8s.io", "kube-batch 0.5", True, _counts(*_MEMBERS), keeps=True),
+    Shape(
+        "queues.scheduling.incubator.k8s.io",
+        "kube-batch 0.5",
+        True,
+        _counts("pending", "running", "unknown"),
+        keeps=True,
+    ),
+    Shape("podgroups.scheduling.sigs.dev", "kube-batch 0.5", True, _counts(*_MEMBERS), keeps=True),
+    Shape(
+        "queues.scheduling.sigs.dev", "kube-batch 0.5", True, _counts("pending", "running", "unknown"), keeps=True
+    ),
 )
+
+
+def oldest() -> list[Shape]:
+    """Of every kind the first shape."""
+    found: dict[str, Shape] = {}
+    for shape in SHAPES:
+        found.setdefault(shape.name, shape)
+    return list(found.values())
+
+
+def newest() -> list[Shape]:
+    """Of every kind the last shape."""
+    return list({shape.name: shape for shape in SHAPES}.values())
