@@ -169,7 +169,9 @@ class TestPreemption:
         assert [len(plan.evictions) for plan in world.plans if plan.evictions] == [1, 3]
 
     def test_as_many_as_there_is_room_for(self) -> None:
-        world = Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 2, cpu=1).pods("high", 2, cpu=1, priority=10).run()
+        world = (
+            Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 2, cpu=1).pods("high", 2, cpu=1, priority=10).run()
+        )
         native(world, 1).pods("p", 4, gang="job", cpu=1, priority=10).run()
         assert len(world.placed("p")) == 2
         assert sorted(world.evicted) == ["low-0", "low-1"]

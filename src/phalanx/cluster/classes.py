@@ -120,7 +120,8 @@ class ClassTable:
         if found is None:
             vector = self._space.vector(usage, pods=1)
             scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
-            found = self._footprints[key] = Footprint(vector, scored, {PODS: 1, **dict(usage), **dict(pod_class.beside)})
+            charged = {PODS: 1, **dict(usage), **dict(pod_class.beside)}
+            found = self._footprints[key] = Footprint(vector, scored, charged)
             self.widen()
         return found
 

@@ -94,7 +94,7 @@ class ClaimFacet(Facet):
         last = self._pods.get(noun.uid)
         changed = self._extended.pod(pod, noun)
         if not pod.spec.resource_claims and not self._extended.asks(noun.uid):
-            return ([], {noun.uid}) if changed and last is None else nothing() if last is None else self.pod_gone(noun)
+            return nothing() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
         now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
         if now == last and not changed:
             return nothing()
@@ -141,9 +141,7 @@ class ClaimFacet(Facet):
             if len(self._classes) >= _CLASSES_KEPT:
                 self._classes.clear()
             requests = without(noun.pod_class.requests, taken)
-            found = msgspec.structs.replace(
-                noun.pod_class, requests=requests, claims=tuple(needs), beside=beside
-            )
+            found = msgspec.structs.replace(noun.pod_class, requests=requests, claims=tuple(needs), beside=beside)
             self._classes[key] = found
         usage = without(noun.usage, taken) or NO_AMOUNTS
         return msgspec.structs.replace(noun, pod_class=found, usage=usage, claims=tuple(names))
@@ -261,7 +259,10 @@ class ClaimFacet(Facet):
                 return nothing()
             if self._made.get(last.owner) == key:
                 del self._made[last.owner]
-            return [_told(ClaimGone(key))], {*self._referrers.get(key, ()), *([last.owner] if last.extended else [])}
+            return [_told(ClaimGone(key))], {
+                *self._referrers.get(key, ()),
+                *([last.owner] if last.extended else []),
+            }
         self._names[kind.plural].discard(name)
         if kind.plural == _SLICES:
             return [_told(DeviceSliceGone(name))], set()

@@ -14,7 +14,7 @@ PREFIX = "deviceclass/"
 
 
 def devices_of(spec: ClaimSpec) -> dict[str, int]:
-    """What a claim may come to hold: of alternatives the most, and of `allocationMode: All` all that there can be."""
+    """What a claim may come to hold: of alternatives the most, of `allocationMode: All` all that there can be."""
     return _of_requests(spec.requests)
 
 
@@ -54,5 +54,7 @@ def _of_ask(ask: DeviceAsk) -> dict[str, int]:
             each = Fraction(parse_quantity(text, 1000), 1000)
         except QuantityError:
             continue  # the claim itself is refused for it
-        found[f"{name}.{PREFIX}{ask.device_class}"] = min(MAX_AMOUNT, -(-each.numerator * count // each.denominator))
+        found[f"{name}.{PREFIX}{ask.device_class}"] = min(
+            MAX_AMOUNT, -(-each.numerator * count // each.denominator)
+        )
     return found

@@ -1,7 +1,7 @@
 """Extended resources that a DeviceClass offers: the requests that containers' amounts stand for (Kubernetes 1.36).
 
-The scheduler itself makes the claim for them, one for each pod (KEP-5004), and the pod's status tells which container
-gets the devices of which request.
+The scheduler itself makes the claim for them, one for each pod, and the pod's status tells which container gets the
+devices of which request.
 """
 
 from __future__ import annotations

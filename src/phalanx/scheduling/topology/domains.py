@@ -111,9 +111,7 @@ class Domains:
             )
         return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
 
-    def tries(
-        self, area: Area, want: Want, everybody: Mapping[ClassRecord, int] | None = None
-    ) -> Iterator[Domain]:
+    def tries(self, area: Area, want: Want, everybody: Mapping[ClassRecord, int] | None = None) -> Iterator[Domain]:
         """The domains in which all fit by the counts: the narrowest level first; in it those that have room for the
         most of `everybody` (class -> how many of it there are, where more wait than are wanted); then the fullest
         by share, the tightest (with room for the fewest), and the one whose first node was seen first.
