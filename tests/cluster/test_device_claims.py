@@ -433,6 +433,26 @@ def test_a_node_that_serves_the_first_alternative_is_preferred() -> None:
     assert made.binds() == {"a": "n0", "b": "n1"}
 
 
+def test_an_expression_that_fails_for_one_device_keeps_the_pod_from_every_node() -> None:
+    """As in kube-scheduler: were it placed where it happens to work, nobody would see that something is wrong."""
+    made = desk(1)
+    made.node("odd")
+    spec = {
+        "driver": DRIVER,
+        "nodeName": "odd",
+        "pool": {"name": "odd", "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": "gpu-0"}],
+    }
+    made.put("ResourceSlice", {"metadata": {"name": "odd"}, "spec": spec})
+    selector = {"cel": {"expression": f'device.attributes["{DRIVER}"].serial != ""'}}
+    made.claim("a-gpu", owner="a", selectors=[selector])
+    made.pod("a", "a-gpu")
+    assert made.binds() == {}
+    assert "request gpu: selector #0: CEL runtime error: " in made.why("a")
+    made.drop("ResourceSlice", "odd")
+    assert made.binds() == {"a": "n0"}
+
+
 EXTENDED, IMPLICIT = "example.com/gpu", "deviceclass.resource.kubernetes.io/gpu"
 
 

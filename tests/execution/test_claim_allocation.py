@@ -129,6 +129,7 @@ class Making(Api):
         assert patch["metadata"] == {"uid": "uid-p"}
         self.log.append("told")
         self.told = patch["status"]["extendedResourceClaimStatus"]
+        return {}
 
     async def delete(self, path: str, *, uid: str | None = None) -> Any:
         assert (path, uid) == (PATH, "uid-c")

@@ -155,7 +155,7 @@ class Session:
         return self._highest(gang)
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members'; the
+        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members': a
         group's, often a mere default, tells only who may go for whom."""
         noun = gang.noun if isinstance(gang, GangRecord) else None
         if noun is None or noun.dialect is not Dialect.NATIVE:

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.devices.claims import CLAIMS, NOT_ALLOCATABLE, DeviceClaims
+from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.peers.bearings import UNEVEN
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray

@@ -338,7 +338,12 @@ class DeviceClaims(Stock):
             return standing.waits
         if not standing.room:
             return IN_USE
-        return self._inquiry(standing.fresh).question.fault if standing.fresh else ""
+        if not standing.everything:
+            return ""
+        inquiry = self._inquiry(standing.everything)
+        if not inquiry.question.fault:
+            self._counts(standing.everything)
+        return inquiry.question.fault or inquiry.error
 
     def _at_row(self, standing: _Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
         """The claims to be allocated on a row, and the amounts that its kubelet offers in place of devices."""
