@@ -228,10 +228,12 @@ class DeviceClaims(Stock):
     def node_added(self, row: int) -> None:
         self._near.pop(row, None)
         self.changes.note(row)
+        self._note_errors()
 
     def node_removed(self, row: int) -> None:
         self._near.pop(row, None)
         self.changes.note(row)
+        self._note_errors()
 
     def learn(self, fact: object) -> bool:
         match fact:
@@ -465,8 +467,9 @@ class DeviceClaims(Stock):
         self._inquiries[fresh] = found  # last in the dict: used last
         return found
 
-    def _counts(self, fresh: tuple[ClaimSpec, ...]) -> IntArray:
-        return self._inquiry(fresh).counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
+    def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None) -> IntArray:
+        inquiry = inquiry or self._inquiry(fresh)
+        return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
 
     def _near_row(self, row: int) -> Near:
         found = self._near.get(row)
@@ -501,7 +504,17 @@ class DeviceClaims(Stock):
         for row in rows:
             self._near.pop(row, None)
         self.changes.note_all(rows)
+        self._note_errors()
         return nodes is None or bool(nodes)
+
+    def _note_errors(self) -> None:
+        """What fails for one device fails everywhere: all rows answer otherwise once that begins or ends."""
+        for fresh, inquiry in list(self._inquiries.items()):
+            last = inquiry.error
+            if not inquiry.question.fault:
+                self._counts(fresh, inquiry)
+            if bool(last) != bool(inquiry.error):
+                self.changes.note_all(self._nodes.rows().tolist())
 
     def _note_pools(self, pools: Iterable[PoolId]) -> None:
         names: set[str] = set()
