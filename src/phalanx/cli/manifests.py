@@ -118,7 +118,7 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], _READ)
     # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
     # status, which since 1.36 needs the right to bind as well.
-    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "patch"])
+    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "create", "patch", "delete"])
     yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])

@@ -155,12 +155,14 @@ class Session:
         return self._highest(gang)
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members':
-        the group's, often a mere default, tells only who may go for whom."""
-        if isinstance(gang, GangRecord) and gang.noun is not None and gang.noun.dialect is Dialect.NATIVE:
-            above = gang.noun.composite and self.state.surroundings.composites.priority(gang)
-            return self._highest(gang) if above is None else self.priority(gang)
-        return self.priority(gang)
+        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members': a
+        group's, often a mere default, tells only who may go for whom."""
+        noun = gang.noun if isinstance(gang, GangRecord) else None
+        if noun is None or noun.dialect is not Dialect.NATIVE:
+            return self.priority(gang)
+        assert isinstance(gang, GangRecord)
+        below = noun.composite is not None and self.state.surroundings.composites.priority(gang) is not None
+        return self.priority(gang) if below else self._highest(gang)
 
     def _highest(self, gang: GangRecord) -> int:
         found = self._priorities.get(gang)
@@ -400,7 +402,6 @@ class Session:
         for bind in binds:
             if bind.gang is not None:
                 self.state.forget(bind.uid)
-                self._gang_verdicts.pop(bind.gang, None)
         for evict in evictions:
             self.state.spare(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:

@@ -49,8 +49,8 @@ def gather(
 
     An attempt places within the transaction, or says why not; told the domain that came nearest, it says why there.
     `undone` is called when what an attempt has placed has been taken back; `otherwise` may then place by other
-    means in the same domain. `everybody` are those for whom there should be room beside.
-    The last attempt, which only finds out why, leaves its traces.
+    means in the same domain. `everybody` are those for whom there should be room beside. The last attempt, which
+    only finds out why, leaves its traces.
     """
     mark = transaction.mark()
     for domain in session.domains.tries(area, want, everybody):
