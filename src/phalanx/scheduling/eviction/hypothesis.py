@@ -226,7 +226,7 @@ def _ground_against(session: Session, lenders: Lenders, record: PodRecord) -> st
     if not isinstance(word, str):
         return None
     if record.payer in lenders.grounds:  # then only priorities are in the way
-        priority = session.priority(record.gang if record.gang is not None else record)
+        priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word
 
