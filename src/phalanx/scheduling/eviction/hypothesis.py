@@ -240,5 +240,5 @@ def _beyond(victim: Victim, removals: Removals) -> str:
                 return f"{over.account.label} would hold no more than its own once the others have gone"
         for floor in ground.floors:
             if floor.undercut(removals.holdings(floor.account), amounts):
-                return f"{floor.account.label} would hold less than it is guaranteed"
+                return f"{floor.account.label} would hold less than what is its own"
     raise AssertionError(f"{victim} is permitted")

@@ -34,11 +34,16 @@ def spare_members(gang: GangRecord, composites: Composites) -> tuple[int, Counte
         return 0, Counter()
     held = _held(gang)
     free = held - noun.min_member
-    if held == 1 and noun.min_member <= 1 and not (noun.roles or noun.subgroups) and len(noun.bundle) <= 1:
+    if held == 1 and needs_nobody(noun):
         free = 1  # a single pod that nobody else needs is no more than a pod on its own
     roles = Counter({role: _held(gang, role) - least for role, least in noun.roles})
     short = any(left < 0 for left in roles.values()) or not Subquorum(gang, noun).holds
     return (min(free, -1) if short else free), roles
+
+
+def needs_nobody(noun: Gang) -> bool:
+    """Whether any member will do for the gang: it is not torn apart as long as those who leave come back."""
+    return noun.min_member <= 1 and not (noun.roles or noun.subgroups) and len(noun.bundle) <= 1
 
 
 def holds_quorum(gang: GangRecord) -> bool:
