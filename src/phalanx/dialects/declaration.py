@@ -99,6 +99,12 @@ def declare(pod: PodObject) -> Declaration | None:
     )
 
 
+def may_declare_alone(metadata: Metadata) -> bool:
+    """Whether a pod has one of the names of a gang that needs no object; cheap."""
+    labels = metadata.labels
+    return any(key in labels for _, key in _NAME_LABELS[2:]) or koordinator.NAME in metadata.annotations
+
+
 def role_of(metadata: Metadata) -> str:
     return metadata.annotations.get(TASK_SPEC) or metadata.labels.get(TASK_SPEC) or ""
 

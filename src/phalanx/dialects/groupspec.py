@@ -26,6 +26,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
     object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it.
+    `made` objects stand for what pods declare and declare nothing themselves.
     """
 
     ref: GroupRef
@@ -55,6 +56,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     claims: tuple[GroupClaim, ...] = ()
     composite: str = ""
     workload: str = ""
+    made: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

@@ -39,6 +39,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.lending import LentClasses, follows
+from phalanx.dialects.made_groups import MadeGroup
 from phalanx.dialects.marks import PLAN_ANNOTATION
 from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref, pod_ref
@@ -371,6 +372,10 @@ class Intake:
             occupied_by=self._occupied_by(key),
             ours=self.is_ours(key),
         )
+
+    def made_groups(self, key: GangKey) -> list[MadeGroup]:
+        """The objects that we have made for a gang, or for one of its name that is gone."""
+        return self._groups.made(key)
 
     def group_phase(self, key: GangKey) -> str:
         """The phase in the status of the gang's own object, "" where it has none."""
