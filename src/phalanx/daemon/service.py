@@ -24,6 +24,7 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
+from phalanx.daemon.lost_members import LostMembers
 from phalanx.daemon.made_groups import MadeGroups
 from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.network_faults import NetworkFaults
@@ -185,6 +186,7 @@ class SchedulerService:
             failures=self._failures,
         )
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
+        self._lost_members = LostMembers(self.state, self._recorder)
         self._made_groups = MadeGroups(
             client,
             self._pool,
@@ -435,6 +437,7 @@ class SchedulerService:
         self._groups_told[1](key)
         self._accounts.gang_touched(key)
         self._made_groups.touch(key)
+        self._lost_members.touch(key)
 
     def _verdict(self, key: GangKey) -> Verdict | None:
         return self._announcer.verdict(key)
