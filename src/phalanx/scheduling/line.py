@@ -176,8 +176,9 @@ class Line:
     def _taken(self, lane: Lane, way: list[Branch], alone: bool) -> list[Unit] | Turn:
         before = len(lane)
         turn = lane.take(alone)
+        gone = before - len(lane)
         for branch in way:
-            branch.size -= before - len(lane)
+            branch.size -= gone
         return turn
 
     def _lane(self, unit: Unit, band: Rank, stage: int) -> Lane:

@@ -113,6 +113,7 @@ class Placer:
         self._lean: FloatArray | None = None
         self._preferences = preferences
         self._scorers = scorers
+        self._wide = [each for each in scorers if overrides(each, "wide")]
         self._views: dict[int, ClassView] = {}
 
     def forget(self) -> None:
@@ -226,9 +227,13 @@ class Placer:
         return seating.run(min(count, _SEATS))
 
     @property
+    def nodes(self) -> NodeTable:
+        return self._nodes
+
+    @property
     def _single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
-        return self._lean is not None or any(scorer.wide for scorer in self._scorers)
+        return self._lean is not None or any(scorer.wide for scorer in self._wide)
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -455,7 +460,7 @@ class Placer:
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        afresh = view.cursor < 0 or any(scorer.wide for scorer in self._scorers)
+        afresh = view.cursor < 0 or any(scorer.wide for scorer in self._wide)
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)
