@@ -169,6 +169,13 @@ class TestWhatIsReported:
                 "configurations: [{name: enqueue, arguments: {overcommit-factor: 2}}]",
                 "action enqueue: argument overcommit-factor has no effect",
             ),
+            ('actions: "enqueue, elect, allocate, reserve"', "action elect is accepted but has no effect: Volcano"),
+            (
+                'actions: "enqueue, elect, allocate, reserve"',
+                "action reserve is accepted but has no effect: Volcano",
+            ),
+            (with_plugin("{name: reservation}"), "plugin reservation is accepted but has no effect: Volcano gave"),
+            ("configurations: [{name: elect, arguments: {a: b}}]", "configurations[0]: action elect has no effect"),
             ("actions: allocate", "no plugin filters nodes"),
             ("tiers: [{plugins: [{name: predicates, enablePredicate: false}]}]", "no plugin filters nodes"),
         ],
@@ -254,7 +261,10 @@ class TestMistakes:
             ),
             ("configurations: {}", "configurations: expected a list"),
             ("configurations: [{}]", "configurations[0]: expected a mapping with the name of an action"),
-            ("configurations: [{name: elect}]", "configurations[0]: unknown action 'elect'"),
+            (
+                "configurations: [{name: elected}]",
+                "configurations[0]: unknown action 'elected'; did you mean 'elect'?",
+            ),
             (
                 "configurations: [{name: reclaim, arguments: {maxDomains: 1}}]",
                 "configurations[0] (reclaim): unknown argument 'maxDomains'",
@@ -394,7 +404,9 @@ class TestPluginsOfOthers:
             return loaded
 
         entry = SimpleNamespace(name="custom", value="package:Custom", load=load)
-        monkeypatch.setattr("phalanx.scheduling.registry.entry_points", lambda group: [entry])
+        monkeypatch.setattr(
+            "phalanx.scheduling.registry.entry_points", lambda group: [entry] * (group == "phalanx.plugins")
+        )
 
     def test_an_installed_package_brings_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.offer(monkeypatch, Custom)

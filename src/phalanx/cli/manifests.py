@@ -33,6 +33,8 @@ _CUSTOM_GROUPS = [
     "scheduling.sigs.dev",
 ]
 
+# Whose queues or quotas had no status subresource in a release of their project.
+_WITHOUT_STATUS = ["scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "scheduling.sigs.dev"]
 
 # API groups that nobody develops any more.
 _RETIRED = ("scheduling.sigs.k8s.io", "incubator", "scheduling.sigs.dev")
@@ -123,11 +125,12 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", *_NATIVE, "workloads"], _READ)
     yield _rule(["scheduling.k8s.io"], [f"{kind}/status" for kind in _NATIVE], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["podgroups"], _READ)
-    # Volcano's groups are told in an annotation in which HyperNode they are.
-    yield _rule(["scheduling.volcano.sh"], ["podgroups"], ["patch"])
-    yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])
+    # Where the project's own definition has no status subresource the status is a field of the object. Volcano's
+    # groups are told in an annotation in which HyperNode they are.
+    yield _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status"], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
+    yield _rule(_WITHOUT_STATUS, ["queues", "elasticquotas"], ["patch"])
     yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
     yield _rule(["scheduling.koordinator.sh"], ["devices"], _READ)
     yield _rule(["nodeinfo.volcano.sh"], ["numatopologies"], _READ)

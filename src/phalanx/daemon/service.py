@@ -34,6 +34,7 @@ from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.signing_keys import load_keys
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.unheard import unheard
 from phalanx.daemon.usage_record import UsageRecord
@@ -136,11 +137,12 @@ class SchedulerService:
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
         narrator = Narrator(self._recorder, self.state)
+        writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
-            client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
+            client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
         composites = CompositeStatuses(
-            client, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
+            writer, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
         )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
@@ -170,7 +172,7 @@ class SchedulerService:
             failures=self._failures,
         )
         self._accounts = AccountStatuses(
-            client, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
+            writer, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
         )
         self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
@@ -182,7 +184,9 @@ class SchedulerService:
             pod_gone=self.executor.pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
+            discovered=writer.learn,
         )
+        writer.outdated = self.observer.look_again
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)

@@ -11,12 +11,19 @@ import yaml
 
 from phalanx.model.account import SelfProtection
 from phalanx.model.yaml_text import decode_yaml
+from phalanx.scheduling.action import Action
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.evictionoptions import EvictionOptions, eviction_options, silences_vetoes, without_effect
 from phalanx.scheduling.plugin import Plugin, overrides
-from phalanx.scheduling.registry import available_plugins, standing
-from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, FOREIGN_VICTIMS, SWITCHES
+from phalanx.scheduling.registry import available_plugins, offered_actions, standing
+from phalanx.scheduling.vocabulary import (
+    ACTION_ARGUMENTS,
+    FOREIGN_VICTIMS,
+    RETIRED_ACTIONS,
+    RETIRED_PLUGINS,
+    SWITCHES,
+)
 
 DEFAULT_POLICY = """\
 actions: "enqueue, allocate, preempt, reclaim, backfill"
@@ -57,7 +64,8 @@ class Policy(msgspec.Struct, frozen=True):
     `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
     are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
-    holds for accounts that say nothing about it, and none above them does.
+    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of `actions`
+    that installed packages bring, by name.
     """
 
     actions: tuple[str, ...]
@@ -70,6 +78,7 @@ class Policy(msgspec.Struct, frozen=True):
     evictions: str = "delete"
     eviction: EvictionOptions = EvictionOptions()
     self_protection: SelfProtection = SelfProtection.GUARANTEED
+    custom_actions: Mapping[str, Action] = {}
 
     def configured(self, kind: type[T]) -> T | None:
         """The plugin of a class that a tier names."""
@@ -88,9 +97,12 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     errors: list[str] = []
     inactive: list[str] = []
     _check_keys(document, _TOP, "", errors)
-    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), errors)
+    offered = offered_actions()
+    known = {**ACTION_ARGUMENTS, **{name: action.arguments for name, action in offered.items()}}
+    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), known, errors, inactive)
     plugins, options = _tiers(document.get("tiers"), actions, errors, inactive)
-    arguments = _configurations(document.get("configurations"), actions, errors, inactive)
+    arguments = _configurations(document.get("configurations"), actions, known, errors, inactive)
+    custom = _custom_actions(actions, offered, arguments, errors)
     eviction = eviction_options(actions, arguments, options, errors)
     own = _own_settings(document.get("phalanx") or {}, errors)
     if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
@@ -98,7 +110,7 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     always = standing_plugins(eviction)
-    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4])
+    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4], custom)
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
@@ -110,18 +122,47 @@ def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
     )
 
 
-def _actions(value: object, errors: list[str]) -> tuple[str, ...]:
+def _actions(
+    value: object, known: Mapping[str, Sequence[str]], errors: list[str], inactive: list[str]
+) -> tuple[str, ...]:
     if not isinstance(value, str):
         errors.append('actions: expected one string such as "enqueue, allocate, backfill"')
         return ()
-    names = [name.strip() for name in value.split(",") if name.strip()]
-    unknown = [name for name in names if name not in ACTION_ARGUMENTS]
-    errors.extend(f"actions: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}" for name in unknown)
+    named = [name.strip() for name in value.split(",") if name.strip()]
+    inactive.extend(
+        f"action {name} is accepted but has no effect: {RETIRED_ACTIONS[name]}"
+        for name in named
+        if name in RETIRED_ACTIONS
+    )
+    names = [name for name in named if name not in RETIRED_ACTIONS]
+    unknown = [name for name in names if name not in known]
+    errors.extend(f"actions: unknown action {name!r}{_suggest(name, known)}" for name in unknown)
     if not names:
         errors.append("actions: no action named")
-    if len(set(names)) != len(names):
+    if len(set(named)) != len(named):
         errors.append("actions: an action is named twice")
-    return tuple(name for name in names if name in ACTION_ARGUMENTS)
+    return tuple(name for name in names if name in known)
+
+
+def _custom_actions(
+    actions: Sequence[str],
+    offered: Mapping[str, type[Action]],
+    arguments: Mapping[str, _Options],
+    errors: list[str],
+) -> dict[str, Action]:
+    """Those of the actions that are not ours, by name."""
+    found: dict[str, Action] = {}
+    for name in actions:
+        if name not in offered:
+            continue
+        try:
+            found[name] = offered[name](Arguments(f"action {name}", arguments.get(name, {})))
+        except PolicyError as error:
+            errors.append(str(error))
+        except Exception as error:
+            # One that did not go through `Arguments`.
+            errors.append(f"action {name}: {type(error).__name__}: {error}")
+    return found
 
 
 def _tiers(
@@ -150,6 +191,9 @@ def _tiers(
             seen[name] = option
             names.add(name if option.get("enableHierarchy") is not True else f"hierarchical {name}")
             _check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
+            if name in RETIRED_PLUGINS:
+                inactive.append(f"plugin {name} is accepted but has no effect: {RETIRED_PLUGINS[name]}")
+                continue
             plugin = _plugin(name, option, known, place, errors, inactive)
             silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
@@ -230,7 +274,11 @@ def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive
 
 
 def _configurations(
-    value: object, actions: Sequence[str], errors: list[str], inactive: list[str]
+    value: object,
+    actions: Sequence[str],
+    known: Mapping[str, Sequence[str]],
+    errors: list[str],
+    inactive: list[str],
 ) -> dict[str, _Options]:
     """The arguments by action."""
     found: dict[str, _Options] = {}
@@ -241,15 +289,19 @@ def _configurations(
             continue
         name = entry["name"]
         _check_keys(entry, ("name", "arguments"), f"{place} ({name}).", errors)
-        if name not in ACTION_ARGUMENTS:
-            errors.append(f"{place}: unknown action {name!r}{_suggest(name, ACTION_ARGUMENTS)}")
+        if name in RETIRED_ACTIONS:
+            inactive.append(f"configurations[{position}]: action {name} has no effect")
+            continue
+        if name not in known:
+            errors.append(f"{place}: unknown action {name!r}{_suggest(name, (*known, *RETIRED_ACTIONS))}")
             continue
         arguments = entry.get("arguments") or {}
         if not isinstance(arguments, Mapping):
             errors.append(f"{place} ({name}).arguments: expected a mapping")
             continue
-        _check_arguments(arguments, ACTION_ARGUMENTS[name], f"{place} ({name})", errors)
-        inactive.extend(without_effect(name, [str(key) for key in arguments], actions))
+        _check_arguments(arguments, known[name], f"{place} ({name})", errors)
+        if name in ACTION_ARGUMENTS:
+            inactive.extend(without_effect(name, [str(key) for key in arguments], actions))
         found[name] = {**found.get(name, {}), **arguments}
     return found
 

@@ -1,9 +1,11 @@
-"""Which plugins there are: ours, and those that installed packages offer."""
+"""Which plugins and actions there are: ours, and those that installed packages offer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.metadata import entry_points
 
+from phalanx.scheduling.action import Action
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.plugin import Plugin
 from phalanx.scheduling.plugins.binpack import Binpack
@@ -37,8 +39,10 @@ from phalanx.scheduling.plugins.sla import Sla
 from phalanx.scheduling.plugins.task_topology import TaskTopologyPlugin
 from phalanx.scheduling.plugins.tdm import Tdm
 from phalanx.scheduling.plugins.usage import Usage
+from phalanx.scheduling.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS
 
 ENTRY_POINT_GROUP = "phalanx.plugins"
+ACTION_ENTRY_POINT_GROUP = "phalanx.actions"
 
 
 def builtin_plugins() -> dict[str, type[Plugin]]:
@@ -83,15 +87,39 @@ def available_plugins() -> dict[str, type[Plugin]]:
     Raises PolicyError for an entry point that cannot be loaded, is no plugin, or takes a name that is taken.
     """
     plugins = builtin_plugins()
-    for entry in sorted(entry_points(group=ENTRY_POINT_GROUP), key=lambda entry: entry.name):
-        where = f"entry point {entry.name} ({entry.value})"
-        try:
-            plugin = entry.load()
-        except Exception as error:
-            raise PolicyError(f"{where} cannot be loaded: {error}") from error
+    for where, plugin in _offered(ENTRY_POINT_GROUP):
         if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
             raise PolicyError(f"{where} is not a phalanx Plugin class")
         if plugin.name in plugins:
             raise PolicyError(f"{where}: there is a plugin {plugin.name!r} already")
         plugins[plugin.name] = plugin
     return plugins
+
+
+def offered_actions() -> dict[str, type[Action]]:
+    """The actions that installed packages offer, beside ours.
+
+    Raises PolicyError for an entry point that cannot be loaded, is no action, or takes a name that is taken.
+    """
+    actions: dict[str, type[Action]] = {}
+    for where, action in _offered(ACTION_ENTRY_POINT_GROUP):
+        if not (isinstance(action, type) and issubclass(action, Action)):
+            raise PolicyError(f"{where} is not a phalanx Action class")
+        name = getattr(action, "name", "")
+        if not isinstance(name, str) or not name or "," in name or name != name.strip():
+            raise PolicyError(f"{where}: its name is {name!r}; give it a word that `actions:` can hold")
+        if name in actions or name in ACTION_ARGUMENTS or name in RETIRED_ACTIONS:
+            raise PolicyError(f"{where}: there is an action {name!r} already")
+        actions[name] = action
+    return actions
+
+
+def _offered(group: str) -> Iterator[tuple[str, object]]:
+    """(a phrase for the entry point, what it loads), in order of their names."""
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        where = f"entry point {entry.name} ({entry.value})"
+        try:
+            found = entry.load()
+        except Exception as error:
+            raise PolicyError(f"{where} cannot be loaded: {error}") from error
+        yield where, found

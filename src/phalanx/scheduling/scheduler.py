@@ -46,6 +46,8 @@ _ACTIONS: dict[str, Callable[[Session], None]] = {
 # units it tells what is different now. The rest is for the next cycles.
 _RECHECKS = 16
 _RETOLD = 1000
+# How long (seconds) an action of a third party is left out after it has raised.
+_ACTION_REST = 60.0
 
 
 def never() -> bool:
@@ -76,6 +78,7 @@ class Scheduler:
         self.past.futility = Futility()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
+        self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
         self._due = bool(self.pipeline.plugins("wakes"))
         self.work.wake_all()
@@ -148,7 +151,7 @@ class Scheduler:
         self._recall_unasked(session)
         # 3. Act.
         for action in self.policy.actions:
-            if plan.complete and action in _ACTIONS:
+            if plan.complete:
                 self._act(session, action)
         # 4. Park what lacks room until there may be some; what had no turn stays active.
         self._settle(session)
@@ -198,9 +201,17 @@ class Scheduler:
             self.work.wake_all()
 
     def _act(self, session: Session, action: str) -> None:
+        custom = self.policy.custom_actions.get(action)
+        if custom is not None and session.now < self._failed_actions.get(action, 0.0):
+            return
+        marks = session.begin_turn()
         try:
-            _ACTIONS[action](session)
+            (_ACTIONS[action] if custom is None else custom.execute)(session)
         except Exception as error:
+            if custom is not None:
+                # Asked again at once it would undo and raise for ever.
+                self._failed_actions[action] = session.now + _ACTION_REST
+                session.undo_turn(marks)
             note(session, f"action {action}", error)
 
     def _try_to_rank(self, session: Session, unit: Unit) -> None:

@@ -172,6 +172,15 @@ class Session:
             self._priorities[gang] = found
         return found
 
+    def victim_priority(self, gang: GangRecord | None, own: int) -> int:
+        """What must be exceeded by whoever evicts a pod for its priority: its own, or what its group or a composite
+        above states, whichever is higher. (What states nothing keeps no member that is worth less.)"""
+        if gang is None or gang.noun is None:
+            return own
+        stated = self.state.surroundings.composites.priority(gang) if gang.noun.composite is not None else None
+        stated = gang.noun.priority if stated is None else stated
+        return own if stated is None else max(stated, own)
+
     def requirement(self, gang: GangRecord) -> Requirement:
         noun = gang.noun
         assert noun is not None

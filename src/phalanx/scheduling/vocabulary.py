@@ -79,3 +79,8 @@ ACTION_ARGUMENTS: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "shuffle": (),
     }
 )
+
+# Gone from Volcano, still in old files: what is said about each.
+_SLA = "Volcano gave it up for the plugin sla, which orders and lets in by how long a group waits"
+RETIRED_ACTIONS: MappingProxyType[str, str] = MappingProxyType({"elect": _SLA, "reserve": _SLA})
+RETIRED_PLUGINS: MappingProxyType[str, str] = MappingProxyType({"reservation": _SLA})
