@@ -74,6 +74,7 @@ class Recorded:
         note: str,
         type: str = "Normal",
         related: ObjectReference | None = None,
+        behind: bool = False,
     ) -> bool:
         self.events.append((f"{regarding.kind}/{regarding.name}", reason, note))
         self.details.append(Details(type, action, f"{related.kind}/{related.name}" if related else ""))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any, cast
 
@@ -14,6 +15,7 @@ from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.builtin_queues import BuiltinQueues
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.status_writes import StatusWriter
+from phalanx.dialects.core import decode_resource_quota
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import WritePool
@@ -324,6 +326,52 @@ async def test_minima_that_exceed_the_cluster_are_told_once_to_the_youngest_quot
     world.apply([NodeRemoved("n2")])
     await world.look()
     assert len(oversold(world)) == 1
+
+
+def hard(world: World, *, namespace: str = "team-a", scopes: list[str] | None = None, **amounts: str) -> None:
+    """A ResourceQuota; `requests_cpu` stands for requests.cpu."""
+    spec: dict[str, Any] = {"hard": {name.replace("_", "."): amount for name, amount in amounts.items()}}
+    if scopes:
+        spec["scopes"] = scopes
+    document = {"metadata": {"name": "rq", "namespace": namespace, "uid": "uid-rq"}, "spec": spec}
+    world.apply(world.intake.resource_quota(decode_resource_quota(json.dumps(document).encode())))
+
+
+def above_hard(world: World) -> list[tuple[str, str]]:
+    found = [
+        (about, note) for about, reason, note in world.recorded.events if reason == "QuotaExceedsResourceQuota"
+    ]
+    world.recorded.events.clear()
+    return found
+
+
+async def test_a_max_above_what_the_namespace_may_create_is_told_once(world: World) -> None:
+    world.put(QUOTA, quota(min={"cpu": 2, "memory": "9Gi"}, max={"cpu": 20, "nvidia.com/gpu": 1}))
+    hard(world, requests_cpu="20", limits_cpu="1")
+    await world.look()
+    assert above_hard(world) == []
+    hard(world, requests_cpu="10", memory="8Gi")
+    await world.look()
+    ((about, note),) = above_hard(world)
+    assert about == "ElasticQuota/q"
+    assert "spec.max is cpu 20, but ResourceQuota team-a/rq lets no more than 10 be created" in note
+    assert "spec.min is memory 9Gi" in note
+    world.pod("p")
+    await world.look()
+    assert above_hard(world) == []
+    hard(world, requests_cpu="20", memory="16Gi")
+    await world.look()
+    hard(world, requests_cpu="10", memory="16Gi")
+    await world.look()
+    assert len(above_hard(world)) == 1
+
+
+async def test_a_resource_quota_of_another_namespace_or_of_some_pods_only_says_nothing(world: World) -> None:
+    world.put(QUOTA, quota(max={"cpu": 20}))
+    hard(world, namespace="team-b", cpu="1")
+    hard(world, scopes=["BestEffort"], cpu="1")
+    await world.look()
+    assert above_hard(world) == []
 
 
 async def test_the_minimum_of_a_quota_trees_root_is_compared_too(world: World) -> None:

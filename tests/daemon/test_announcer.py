@@ -75,7 +75,26 @@ def test_all_members_of_a_gang_are_told_at_once() -> None:
     assert world.after(0.2) == []
     assert world.after(0.2) == [(uid, FULL.message) for uid in ALL]
     assert world.statuses == [G]
+    members = [(f"Pod/p{number}", "FailedScheduling") for number in range(3)]
+    assert world.recorded.told == [("PodGroup/g", "Unschedulable"), *members]
+
+
+def test_a_member_is_told_once_for_every_reason_whatever_the_numbers() -> None:
+    world = gang_world()
+    world.announcer.gang(G, FULL)
+    world.after(1)
+    world.recorded.events.clear()
+    world.announcer.gang(G, FULLER)
+    world.after(60)
     assert world.recorded.told == [("PodGroup/g", "Unschedulable"), ("Pod/p0", "FailedScheduling")]
+    world.state.apply(PodUpdated(pod("p3")))
+    world.announcer.gang(G, FULLER)
+    world.after(60)
+    assert world.recorded.told[-1] == ("Pod/p3", "FailedScheduling")
+    world.recorded.events.clear()
+    world.announcer.gang(G, FEW)
+    world.after(60)
+    assert [about for about, _ in world.recorded.told] == ["PodGroup/g", "Pod/p0", "Pod/p1", "Pod/p2", "Pod/p3"]
 
 
 def test_a_verdict_that_is_contradicted_before_it_settled_is_never_told() -> None:
@@ -114,7 +133,7 @@ def test_the_same_verdict_every_cycle_is_told_once() -> None:
         world.announcer.gang(G, FULL)
         told += world.after(0.1)
     assert len(told) == 3
-    assert len(world.recorded.events) == 2
+    assert len(world.recorded.events) == 4
     assert world.statuses == [G]
 
 

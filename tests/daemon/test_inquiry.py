@@ -76,7 +76,8 @@ def test_a_gang_that_lost_a_member_lacks_it() -> None:
     cluster.pods(0, 2, PodPhase.RUNNING, "n")
     cluster.pods(2, 1, PodPhase.FAILED, "n")
     answer = cluster.gang()
-    assert (answer.state, answer.reason, answer.missing) == ("Waiting", "NotEnoughMembers", 1)
+    assert (answer.state, answer.reason, answer.missing) == ("Partial", "NotEnoughMembers", 1)
+    assert answer.message.startswith("2 members have a node; the gang has 2 of the 3 members")
 
 
 @pytest.mark.parametrize("about", ["gang", "pod"])
@@ -85,7 +86,10 @@ def test_a_gang_with_its_quorum_tells_what_its_surplus_waits_for(about: str) -> 
     cluster.pods(0, 3, PodPhase.RUNNING, "n")
     cluster.pods(3, 1)
     answer = cluster.gang() if about == "gang" else cluster.pod(3)
-    assert (answer.state, answer.reason) == ("Waiting", "NotEnoughResources")
+    state = "Running" if about == "gang" else "Waiting"
+    assert (answer.state, answer.reason) == (state, "NotEnoughResources")
+    if about == "gang":
+        assert answer.message.startswith("3 members have a node; 1 waits: ")
 
 
 @pytest.mark.parametrize(("phase", "state"), [(PodPhase.RUNNING, "Satisfied"), (PodPhase.SUCCEEDED, "Finished")])

@@ -347,6 +347,30 @@ def test_two_names_on_one_pod_are_one_warning() -> None:
     assert door.drain_notices() == []
 
 
+@pytest.mark.parametrize(
+    "said",
+    [{"annotations": {"scheduling.k8s.io/group-name": ""}}, {"labels": {NAME: "", MIN: "3"}}],
+    ids=["annotation", "label"],
+)
+def test_an_empty_name_of_a_group_is_one_warning_and_the_pod_is_on_its_own(said: dict[str, Any]) -> None:
+    door = intake()
+    found = the_pod(door.pod(pod(**said)))
+    assert found.gang == ""
+    (notice,) = door.drain_notices()
+    assert (notice.type, notice.reason, notice.about.name) == ("Warning", "InvalidPodGroup", "p")
+    assert "is empty, so the pod belongs to no group and is scheduled on its own" in notice.message
+    door.pod(pod(**said))
+    door.pod(pod(**said, node="n1"))
+    assert door.drain_notices() == []
+
+
+def test_an_empty_name_beside_another_one_is_nobodys_mistake() -> None:
+    door = intake()
+    door.group(X_K8S, group("a", minMember=1))
+    door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "a", NAME: ""}))
+    assert door.drain_notices() == []
+
+
 def test_a_malformed_scoring_wish_is_one_warning() -> None:
     door = intake()
     annotations = {"volcano.sh/resource-strategy-scoring-type": "Random"}

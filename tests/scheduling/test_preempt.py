@@ -391,3 +391,24 @@ def test_where_the_api_server_keeps_the_budgets_no_decision_breaks_one() -> None
     assert scenario.pod("high", cpu=1, priority=10).run(50).evicted == []
     scenario.observe("pdb", budget("web", 1)).run(50)
     assert len(scenario.evicted) == 3
+
+
+class TestMembersOfUnlikePriority:
+    """docs/gangs.md: the place of the highest, the right of the lowest that would be placed."""
+
+    def mixed(self, scenario: Scenario, *priorities: int, minimum: int = 2, created: int = 2000) -> Scenario:
+        scenario.gang("mixed", minimum, created=created)
+        for number, priority in enumerate(priorities):
+            scenario.pod(f"mixed-{number}", gang="mixed", cpu=1, priority=priority)
+        return scenario
+
+    def test_the_gang_waits_at_the_place_of_its_highest_member(self) -> None:
+        scenario = Scenario().node("n1", cpu=2).job("other", 2, cpu=1, priority=5)
+        assert len(self.mixed(scenario, 1, 9).run().placed("mixed")) == 2
+        assert scenario.placed("other") == []
+
+    def test_it_evicts_with_the_right_of_the_lowest_member_that_would_be_placed(self) -> None:
+        scenario = Scenario().node("n1", cpu=2).pods("running", 2, cpu=1, priority=5).run()
+        assert self.mixed(scenario, 1, 9).run(50).evicted == []
+        scenario.pod("mixed-2", gang="mixed", cpu=1, priority=9).run(50)
+        assert sorted(scenario.evicted) == ["running-0", "running-1"]

@@ -1,4 +1,4 @@
-"""Who goes: members by their own priority, subgroups as far as the gang can do without them, few gangs before many."""
+"""Who goes: members by their own priority, subgroups as far as the gang can do without, few gangs before many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ class TestPrioritiesOfMembers:
 
     def test_neither_does_its_gang_fall_as_a_whole(self) -> None:
         scenario = Scenario().node(NODE, cpu=2).gang("low", 2, priority=10)
-        scenario.pod("low-0", gang="low", node=NODE, cpu=1).pod("low-1", gang="low", node=NODE, cpu=1, priority=2000)
+        scenario.pod("low-0", gang="low", node=NODE, cpu=1).pod(
+            "low-1", gang="low", node=NODE, cpu=1, priority=2000
+        )
         scenario.pod("middle", cpu=1, priority=1000).run()
         assert scenario.evicted == []
 
@@ -103,6 +105,8 @@ class TestSmallGangs:
         assert len(scenario.evicted) == 1
 
     def test_those_of_one_that_may_only_be_disrupted_together_do_not(self) -> None:
-        scenario = Scenario().node(NODE, cpu=3).gang("job", 4, unit=True).pods("job", 3, gang="job", node=NODE, cpu=1)
+        scenario = (
+            Scenario().node(NODE, cpu=3).gang("job", 4, unit=True).pods("job", 3, gang="job", node=NODE, cpu=1)
+        )
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert len(scenario.evicted) == 3

@@ -12,6 +12,7 @@ from phalanx.daemon.own_objects import LABELS
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.daemon.usage_record import NAME as USAGE
+from phalanx.dialects.made_groups import GROUPS as MADE_IN
 from phalanx.dialects.queues import builtin_queues
 
 Manifest = dict[str, Any]
@@ -128,6 +129,8 @@ def _cluster_rules() -> Iterator[Manifest]:
     # Where the project's own definition has no status subresource the status is a field of the object. Volcano's
     # groups are told in an annotation in which HyperNode they are.
     yield _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status"], ["patch"])
+    # Gangs that only pods declare get a PodGroup (the policy's `phalanx.createPodGroups`).
+    yield _rule(list(MADE_IN), ["podgroups"], ["create", "delete"])
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
     yield _rule(_WITHOUT_STATUS, ["queues", "elasticquotas"], ["patch"])

@@ -37,6 +37,15 @@ DEFAULT_NODES = """\
 @click.option("--data", type=click.Path(dir_okay=False, path_type=Path), help="Keep the objects in this file.")
 @click.option("--config", default="", metavar="POLICY", help="A policy file for the scheduler.")
 @click.option(
+    "--scheduler-name",
+    "scheduler_names",
+    multiple=True,
+    default=("phalanx", "default-scheduler"),
+    show_default=True,
+    metavar="NAME",
+    help="Schedule pods with this spec.schedulerName; may be repeated. Others stay pending.",
+)
+@click.option(
     "--metrics-address", default="", metavar="HOST:PORT", help="Serve the scheduler's metrics and health."
 )
 @tenant_option
@@ -48,6 +57,7 @@ def up(
     port: int,
     data: Path | None,
     config: str,
+    scheduler_names: tuple[str, ...],
     metrics_address: str,
     tenants: Sequence[tuple[str, Path | None]],
     run_processes: bool,
@@ -60,6 +70,8 @@ def up(
 
     from phalanx.demo.localcluster import LocalCluster, LocalOptions, StartError
 
+    if not all(scheduler_names):
+        raise click.UsageError("--scheduler-name must not be empty")
     directory.mkdir(parents=True, exist_ok=True)
     nodes_file = nodes or directory / "nodes.yaml"
     if not nodes_file.exists():
@@ -72,6 +84,7 @@ def up(
         port=port,
         data=data,
         policy=config,
+        scheduler_names=scheduler_names,
         metrics_address=metrics_address,
         run_processes=run_processes,
         tenants=tuple((namespace, file or tenant_file(kubeconfig, namespace)) for namespace, file in tenants),

@@ -135,7 +135,7 @@ def render(answer: Answer) -> str:
         ]
         lines.append(f"  Gang {answer.gang}: minimum {answer.minimum}; members: {', '.join(parts) or 'none'}")
         # A member above the minimum, or a pod on its own, keeps nobody from starting.
-        if answer.missing and answer.state == "Waiting" and answer.members.active < answer.minimum:
+        if answer.missing and answer.state in ("Waiting", "Partial") and answer.members.active < answer.minimum:
             lines.append(f"  Missing: {answer.missing} of the members that must start together")
     if answer.domain:
         lines.append(f"  Domain: {answer.domain}")

@@ -13,6 +13,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.misplaced import Misplaced
 from phalanx.daemon.oversold import Oversold
 from phalanx.daemon.queue_census import QueueCensus
+from phalanx.daemon.quotas_above_hard import QuotasAboveHard
 from phalanx.daemon.status_tries import next_try
 from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.account_book import AccountObject
@@ -92,6 +93,7 @@ class AccountStatuses:
         self._census = QueueCensus(state, intake)
         self._oversold = Oversold(state, recorder)
         self._misplaced = Misplaced(state, recorder)
+        self._above_hard = QuotasAboveHard(state, recorder)
         self._entries: dict[AccountKey, _Entry] = {}
         self._news = asyncio.Event()
 
@@ -126,6 +128,7 @@ class AccountStatuses:
         self._state.ledger.settle()
         self._failures.guard("status", "overcommitted quotas", self._oversold.look)
         self._failures.guard("status", "orphaned accounts", self._misplaced.look)
+        self._failures.guard("status", "quotas above ResourceQuotas", self._above_hard.look)
         keys = self._intake.account_keys()
         for key in [key for key in self._entries if key not in keys]:
             del self._entries[key]

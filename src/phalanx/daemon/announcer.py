@@ -48,10 +48,11 @@ Subject = GangKey | str
 class _Topic:
     """What is known about one gang or pod: the newest verdict, the one told last, and when to tell the newest.
 
-    `gang` is set for a member above its gang's minimum.
+    `gang` is set for a member above its gang's minimum. `members` are those of a gang that have been told of its
+    reason by an event.
     """
 
-    __slots__ = ("arrivals", "due", "gang", "since", "told", "told_at", "verdict")
+    __slots__ = ("arrivals", "due", "gang", "members", "since", "told", "told_at", "verdict")
 
     def __init__(self, gang: GangKey | None = None) -> None:
         self.gang = gang
@@ -61,6 +62,7 @@ class _Topic:
         self.arrivals = 0
         self.since = 0.0
         self.due: float | None = None
+        self.members: tuple[str, set[str]] = ("", set())
 
 
 class Announcer:
@@ -212,6 +214,20 @@ class Announcer:
             self._conditions.judge(uid, verdict)
         self._status_changed(key)
         self._narrator.held(record, verdict)
+        self._tell_members(record, topic, verdict)
+
+    def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict) -> None:
+        """Each member once per reason, however its numbers change; the first one is told with the gang."""
+        reason, members = topic.members
+        if reason != verdict.code:
+            members = set()
+            topic.members = verdict.code, members
+        first = min(record.pending.values(), key=lambda member: member.order, default=None)
+        for member in sorted(record.pending.values(), key=lambda member: member.order):
+            if member.pod.uid not in members:
+                members.add(member.pod.uid)
+                if member is not first:
+                    self._narrator.member_held(member.pod, verdict)
 
     def _tell_pods(self, records: list[PodRecord]) -> None:
         surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}

@@ -25,19 +25,21 @@ from phalanx.scheduling.quorum import ONCE, requirement
 from phalanx.scheduling.rehearsal import Rehearsal
 
 _NODES_NAMED = 5
+# Of a gang: for its minimum.
+_WAITS = ("Waiting", "Partial")
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
     """What is known about one pod or gang.
 
-    `state` is one word: Running, Bound, Waiting, Gated, Finished, Terminating, Foreign, Starting (it would be
-    placed now), Evicting (others would be told to make room now), Evicted (it is gone) or Satisfied. `reason` is
-    the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
-    `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
-    and `change` are empty where nothing is in the way. `evictions` is there where it waits for room, `loss` where
-    a gang lost members to evictions and lacks them. `domain` is where a gang with a topology is, or would be placed
-    now. `composite` is the group of groups that a gang is a part of,
-    `groups` are those of one.
+    `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
+    Gated, Finished, Terminating, Foreign, Starting (it would be placed now), Evicting (others would be told to make
+    room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it waits,
+    `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room or do
+    not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is in the
+    way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and lacks them.
+    `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of groups that a
+    gang is a part of, `groups` are those of one.
     """
 
     kind: str
@@ -134,8 +136,8 @@ class Inquiry:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
             self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
             answer.message += self._no_minimum(record)
-            return answer
-        return self._mourn(self._without_pending(answer, key), record)
+            return self._in_part(answer, key)
+        return self._in_part(self._mourn(self._without_pending(answer, key), record), key)
 
     def composite(self, key: GangKey) -> Answer | None:
         """None where there is no such CompositePodGroup."""
@@ -160,7 +162,7 @@ class Inquiry:
             answer.message = f"{able} groups have started or would start now, {least} are needed"
             return answer
         answer.message = f"{able} of the {least} groups that it needs have started or could start"
-        culprits = [found for found in below.values() if found.state == "Waiting"]
+        culprits = [found for found in below.values() if found.state in _WAITS]
         culprit = next((found for found in culprits if found.reason != WAITING_FOR_COMPOSITE), None)
         if culprit is not None:
             answer.reason, answer.change = culprit.reason, culprit.change
@@ -173,7 +175,7 @@ class Inquiry:
         """How many children have started, or would now, or wait for other children only."""
         composites, gangs = self._state.surroundings.composites.children(noun.key)
         states = [below[gang.key] for gang in gangs if gang.key in below]
-        able = sum(found.state != "Waiting" or found.reason == WAITING_FOR_COMPOSITE for found in states)
+        able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
         return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
 
     def _mourn(self, answer: Answer, record: GangRecord) -> Answer:
@@ -192,6 +194,18 @@ class Inquiry:
     def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
         """The quorum has what it needs: what the members above it wait for."""
         return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
+
+    def _in_part(self, answer: Answer, key: GangKey) -> Answer:
+        """What runs in part does not just wait."""
+        counts, minimum = self._counts[key], answer.minimum
+        there = counts.bound + counts.running
+        if answer.state == "Waiting" and there:
+            answer.state = "Running" if there + counts.succeeded >= minimum else "Partial"
+            one = there == 1
+            here = f"{there} member{' has' if one else 's have'} a node"
+            rest = f"{counts.pending} wait{'s' if counts.pending == 1 else ''}: " if counts.pending else ""
+            answer.message = f"{here}; {rest}{answer.message}"
+        return answer
 
     def _no_minimum(self, record: GangRecord) -> str:
         """For a gang whose members come one by one now, by its match policy."""

@@ -31,7 +31,8 @@ class _Batch:
 
 class Narrator:
     """One event per gang and change, regarding its object and the member that is asked about first; one per pod
-    for pods on their own. A gang without an object has its first member only.
+    for pods on their own. A gang without an object has its first member only. The other members that wait are told
+    once each for every reason, when there is nothing more urgent to tell.
     """
 
     def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
@@ -81,6 +82,18 @@ class Narrator:
     def held(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
         self._tell_gang(record, reason, text_of(verdict))
+
+    def member_held(self, pod: Pod, verdict: Verdict) -> None:
+        """One more member of a gang that waits."""
+        reason = "FailedScheduling" if verdict.unschedulable else verdict.code
+        self._recorder.record(
+            pod_reference(pod),
+            type="Warning",
+            reason=reason,
+            action="Scheduling",
+            note=text_of(verdict),
+            behind=True,
+        )
 
     def pod_held(self, pod: Pod, verdict: Verdict) -> None:
         self._recorder.record(

@@ -152,6 +152,10 @@ class Observer:
     def served_kinds(self) -> list[ServedKind]:
         return sorted(self._kinds, key=lambda kind: (kind.group, kind.plural))
 
+    def known_kinds(self, plural: str) -> list[ServedKind]:
+        """The kinds of a plural that are served and whose objects have all been seen."""
+        return [kind for kind in self._kinds if kind.plural == plural and self.knows_all(kind.group, plural)]
+
     def knows_all(self, group: str, plural: str) -> bool:
         """Whether a kind is served and all its objects have been seen."""
         return any(

@@ -24,6 +24,8 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.leadership import Leadership, LeaseOptions
+from phalanx.daemon.lost_members import LostMembers
+from phalanx.daemon.made_groups import MadeGroups
 from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.daemon.node_load import NodeLoads
@@ -181,13 +183,22 @@ class SchedulerService:
             self.state,
             changed=self._changed,
             pod_seen=self._pod_seen,
-            pod_gone=self.executor.pod_gone,
+            pod_gone=self._pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
             discovered=writer.learn,
         )
         writer.outdated = self.observer.look_again
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
+        self._lost_members = LostMembers(self.state, self._recorder)
+        self._made_groups = MadeGroups(
+            client,
+            self._pool,
+            self.state,
+            self._intake,
+            lambda: self.observer.known_kinds("podgroups"),
+            lambda: self.policy.create_pod_groups,
+        )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
@@ -200,6 +211,11 @@ class SchedulerService:
     def _pod_seen(self, pod: PodObject) -> None:
         self._refusals.pod_seen(pod)
         self.executor.pod_seen(pod)
+        self._made_groups.pod_seen(pod)
+
+    def _pod_gone(self, uid: str) -> None:
+        self.executor.pod_gone(uid)
+        self._made_groups.pod_gone(uid)
 
     def _distrust(self, key: str, namespace: str, name: str) -> None:
         self.telemetry.distrusted(key)
@@ -424,6 +440,8 @@ class SchedulerService:
         self.executor.gang_touched(key)
         self._groups_told[1](key)
         self._accounts.gang_touched(key)
+        self._made_groups.touch(key)
+        self._lost_members.touch(key)
 
     def _verdict(self, key: GangKey) -> Verdict | None:
         return self._announcer.verdict(key)
@@ -458,6 +476,7 @@ class SchedulerService:
                 guard("task", "partial gangs", lambda: self._partial.check(self.policy.partial_gang))
                 guard("task", "remnants", self._remnants.check)
                 guard("task", "built-in queues", self._builtin_queues.check)
+                guard("task", "PodGroups for labels", self._made_groups.check)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -40,6 +40,7 @@ _NAME_ANNOTATIONS = (
     (Dialect.KOORDINATOR, koordinator.NAME),
     (Dialect.KUBE_BATCH, GROUP_NAME_ANNOTATION),
 )
+_OWN_NAME = (Dialect.OWN, OWN_GROUP)
 # The key of a minimum, and the key of the name that it belongs to.
 _MINIMUM_LABELS = (
     ("pod-group.scheduling.sigs.k8s.io/min-available", "pod-group.scheduling.sigs.k8s.io/name"),
@@ -97,6 +98,20 @@ def declare(pod: PodObject) -> Declaration | None:
         disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value),
         topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value),
     )
+
+
+def empty_name(metadata: Metadata) -> str:
+    """The first key of a group's name that the pod has without a name in it, "" where there is none."""
+    labels, annotations = metadata.labels, metadata.annotations
+    found = [f"label {key}" for _, key in _NAME_LABELS if labels.get(key) == ""]
+    found += [f"annotation {key}" for _, key in (*_NAME_ANNOTATIONS, _OWN_NAME) if annotations.get(key) == ""]
+    return found[0] if found else ""
+
+
+def may_declare_alone(metadata: Metadata) -> bool:
+    """Whether a pod has one of the names of a gang that needs no object; cheap."""
+    labels = metadata.labels
+    return any(key in labels for _, key in _NAME_LABELS[2:]) or koordinator.NAME in metadata.annotations
 
 
 def role_of(metadata: Metadata) -> str:

@@ -145,9 +145,9 @@ class GangBook:
     def _settle(self, key: GangKey) -> list[ClusterEvent]:
         """Resolves the gang again, or lets it go when nobody speaks of it any more."""
         groups = self._objects.get(_declared_as(key), [])
-        if key in self._entries and not len(self._entries[key].members) and key not in self._objects:
+        if key in self._entries and not len(self._entries[key].members) and _declare_none(self._objects.get(key)):
             return self._remove(key)
-        if not groups and key not in self._entries:
+        if _declare_none(groups) and key not in self._entries:
             return []
         entry = self._entry(key)
         surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""), self._native)
@@ -195,6 +195,10 @@ def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:
     keys.discard(key)
     if not keys:
         del index[name]
+
+
+def _declare_none(groups: Iterable[GroupSpec] | None) -> bool:
+    return all(spec.made for spec in groups or ())
 
 
 def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:

@@ -11,9 +11,10 @@ from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.groups import read_group, unreadable_group
 from phalanx.dialects.groupspec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.made_groups import MadeGroup, made_group
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model.events import ClusterEvent
-from phalanx.model.gang import GroupRef
+from phalanx.model.gang import GangKey, GroupRef
 
 Address = tuple[ServedKind, str, str]
 """(kind, namespace, name) of an object."""
@@ -51,21 +52,25 @@ class GroupObjects:
         self._gangs = gangs
         self._seen: dict[Address, Seen] = {}
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
+        self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
     def take(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
         specs, metadata = read_group(kind, document), document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         self._seen[address] = seen_of(document)
+        self._note_made(address, made_group(kind, document))
         return self._declare(address, specs)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
         address = (kind, namespace, name)
         self._seen.pop(address, None)
+        self._note_made(address, None)
         return self._declare(address, (unreadable_group(kind, namespace, name, uid, error),))
 
     def removed(self, kind: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
         address = (kind, namespace, name)
         self._seen.pop(address, None)
+        self._note_made(address, None)
         return self._declare(address, ())
 
     def unserved(self, kind: ServedKind) -> list[ClusterEvent]:
@@ -77,6 +82,19 @@ class GroupObjects:
     def seen(self, ref: GroupRef) -> Seen:
         kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
         return self._seen.get((kind, ref.namespace, ref.name), _UNSEEN)
+
+    def made(self, key: GangKey) -> list[MadeGroup]:
+        """The objects of this name that we have made."""
+        return list(self._made.get(key, {}).values())
+
+    def _note_made(self, address: Address, made: MadeGroup | None) -> None:
+        kind, key = address[0], GangKey(address[1], address[2])
+        if made is not None:
+            self._made.setdefault(key, {})[kind] = made
+        elif key in self._made:
+            self._made[key].pop(kind, None)
+            if not self._made[key]:
+                del self._made[key]
 
     def _declare(self, address: Address, specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
         last = self._specs.pop(address, ())

@@ -26,7 +26,8 @@ class GroupSpec(msgspec.Struct, frozen=True):
 
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
     object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
-    of a `uniform` group must have its priority and preemption policy, where it states them.
+    of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
+    for what pods declare and declare nothing themselves.
     """
 
     ref: GroupRef
@@ -57,6 +58,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     claims: tuple[GroupClaim, ...] = ()
     composite: str = ""
     workload: str = ""
+    made: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

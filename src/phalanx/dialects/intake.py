@@ -27,7 +27,7 @@ from phalanx.dialects.core import (
     ResourceQuotaObject,
     clamp_priority,
 )
-from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, empty_name, stated_queue
 from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
@@ -40,6 +40,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
 from phalanx.dialects.koordinator import Stated
 from phalanx.dialects.lending import LentClasses, follows
+from phalanx.dialects.made_groups import MadeGroup
 from phalanx.dialects.marks import PLAN_ANNOTATION
 from phalanx.dialects.namespaces import NamespaceBook
 from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref, pod_ref
@@ -152,6 +153,8 @@ class Intake:
             self._queues.leave(noun.namespace, uid)
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
+        if last is None and (voice is None or voice.declaration.dialect is Dialect.SHADOW):
+            self._tell_nameless(noun, empty_name(metadata))
         events += facts + self._store(noun, voice, owners)
         if shown:
             events += self.heed(([], shown))
@@ -302,6 +305,17 @@ class Intake:
                 lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
             )
 
+    def _tell_nameless(self, pod: Pod, key: str) -> None:
+        """Whoever leaves a group's name empty may have meant one (seed 000)."""
+        if key and not pod.finished and not pod.node:
+            self._warn(
+                pod,
+                "InvalidPodGroup",
+                f"{key} is empty, so the pod belongs to no group and is scheduled on its own; write the group's "
+                "name into it and create the pod again, or leave it out",
+                lambda now: not now.pod.node,
+            )
+
     def _warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[_PodRecord], bool]) -> None:
         def holds() -> bool:
             record = self._pods.get(pod.uid)
@@ -372,6 +386,10 @@ class Intake:
             occupied_by=self._occupied_by(key),
             ours=self.is_ours(key),
         )
+
+    def made_groups(self, key: GangKey) -> list[MadeGroup]:
+        """The objects that we have made for a gang, or for one of its name that is gone."""
+        return self._groups.made(key)
 
     def group_phase(self, key: GangKey) -> str:
         """The phase in the status of the gang's own object, "" where it has none."""

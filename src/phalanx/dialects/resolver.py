@@ -19,6 +19,7 @@ from phalanx.dialects.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
 from phalanx.dialects.groups import preference
 from phalanx.dialects.groupspec import MAX_MEMBERS, GroupSpec
 from phalanx.dialects.koordinator import Extras, Stated
+from phalanx.dialects.made_groups import DIALECTS as MADE_FOR
 from phalanx.dialects.nearness import (
     MUST_GATHER,
     Layer,
@@ -89,8 +90,10 @@ class _Resolution:
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.about: dict[Problem, Member] = {}
-        self.spec = self._choose_object(groups)
+        self.spec = self._choose_object([spec for spec in groups if not spec.made])
         self.dialect = members[0].voice.declaration.dialect if members or self.spec is None else self.spec.family
+        made = sorted((spec for spec in groups if spec.made), key=lambda spec: preference(Dialect.X_K8S, spec))
+        self.made = made[0].ref if made and self.spec is None and self.dialect in MADE_FOR else None
 
     def gang(self) -> Gang:
         spec = self.spec
@@ -103,7 +106,7 @@ class _Resolution:
             key=self.key,
             uid=spec.ref.uid if spec else "",
             dialect=self.dialect,
-            source=spec.ref if spec else None,
+            source=spec.ref if spec else self.made,
             min_member=min_member,
             roles=spec.roles if spec else (),
             match_policy=self._match_policy(),

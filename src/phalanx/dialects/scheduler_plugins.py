@@ -6,6 +6,7 @@ from typing import Any
 
 from phalanx.dialects.groupspec import GroupReader, GroupSpec
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.made_groups import made_group
 from phalanx.dialects.reader import Document
 from phalanx.dialects.standing import Standing
 from phalanx.dialects.times import format_time
@@ -20,6 +21,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     min_member = reader.min_member("minMember")
     min_resources = reader.resources("minResources")
     timeout = reader.timeout("scheduleTimeoutSeconds")
+    made = made_group(resource, document)
     return GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
@@ -30,6 +32,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         timeout=timeout,
         extras=reader.extras,
         preemptable=reader.preemptable,
+        made=made is not None and not made.adopted,
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )

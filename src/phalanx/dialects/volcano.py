@@ -17,6 +17,7 @@ from phalanx.dialects.standing import (
     current_conditions,
     find_condition,
     set_condition,
+    shortfall,
 )
 from phalanx.dialects.task_topology import task_topology
 from phalanx.model.disruption import Portion
@@ -133,7 +134,7 @@ def gang_conditions(standing: Standing) -> Conditions:
     elif standing.verdict is not None:
         reason, message = _reason(standing), standing.verdict.message
     elif has_lost_members(standing):
-        reason, message = _reason(standing), _loss(standing)
+        reason, message = _reason(standing), shortfall(standing.gang, standing.counts, standing.roles)
     else:
         return conditions
     conditions = set_condition(conditions, standing.now, "Unschedulable", "True", reason, message)
@@ -179,15 +180,3 @@ def _reason(standing: Standing) -> str:
     if standing.short_roles(lambda counts: counts.present + counts.succeeded):
         return "NotEnoughPodsOfTask"
     return _NO_ROOM
-
-
-def _loss(standing: Standing) -> str:
-    counts, gang = standing.counts, standing.gang
-    have, needed = counts.present + counts.succeeded, gang.min_member
-    text = f"gang {gang.key} has {have} of the {needed} members that it needs"
-    if have >= needed:
-        short = standing.short_roles(lambda role: role.present + role.succeeded)
-        text = f"gang {gang.key} has too few members of {', '.join(short)}"
-    words = (("failed", counts.failed), ("terminating", counts.terminating), ("gated", counts.gated))
-    aside = ", ".join(f"{count} {word}" for word, count in words if count)
-    return f"{text} ({aside})" if aside else text

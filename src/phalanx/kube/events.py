@@ -31,6 +31,7 @@ NAME_LIMIT = 253
 REFRESH = 1800.0
 SILENCE = 360.0
 SWEEP_PERIOD = 60.0
+_BEHIND = 10
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -77,7 +78,8 @@ class EventRecorder:
 
     Equal events (all but the time) become one object with a count: written when it turns into a series, then
     every half hour, and when it has been silent for six minutes. When more than ``capacity`` wait to be sent
-    new ones are dropped and counted in ``dropped``.
+    new ones are dropped and counted in ``dropped``. What is recorded ``behind`` waits until nothing else does, and
+    ten times as much of it may wait.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class EventRecorder:
         self._policy = policy or RetryPolicy(attempts=3, base=0.5, cap=5.0)
         self._series: dict[tuple[object, ...], _Series] = {}
         self._queue: deque[_Series] = deque()
+        self._behind: deque[_Series] = deque()
         self._work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -120,6 +123,7 @@ class EventRecorder:
         note: str,
         type: str = "Normal",
         related: ObjectReference | None = None,
+        behind: bool = False,
     ) -> bool:
         """Take note of an event. False when it was dropped for overload."""
         now = self._wall_clock()
@@ -131,7 +135,7 @@ class EventRecorder:
             # The second occurrence makes it a series, which is news; the later ones wait for the sweep.
             return self._enqueue(series) if series.count == 2 else True
         series = self._begin(regarding, related, type, reason, action, note, now)
-        if not self._enqueue(series):
+        if not self._enqueue(series, behind=behind):
             return False
         self._series[key] = series
         if len(self._series) > 8 * self._capacity:
@@ -200,31 +204,32 @@ class EventRecorder:
             body["related"] = related
         return _Series(EVENTS.path(namespace), body, now)
 
-    def _enqueue(self, series: _Series) -> bool:
+    def _enqueue(self, series: _Series, *, behind: bool = False) -> bool:
         if series.queued:
             return True
-        if len(self._queue) >= self._capacity:
+        queue = self._behind if behind else self._queue
+        if len(queue) >= self._capacity * (_BEHIND if behind else 1):
             self.dropped += 1
             return False
         series.queued = True
-        self._queue.append(series)
+        queue.append(series)
         self._idle.clear()
         self._work.set()
         return True
 
     async def _send_forever(self) -> None:
         while True:
-            while not self._queue:
+            while not self._queue and not self._behind:
                 self._work.clear()
                 await self._work.wait()
-            series = self._queue.popleft()
+            series = (self._queue or self._behind).popleft()
             series.queued = False
             self._sending += 1
             try:
                 await self._send(series)
             finally:
                 self._sending -= 1
-                if not self._queue and not self._sending:
+                if not self._queue and not self._behind and not self._sending:
                     self._idle.set()
 
     async def _send(self, series: _Series) -> None:

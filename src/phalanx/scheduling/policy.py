@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
-_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection")
+_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection", "createPodGroups")
 _Options = Mapping[str, object]
 
 
@@ -65,7 +65,7 @@ class Policy(msgspec.Struct, frozen=True):
     failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
     are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
     holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of `actions`
-    that installed packages bring, by name.
+    that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an object.
     """
 
     actions: tuple[str, ...]
@@ -79,6 +79,7 @@ class Policy(msgspec.Struct, frozen=True):
     eviction: EvictionOptions = EvictionOptions()
     self_protection: SelfProtection = SelfProtection.GUARANTEED
     custom_actions: Mapping[str, Action] = {}
+    create_pod_groups: bool = True
 
     def configured(self, kind: type[T]) -> T | None:
         """The plugin of a class that a tier names."""
@@ -110,7 +111,7 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
     always = standing_plugins(eviction)
-    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4], custom)
+    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4], custom, own[5])
 
 
 def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
@@ -306,10 +307,12 @@ def _configurations(
     return found
 
 
-def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[str, object], str, SelfProtection]:
+def _own_settings(
+    own: object, errors: list[str]
+) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool]:
     if not isinstance(own, Mapping):
         errors.append("phalanx: expected a mapping")
-        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED
+        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True
     _check_keys(own, _OWN, "phalanx.", errors)
     partial = own.get("partialGang", "keep")
     if partial not in ("keep", "release"):
@@ -329,7 +332,12 @@ def _own_settings(own: object, errors: list[str]) -> tuple[str, float, Mapping[s
     if protection not in words:
         errors.append(f"phalanx.selfProtection: {protection!r} is not {', '.join(words[:-1])} or {words[-1]}")
         protection = "guaranteed"
-    return str(partial), budget / 1000, dict(dialects), str(evictions), SelfProtection(str(protection))
+    create = own.get("createPodGroups", True)
+    if not isinstance(create, bool):
+        errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
+        create = True
+    protected = SelfProtection(str(protection))
+    return str(partial), budget / 1000, dict(dialects), str(evictions), protected, create
 
 
 def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:

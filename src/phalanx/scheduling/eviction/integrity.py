@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord, PodRecord
@@ -81,15 +82,16 @@ class Subquorum:
         key = part_key(self._rules, record) if self._rules else None
         return key if key in self._slack else None
 
-    def spares(self, record: PodRecord, gone: Mapping[PartKey | None, int]) -> bool:
-        """Whether enough subgroups stay whole without a member; `gone` counts those of each who went before."""
+    def spares(self, record: PodRecord, gone: Mapping[Any, int]) -> bool:
+        """Whether enough subgroups stay whole without a member; `gone` counts those of each who went before, beside
+        whatever else it counts."""
         key = self.part(record)
         if key is None or gone.get(key, 0) != self._slack[key]:
             return True  # its subgroup stays whole, or is broken already
         broken = sum(
             1
             for other, count in gone.items()
-            if other is not None and other[0] == key[0] and count > self._slack.get(other, count)
+            if isinstance(other, tuple) and other[0] == key[0] and count > self._slack.get(other, count)
         )
         return broken < self._more[key[0]]
 

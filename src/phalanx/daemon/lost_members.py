@@ -1,0 +1,62 @@
+"""Gangs that fall below their minimum while members run: an event for whoever manages them (seed 000)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.narrator import source_reference
+from phalanx.dialects import native
+from phalanx.dialects.standing import shortfall
+from phalanx.kube.events import EventRecorder
+from phalanx.model.gang import GangKey
+
+# Controllers replace a member that is gone; until then nobody need be told (seconds).
+_SETTLE = 1.0
+
+
+class LostMembers:
+    """Tells the group's object, once per change of the numbers, that running, waiting and succeeded members
+    together are fewer than its minimum. The members that run are left where they are.
+
+    Kubernetes' own groups have no such event: their scheduler asks for nothing more once they have started.
+    """
+
+    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
+        self._state = state
+        self._recorder = recorder
+        self._told: dict[GangKey, str] = {}
+        self._planned: set[GangKey] = set()
+
+    def touch(self, key: GangKey) -> None:
+        """Something about a gang is different now; cheap."""
+        record = self._state.gangs.get(key)
+        if record is None or not _is_short(record):
+            self._told.pop(key, None)
+        elif key not in self._planned:
+            self._planned.add(key)
+            asyncio.get_running_loop().call_later(_SETTLE, self._look, key)
+
+    def _look(self, key: GangKey) -> None:
+        self._planned.discard(key)
+        record = self._state.gangs.get(key)
+        source = source_reference(record) if record is not None else None
+        if record is None or source is None or record.noun is None or not _is_short(record):
+            self._told.pop(key, None)
+            return
+        roles = {role: record.counts(role) for role in record.roles()}
+        note = shortfall(record.noun, record.counts(), roles)
+        if self._told.get(key) != note:
+            self._told[key] = note
+            self._recorder.record(source, type="Warning", reason="Unschedulable", action="Scheduling", note=note)
+
+
+def _is_short(record: GangRecord) -> bool:
+    """Whether some members run, and with all that exist the minimum is out of reach."""
+    noun, counts = record.noun, record.counts()
+    if noun is None or noun.source is None or noun.source.group == native.GROUP or not counts.running:
+        return False
+    if counts.present + counts.succeeded < noun.min_member:
+        return True
+    return any((role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles)

@@ -1,0 +1,262 @@
+"""Makes a PodGroup for each gang that only its pods declare, keeps it true, and takes it away again."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.own_objects import LABELS
+from phalanx.dialects.core import OwnerReference, PodObject
+from phalanx.dialects.declaration import controller_of, declare, may_declare_alone
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.made_groups import (
+    DIALECTS,
+    GROUPS,
+    MADE_FROM_PODS,
+    MadeGroup,
+    manifest,
+    note_of,
+    spec_of,
+)
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.paths import Resource
+from phalanx.model.gang import Gang, GangKey
+from phalanx.model.pod import ACTIVE, MemberState
+
+log = logging.getLogger(__name__)
+
+# Pods of a gang come one by one; so may the owners of its object (seconds).
+_GATHER = 0.5
+# An object lists so many owners; they keep it until the last of them is gone.
+_MOST_OWNERS = 64
+# Whoever deletes an object again and again, or refuses it, waits longer each time (seconds).
+_FIRST_PAUSE = 1.0
+_LONGEST_PAUSE = 300.0
+_COMES = (*ACTIVE, MemberState.PENDING, MemberState.GATED)
+
+Owner = Mapping[str, Any]
+Action = Callable[[], Any]
+
+
+class _Entry:
+    """One name. `tries` counts the objects that were made, or refused; before `rest` (loop time) none is made
+    again. `planned` is a look to come."""
+
+    __slots__ = ("busy", "planned", "rest", "tries")
+
+    def __init__(self) -> None:
+        self.tries = 0
+        self.rest = 0.0
+        self.planned: asyncio.TimerHandle | None = None
+        self.busy = False
+
+
+class MadeGroups:
+    """The labels of the pods stay the source: the object follows them, until somebody else writes its spec.
+
+    It is owned by the controllers of the members, or by members that have none, so the garbage collector takes it
+    away with them; when its gang has no member left, or another object declares the gang, it is deleted here.
+    `kinds` are those that are served and have been seen whole; `enabled` is the policy's word.
+    """
+
+    def __init__(
+        self,
+        client: KubeClient,
+        pool: WritePool,
+        state: ClusterState,
+        intake: Intake,
+        kinds: Callable[[], Iterable[ServedKind]],
+        enabled: Callable[[], bool],
+    ) -> None:
+        self._client = client
+        self._pool = pool
+        self._state = state
+        self._intake = intake
+        self._kinds = kinds
+        self._enabled = enabled
+        self._entries: dict[GangKey, _Entry] = {}
+        # By the pod's uid, for members of gangs that only pods declare: the owner's.
+        self._owners: dict[str, str] = {}
+        # By uid: the owner, and of how many members.
+        self._shared: dict[str, tuple[OwnerReference, int]] = {}
+        self._rule: tuple[ServedKind | None, bool] | None = None
+        self._complaints: set[tuple[str, str]] = set()
+
+    def __len__(self) -> int:
+        """What is kept in mind."""
+        return len(self._entries) + len(self._owners)
+
+    def pod_seen(self, pod: PodObject) -> None:
+        """Notes who owns a member, or whether the member is its own owner."""
+        metadata = pod.metadata
+        if metadata.uid in self._owners or not may_declare_alone(metadata):
+            return
+        declaration, controller = declare(pod), controller_of(metadata)
+        if declaration is None or declaration.dialect not in DIALECTS:
+            return
+        owner = OwnerReference("v1", "Pod", metadata.name, metadata.uid) if controller is None else controller
+        _, uses = self._shared.get(owner.uid, (owner, 0))
+        self._shared[owner.uid] = owner, uses + 1
+        self._owners[metadata.uid] = owner.uid
+
+    def pod_gone(self, uid: str) -> None:
+        name = self._owners.pop(uid, None)
+        if name is None:
+            return
+        owner, uses = self._shared.pop(name)
+        if uses > 1:
+            self._shared[name] = owner, uses - 1
+
+    def touch(self, key: GangKey) -> None:
+        """Something about a gang, its members or its object is different now."""
+        record = self._state.gangs.get(key)
+        concerns = record is not None and record.noun is not None and record.noun.dialect in DIALECTS
+        if concerns or self._intake.made_groups(key):
+            self._plan(key, self._entries.setdefault(key, _Entry()), _GATHER)
+        elif key in self._entries:
+            entry = self._entries.pop(key)
+            if entry.planned is not None:
+                entry.planned.cancel()
+
+    def check(self) -> None:
+        """Looks at every gang again when a kind has become served, or the policy has changed; cheap otherwise."""
+        rule = self._kind(), self._enabled()
+        if rule != self._rule:
+            self._rule = rule
+            for key in self._state.gangs:
+                self.touch(key)
+
+    def _plan(self, key: GangKey, entry: _Entry, pause: float) -> None:
+        if entry.planned is None:
+            entry.planned = asyncio.get_running_loop().call_later(pause, self._submit, key, entry)
+
+    def _submit(self, key: GangKey, entry: _Entry) -> None:
+        entry.planned = None
+        if entry.busy:
+            self._plan(key, entry, _GATHER)
+        elif self._step(key, entry) is not None:
+            entry.busy = True
+            self._pool.submit(Urgency.EVENT, lambda: self._write(key, entry))
+
+    async def _write(self, key: GangKey, entry: _Entry) -> None:
+        try:
+            # Asked again: what was true when it was submitted may not be any more.
+            step = self._step(key, entry)
+            if step is not None:
+                await step()
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            self._failed(key, entry, error)
+        finally:
+            entry.busy = False
+
+    def _failed(self, key: GangKey, entry: _Entry, error: ApiError | ConnectionLost | ConfigError) -> None:
+        status = error.status if isinstance(error, ApiError) else 0
+        self._rest(entry)
+        if status in (404, 409):
+            return  # gone, or made by somebody else: the watch tells
+        complaint = (key.namespace, str(status))
+        if complaint not in self._complaints:
+            self._complaints.add(complaint)
+            log.warning("the PodGroup of gang %s, which only its pods declare, was not written: %s", key, error)
+        if not 400 <= status < 500 or status == 429:
+            self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
+
+    def _step(self, key: GangKey, entry: _Entry) -> Action | None:
+        """The next thing to write, None where everything is as it should be."""
+        made = self._intake.made_groups(key)
+        for each in made:
+            if each.adopted:
+                return lambda: self._let_go(each)
+        gang = self._wanted(key)
+        kept = min(made, key=lambda each: GROUPS.index(each.ref.group), default=None) if gang is not None else None
+        for each in made:
+            if each is not kept:
+                return lambda: self._delete(each)
+        if gang is None:
+            return None
+        if kept is not None:
+            patch = self._difference(key, gang, kept)
+            return (lambda: self._patch(kept, patch)) if patch else None
+        kind, record = self._kind(), self._state.gangs[key]
+        if kind is None or not any(member.state in _COMES for member in record.members.values()):
+            return None
+        late = entry.rest - asyncio.get_running_loop().time()
+        if late > 0:
+            self._plan(key, entry, late)
+            return None
+        return lambda: self._create(kind, key, gang, entry)
+
+    def _wanted(self, key: GangKey) -> Gang | None:
+        """The gang, if an object of ours should stand for it."""
+        record = self._state.gangs.get(key)
+        gang = record.noun if record is not None and record.members else None
+        if gang is None or not self._enabled() or gang.dialect not in DIALECTS or gang.problem is not None:
+            return None
+        mine = {made.ref.uid for made in self._intake.made_groups(key)}
+        declared = gang.source is not None and gang.source.uid not in mine
+        return gang if self._intake.is_ours(key) and not declared else None
+
+    def _kind(self) -> ServedKind | None:
+        """The kind in which objects are made."""
+        served = {kind.group: kind for kind in self._kinds()}
+        return next((served[group] for group in GROUPS if group in served), None)
+
+    def _owners_of(self, key: GangKey) -> list[Owner]:
+        """Each once, the oldest members' first."""
+        members = sorted(
+            self._state.gangs[key].members.values(), key=lambda each: (each.pod.created, each.pod.name)
+        )
+        uids = dict.fromkeys(self._owners.get(member.pod.uid, "") for member in members)
+        found = [self._shared[uid][0] for uid in uids if uid]
+        return [
+            {"apiVersion": owner.api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid}
+            for owner in found[:_MOST_OWNERS]
+        ]
+
+    def _difference(self, key: GangKey, gang: Gang, made: MadeGroup) -> dict[str, Any]:
+        patch: dict[str, Any] = {}
+        spec = spec_of(gang)
+        if spec != made.spec:
+            patch = {"spec": dict.fromkeys(made.spec) | spec, "metadata": {"annotations": note_of(spec)}}
+        wanted, known = self._owners_of(key), {owner.get("uid") for owner in made.owners}
+        # One that is left keeps the object; whom the garbage collector has taken out it has taken out.
+        if any(owner["uid"] not in known for owner in wanted) and len(made.owners) < _MOST_OWNERS:
+            patch.setdefault("metadata", {})["ownerReferences"] = _merged(made.owners, wanted)
+        return patch
+
+    async def _create(self, kind: ServedKind, key: GangKey, gang: Gang, entry: _Entry) -> None:
+        self._rest(entry)
+        path = Resource(kind.group, kind.version, kind.plural, kind.kind).path(key.namespace)
+        await self._client.create(path, manifest(kind, key, spec_of(gang), self._owners_of(key), LABELS))
+
+    def _rest(self, entry: _Entry) -> None:
+        pause = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2.0 ** min(entry.tries, 16))
+        entry.tries += 1
+        entry.rest = asyncio.get_running_loop().time() + pause
+
+    async def _patch(self, made: MadeGroup, patch: dict[str, Any]) -> None:
+        metadata = {**patch.get("metadata", {}), "uid": made.ref.uid}
+        await self._client.patch(_path(made), {**patch, "metadata": metadata}, PatchType.MERGE)
+
+    async def _let_go(self, made: MadeGroup) -> None:
+        """It is somebody else's now: nothing of ours is left on it, and it does not go with the pods."""
+        metadata = {"annotations": {MADE_FROM_PODS: None}, "labels": dict.fromkeys(LABELS), "ownerReferences": None}
+        await self._patch(made, {"metadata": metadata})
+
+    async def _delete(self, made: MadeGroup) -> None:
+        await self._client.delete(_path(made), uid=made.ref.uid)
+
+
+def _path(made: MadeGroup) -> str:
+    ref = made.ref
+    return Resource(ref.group, ref.version, ref.plural, ref.kind).path(ref.namespace, ref.name)
+
+
+def _merged(owners: Sequence[Owner], wanted: Sequence[Owner]) -> list[Owner]:
+    return list({owner.get("uid"): owner for owner in (*owners, *wanted)}.values())[:_MOST_OWNERS]

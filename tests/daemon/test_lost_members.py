@@ -1,0 +1,85 @@
+"""A gang that falls below its minimum while members run is told of on its object, and left alone (seed 000)."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import pytest
+
+from phalanx.daemon import lost_members
+from phalanx.daemon.lost_members import LostMembers
+from phalanx.kube.events import EventRecorder
+from phalanx.model.events import PodRemoved, PodUpdated
+from phalanx.model.gang import Gang
+from phalanx.model.pod import PodPhase
+from tests.daemon.nouns import REF, G, Recorded, pod, state_of
+
+
+class World:
+    def __init__(self, **gang: object) -> None:
+        running = (pod(f"p{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3))
+        self.state = state_of(*running, gang=Gang(G, source=REF, min_member=3, **gang))  # type: ignore[arg-type]
+        self.recorded = Recorded()
+        self.lost = LostMembers(self.state, cast(EventRecorder, self.recorded))
+
+    async def notes(self) -> list[str]:
+        self.lost.touch(G)
+        await asyncio.sleep(0.01)
+        notes = [
+            note
+            for about, reason, note in self.recorded.events
+            if (about, reason) == ("PodGroup/g", "Unschedulable")
+        ]
+        self.recorded.events.clear()
+        return notes
+
+    def becomes(self, name: str, phase: PodPhase) -> None:
+        self.state.apply(PodUpdated(pod(name, node="n1", phase=phase)))
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lost_members, "_SETTLE", 0.0)
+
+
+async def test_it_is_told_once_per_change_and_nobody_is_evicted() -> None:
+    world = World()
+    assert await world.notes() == []
+    world.becomes("p0", PodPhase.FAILED)
+    assert await world.notes() == ["gang ns/g has 2 of the 3 members that it needs (1 failed)"]
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p1"))
+    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (1 failed)"]
+
+
+async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.FAILED)
+    assert len(await world.notes()) == 1
+    world.state.apply(PodUpdated(pod("p9")))
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p9"))
+    assert len(await world.notes()) == 1
+
+
+async def test_members_that_have_succeeded_are_not_lost() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.SUCCEEDED)
+    assert await world.notes() == []
+
+
+async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() -> None:
+    world = World()
+    for number in range(3):
+        world.becomes(f"p{number}", PodPhase.FAILED)
+    assert await world.notes() == []
+    bare = World()
+    bare.state.gangs[G].noun = Gang(G, min_member=3)
+    bare.becomes("p0", PodPhase.FAILED)
+    assert await bare.notes() == []
+
+
+async def test_a_role_below_its_minimum_is_named() -> None:
+    world = World(roles=(("ps", 1),))
+    assert await world.notes() == ["gang ns/g has too few members of ps"]
