@@ -461,7 +461,9 @@ class TestTreesOfQueues:
         assert takes(scenario, "more-0").count() == {"both": 1, "plain": 1}
 
     def test_who_is_within_in_one_resource_takes_back_that_one(self) -> None:
-        scenario = world(CAPACITY).queue("a", deserved={"cpu": 4, "gpu": 1}).queue("b", deserved={"cpu": 4, "gpu": 4})
+        scenario = (
+            world(CAPACITY).queue("a", deserved={"cpu": 4, "gpu": 1}).queue("b", deserved={"cpu": 4, "gpu": 4})
+        )
         scenario.pods("b", 4, queue="b", node="n", cpu=2, gpu=1).pods("light", 2, queue="b", node="n", cpu=1)
         scenario.pod("a", queue="a", node="n", gpu=1)
         # a has all the devices that it deserves and no CPUs.
