@@ -34,12 +34,12 @@ class Answer(msgspec.Struct, omit_defaults=True):
 
     `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
     Gated, Finished, Terminating, Foreign, Starting (it would be placed now), Evicting (others would be told to make
-    room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it waits, `message` the sentence, `nodes` how many nodes are out for what,
-    `missing` how many members have no room or do not exist, `change` the smallest change that would help. `nodes`
-    and `change` are empty where nothing is in the way. `evictions` is there where it waits for room, `loss` where
-    a gang lost members to evictions and lacks them. `domain` is where a gang with a topology is, or would be placed
-    now. `composite` is the group of groups that a gang is a part of,
-    `groups` are those of one.
+    room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it waits,
+    `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room or do
+    not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is in the
+    way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and lacks them.
+    `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of groups that a
+    gang is a part of, `groups` are those of one.
     """
 
     kind: str
