@@ -51,7 +51,9 @@ class Oversold:
             if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
                 continue
             below = [noun for child in record.children.values() if (noun := child.noun) and noun.guarantee]
-            limits = {name: dict(parent.capability).get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee}
+            limits = {
+                name: dict(parent.capability).get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee
+            }
             sentence = f"the guarantees of the queues below {record.label} together exceed"
             self._compare(record.key, below, limits, sentence, "its capability", "raise that")
 

@@ -133,7 +133,8 @@ class Lenders:
         refuse(columns.fixed, "they belong to their nodes")
         if self._modest:
             refuse(
-                np.array([bool(kind.footprint.amounts.keys() - {PODS}) for kind in self.kinds], dtype=np.bool_), _MODEST
+                np.array([bool(kind.footprint.amounts.keys() - {PODS}) for kind in self.kinds], dtype=np.bool_),
+                _MODEST,
             )
         below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
         # Which of the pods that are marked must go all the same is asked pod by pod.
