@@ -260,6 +260,9 @@ def test_the_rights_cover_what_queues_and_quotas_need() -> None:
         if kind.plural in ("queues", "elasticquotas"):
             assert verbs(kind.group, f"{kind.plural}/status") == {"patch"}
     assert verbs("scheduling.volcano.sh", "queues") == read | {"create"}
+    # Whose own definition has no status subresource.
+    assert verbs("scheduling.sigs.k8s.io", "elasticquotas") == read | {"patch"}
+    assert verbs("scheduling.x-k8s.io", "elasticquotas") == read
     assert verbs("", "resourcequotas") == read
 
 

@@ -14,6 +14,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.builtin_queues import BuiltinQueues
 from phalanx.daemon.observer import Observer
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.core import decode_resource_quota
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -21,7 +22,9 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.credentials import Identity
+from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.paths import Resource
 from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
@@ -41,6 +44,8 @@ from tests.dialects.objects import (
     quota_tree,
 )
 from tests.execution.podserver import status
+
+NOTHING = {"cpu": "0", "memory": "0"}
 
 
 class Api:
@@ -104,10 +109,18 @@ class World:
         self.intake = Intake(["phalanx"])
         self.pool = WritePool(concurrency=4)
         self.recorded = Recorded()
+        self.refused: list[str] = []
         self.clock = Clock()
         recorder = cast(EventRecorder, self.recorded)
+        self.writer = StatusWriter(self.api.client(), recorder, self.refused.append)
         self.statuses = AccountStatuses(
-            self.api.client(), self.pool, self.state, self.intake, recorder, self.clock, RetryPolicy(base=0.001)
+            self.writer,
+            self.pool,
+            self.state,
+            self.intake,
+            recorder,
+            self.clock,
+            RetryPolicy(base=0.001),
         )
         self.apply([NodeUpdated(node("n1", cpu=8))])
 
@@ -168,7 +181,7 @@ async def test_a_quota_tells_what_its_running_pods_request_and_then_is_silent(wo
 async def test_a_queue_tells_state_and_holdings(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("q"))
     world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
-    assert await world.look() == [{"state": "Open", "allocated": {"cpu": "1", "pods": "1"}}]
+    assert await world.look() == [{"state": "Open", "allocated": {"cpu": "1", "memory": "0", "pods": "1"}}]
     assert await world.look() == []
     world.apply(world.intake.pod_removed("team-a", "a", "uid-a"))
     assert await world.look() == [{"allocated": {"cpu": "0", "pods": None}}]
@@ -180,7 +193,7 @@ async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
     world.group("a", queue="q", status={"phase": "Running"})
     world.group("b", queue="q")
     world.group("c", queue="other")
-    assert await world.look() == [{"state": "Open", "running": 1, "pending": 1}]
+    assert await world.look() == [{"state": "Open", "running": 1, "pending": 1, "allocated": NOTHING}]
     world.group("b", queue="q", status={"phase": "Inqueue"})
     assert await world.look() == [{"pending": 0, "inqueue": 1}]
     world.apply(world.intake.group_removed(VOLCANO, "default", "b"))
@@ -190,12 +203,31 @@ async def test_a_queue_counts_its_groups_by_phase(world: World) -> None:
 
 
 async def test_a_queue_that_closes_is_closed_when_its_last_group_is_gone(world: World) -> None:
-    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Closing"}))
+    world.put(VOLCANO_QUEUE, queue("q", status={"state": "Closing", "allocated": NOTHING}))
     world.group("a", queue="q", status={"phase": "Running"})
     assert await world.look() == [{"running": 1}]
     world.apply(world.intake.group_removed(VOLCANO, "default", "a"))
     assert await world.look() == [{"running": 0, "state": "Closed"}]
     assert await world.look() == []
+
+
+async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(world: World) -> None:
+    told = queue("q", status={"state": "Closing", "allocated": NOTHING})
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
+    told["metadata"]["managedFields"] = [{"manager": "queue-controller", "operation": "Apply", "fieldsV1": fields}]
+    world.put(VOLCANO_QUEUE, told)
+    assert await world.look() == []
+    told["metadata"]["managedFields"] = [{"manager": "kubectl-patch", "operation": "Update", "fieldsV1": fields}]
+    told["status"] = dict(told["status"])
+    world.put(VOLCANO_QUEUE, told)
+    assert await world.look() == [{"state": "Closed"}]
+
+
+async def test_where_volcanos_controller_takes_orders_no_queue_is_given_a_state(world: World) -> None:
+    """It applies the state without force: whoever wrote one before makes every later order fail."""
+    world.writer.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))
+    world.put(VOLCANO_QUEUE, queue("q"))
+    assert await world.look() == [{"allocated": NOTHING}]
 
 
 async def test_a_queue_that_another_scheduler_serves_is_left_to_it(world: World) -> None:
@@ -222,10 +254,14 @@ async def test_a_write_that_fails_for_now_is_tried_again(world: World) -> None:
     assert await world.look() == [{"used": {"cpu": "0"}}]
 
 
-async def test_a_write_that_is_refused_waits_for_a_change(world: World) -> None:
+async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.answers = [403]
     assert await world.look() == []
+    (event,) = world.recorded.events
+    assert event[:2] == ("ElasticQuota/q", "StatusRefused")
+    assert "The status of this ElasticQuota (scheduling.x-k8s.io) was not written: 403" in event[2]
+    assert world.refused == ["ElasticQuota"]
     assert await world.look() == []
     world.pod("a")
     assert await world.look() == [{"used": {"cpu": "1"}}]

@@ -57,7 +57,7 @@ def world() -> World:
 def test_a_pod_for_a_pod(world: World) -> None:
     world.answer(world.decide("p", "v", "pod ns/p"))
     assert world.recorded.events == [
-        ("Pod/v", "Preempted", "Preempted by pod ns/p on node n1: it is worth less"),
+        ("Pod/v", "Preempted", "Preempted by pod uid-p on node n1: pod ns/p: it is worth less"),
         ("Pod/p", "Evicting", "evicts 1 pod(s): ns/v to make room; waits for them to leave"),
     ]
     victim, beneficiary = world.recorded.details

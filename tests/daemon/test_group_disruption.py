@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_status import GroupStatuses
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
@@ -18,11 +19,12 @@ from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.credentials import Identity
+from phalanx.kube.events import EventRecorder
 from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
-from tests.daemon.nouns import node
+from tests.daemon.nouns import Recorded, node
 from tests.dialects.objects import KUBE_BATCH, NATIVE, NATIVE_1_36, VOLCANO, X_K8S, container, group, pod
 
 G = GangKey("default", "g")
@@ -71,6 +73,7 @@ class World:
         client = KubeClient(ClusterConfig("http://groups.invalid"), transports=lambda *_, **__: self.api)
         self.statuses = GroupStatuses(
             client,
+            StatusWriter(client, cast(EventRecorder, Recorded())),
             self.pool,
             self.state,
             self.intake,

@@ -47,7 +47,7 @@ def merged(status: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_new_queue_is_open() -> None:
-    assert change(VOLCANO_QUEUE, queue(), NOTHING) == {"state": "Open"}
+    assert change(VOLCANO_QUEUE, queue(), NOTHING) == {"state": "Open", "allocated": {"cpu": "0", "memory": "0"}}
 
 
 def test_a_queue_tells_its_groups_and_what_they_hold() -> None:
@@ -78,9 +78,9 @@ def test_other_spellings_of_the_same_amount_are_left_alone() -> None:
     [
         ("Closing", NOTHING, "Closed"),
         ("Closing", HELD, None),
-        ("Closed", HELD, "Closing"),
+        ("Closed", HELD, None),
         ("Closed", NOTHING, None),
-        ("Closed", Holdings({}, {}, {"Pending": 1}), "Closing"),
+        ("Closed", Holdings({}, {}, {"Pending": 1}), None),
         ("Closing", Holdings({}, {}, {"Completed": 4}), "Closed"),
         ("Unknown", NOTHING, None),
         ("Open", HELD, None),

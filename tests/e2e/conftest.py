@@ -7,15 +7,18 @@ import os
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
+from phalanx.kube.discovery import ServedResource, discover
 from phalanx.local.options import ServerOptions
 from phalanx.local.server import ApiServer
-from tests.e2e.world import NODES, PODS, Cluster, World
+from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
+from tests.upstream import Shape, newest, oldest
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
@@ -46,6 +49,45 @@ async def world(cluster: Cluster) -> AsyncIterator[World]:
         yield made
     finally:
         await made.close()
+
+
+@pytest_asyncio.fixture(
+    scope="module",
+    loop_scope="session",
+    params=[None, oldest, newest],
+    ids=["our definitions", "their oldest definitions", "their newest definitions"],
+)
+async def whosever_definitions(cluster: Cluster, request: pytest.FixtureRequest) -> AsyncIterator[None]:
+    """The tests of a module run on our definitions and on those of the projects that the kinds come from."""
+    shapes: list[Shape] = request.param() if request.param is not None else []
+    for shape in shapes:
+        await redefine(cluster.client, shape.name, shape.status(), apart=shape.apart)
+    yield
+    for shape in shapes:
+        (ours,) = shape.ours()["spec"]["versions"]
+        status = ours["schema"]["openAPIV3Schema"]["properties"]["status"]
+        await redefine(cluster.client, shape.name, status, apart=True)
+
+
+async def redefine(client: KubeClient, name: str, status: dict[str, Any], *, apart: bool) -> None:
+    """Gives a kind another schema of its status, as a subresource or not; returns once that is served."""
+    path = DEFINITIONS.path(None, name)
+    definition = await client.get(path)
+    (version,) = definition["spec"]["versions"]
+    version["schema"]["openAPIV3Schema"]["properties"]["status"] = status
+    version["subresources"] = {"status": {}} if apart else {}
+    await client.replace(path, definition)
+    plural, _, group = name.partition(".")
+    async with asyncio.timeout(30):
+        while True:
+            found = next((each for each in (await discover(client)).served if _is(each, group, plural)), None)
+            if found is not None and ("status" in found.subresources) is apart:
+                return
+            await asyncio.sleep(0.05)
+
+
+def _is(entry: ServedResource, group: str, plural: str) -> bool:
+    return (entry.resource.group, entry.resource.plural) == (group, plural)
 
 
 @pytest.fixture

@@ -12,7 +12,11 @@ from phalanx.kube.client import PatchType
 from phalanx.kube.paths import Resource
 from tests.e2e.world import DEFINITIONS, PODS, Object, World
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.usefixtures("whosever_definitions"),
+]
 
 QUOTA = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
 SIGS_QUOTA = Resource("scheduling.sigs.k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")
@@ -56,11 +60,12 @@ async def test_a_queue_tells_its_state_its_groups_and_what_they_hold(world: Worl
     await world.pods("a", "b", annotations={"scheduling.k8s.io/group-name": "g"})
     await world.until_bound("a", "b")
     await world.phase("Running", "a", "b")
-    await world.until_status(QUEUE, name, running=1, pending=0, inqueue=0, allocated={"cpu": "2", "pods": "2"})
+    await world.until_status(
+        QUEUE, name, running=1, pending=0, inqueue=0, allocated={"cpu": "2", "memory": "0", "pods": "2"}
+    )
     # Somebody closes it: it takes nothing more, and is closed once it holds nothing.
     path = QUEUE.path(None, name) + "/status"
-    await world.client.patch(path, {"status": {"state": "Closed"}}, PatchType.MERGE)
-    await world.until_status(QUEUE, name, state="Closing")
+    await world.client.patch(path, {"status": {"state": "Closing"}}, PatchType.MERGE)
     await world.pod("late", annotations={QUEUE_NAME: name})
     await world.until_event("FailedScheduling", "late", f"Queue {name} is closing and takes nothing new")
     await world.delete(PODS, "a", "b")

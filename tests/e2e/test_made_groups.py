@@ -29,7 +29,8 @@ async def made(world: World, name: str = "g") -> Object:
     async def there() -> Object | None:
         return await find(world, X_K8S, name)
 
-    return await world.until(there, f"PodGroup {name} is there")
+    found: Object = await world.until(there, f"PodGroup {name} is there")
+    return found
 
 
 async def find(world: World, resource: Resource, name: str) -> Object | None:

@@ -11,7 +11,11 @@ import pytest
 from phalanx.kube.paths import Resource
 from tests.e2e.world import PODS, Object, World, condition
 
-pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.asyncio(loop_scope="session"),
+    pytest.mark.usefixtures("whosever_definitions"),
+]
 
 X_K8S = Resource("scheduling.x-k8s.io", "v1alpha1", "podgroups", "PodGroup")
 SIGS = Resource("scheduling.sigs.k8s.io", "v1alpha1", "podgroups", "PodGroup")

@@ -95,9 +95,86 @@ class Api:
                     del self.claim["status"][key]
         return copy.deepcopy(self.claim)
 
+    async def create(self, path: str, obj: Any) -> Any:
+        raise AssertionError(f"nobody creates {path}")
+
+    async def delete(self, path: str, *, uid: str | None = None) -> Any:
+        raise AssertionError(f"nobody deletes {path}")
+
     def _fail(self) -> None:
         if self.failures:
             raise self.failures.pop(0)
+
+
+class Making(Api):
+    """No claim until one is created; `told` is what the pod's status says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.claim = None
+        self.told: Wire = {}
+
+    async def create(self, path: str, obj: Any) -> Any:
+        assert path == PATH.rpartition("/")[0]
+        self.log.append("create")
+        self.claim = copy.deepcopy(obj)
+        self.claim["metadata"] |= {"name": "c", "uid": "uid-c", "resourceVersion": "1"}
+        self.claim["status"] = {}
+        return copy.deepcopy(self.claim)
+
+    async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any:
+        if path != "/api/v1/namespaces/default/pods/p/status":
+            return await super().patch(path, patch, patch_type)
+        assert patch_type is PatchType.STRATEGIC
+        assert patch["metadata"] == {"uid": "uid-p"}
+        self.log.append("told")
+        self.told = patch["status"]["extendedResourceClaimStatus"]
+        return {}
+
+    async def delete(self, path: str, *, uid: str | None = None) -> Any:
+        assert (path, uid) == (PATH, "uid-c")
+        self.log.append("delete")
+        self.claim = None
+
+
+MAPPING = {"containerName": "c", "resourceName": "example.com/gpu", "requestName": "container-0-request-0"}
+
+
+def special() -> AllocateClaim:
+    return AllocateClaim(
+        "default",
+        "for extended resources of pod p",
+        "",
+        "p",
+        "uid-p",
+        allocation=json.dumps(ALLOCATION),
+        create=json.dumps({"devices": {"requests": []}}),
+        mappings=json.dumps([MAPPING]),
+    )
+
+
+async def test_a_claim_for_extended_resources_is_made_for_its_pod_and_told_to_it() -> None:
+    api = Making()
+    await api.handler.prepare(BIND, special())
+    assert api.log == ["create", "finalizers", "allocation+reservedFor", "told"]
+    assert api.claim is not None
+    metadata = api.claim["metadata"]
+    assert metadata["generateName"] == "p-extended-resources-"
+    assert metadata["annotations"] == {"resource.kubernetes.io/extended-resource-claim": "true"}
+    assert [(owner["uid"], owner["controller"]) for owner in metadata["ownerReferences"]] == [("uid-p", True)]
+    assert api.status["reservedFor"] == [consumer()]
+    assert api.told == {"requestMappings": [MAPPING], "resourceClaimName": "c"}
+
+
+async def test_a_claim_that_was_made_in_vain_is_deleted() -> None:
+    api = Making()
+    handler = api.handler
+    await handler.prepare(BIND, special())
+    api.log.clear()
+    await handler.undo(BIND, special())
+    assert api.log == ["finalizers", "delete"]
+    await handler.undo(BIND, special())
+    assert api.log == ["finalizers", "delete"]
 
 
 async def test_a_claim_is_protected_before_it_is_allocated() -> None:

@@ -53,6 +53,8 @@ class World:
             metadata["resourceVersion"],
             held,
             waits=not (spec.get("nodeName") or spec.get("schedulingGates")),
+            generation=metadata.get("generation", 0),
+            observed=next((each.get("observedGeneration", 0) for each in pod["status"]["conditions"]), 0),
         )
 
     async def settle(self) -> None:
@@ -331,3 +333,25 @@ async def test_a_declaration_at_fault_is_an_error_that_autoscalers_pass_over(wor
     world.conditions.judge(uid, Verdict("PriorityMismatch", "the priorities differ", fault=True))
     await world.settle()
     assert world.server.condition("p", POD_SCHEDULED)["reason"] == "SchedulerError"
+
+
+async def test_a_condition_says_of_which_generation_it_speaks(world: World) -> None:
+    uid = world.add("p")
+    for generation in (1, 2):
+        world.server.pods["ns", "p"]["metadata"]["generation"] = generation
+        world.see("p")
+        world.conditions.judge(uid, FULL) if generation == 1 else None
+        await world.settle()
+        world.see("p")
+        await world.settle()
+        assert world.server.condition("p", POD_SCHEDULED)["observedGeneration"] == generation
+    assert len(world.server.patches) == 2
+
+
+async def test_what_another_has_said_of_an_earlier_generation_is_not_repeated(world: World) -> None:
+    gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "observedGeneration": 1}
+    world.add("p", gated)
+    world.server.pods["ns", "p"]["metadata"]["generation"] = 2
+    world.see("p")
+    await world.settle()
+    assert world.server.patches == []

@@ -15,6 +15,7 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 GANGS = "/apis/example.com/v1/namespaces/default/gangs"
 STRATEGIC = "application/strategic-merge-patch+json"
 MERGE = "application/merge-patch+json"
+APPLY = "application/apply-patch+yaml"
 
 SPEC: Json = {
     "type": "object",
@@ -291,6 +292,91 @@ async def test_a_changed_definition_holds_at_once_and_ends_its_watches(client: C
     assert (await client.merge(f"{GANGS}/a", {"spec": {"note": "x"}}))["spec"]["note"] == "x"
 
 
+async def set_subresources(client: Client, subresources: Json) -> None:
+    change = [{"op": "add", "path": "/spec/versions/0/subresources", "value": subresources}]
+    path = f"{DEFINITIONS}/gangs.example.com"
+    await client.ok("PATCH", path, change, content_type="application/json-patch+json")
+
+
+async def test_a_kind_without_a_status_door_keeps_its_status_as_any_field(client: Client) -> None:
+    body = definition()
+    body["spec"]["versions"][0]["subresources"] = {}
+    await client.create(DEFINITIONS, body)
+    made = await client.create(GANGS, {**gang("a"), "status": {"phase": "Pending"}})
+    assert made["status"]["phase"] == "Pending"
+    assert [item["name"] for item in (await client.get("/apis/example.com/v1"))["resources"]] == ["gangs"]
+    for method, change in (("GET", None), ("PATCH", {"status": {"phase": "Running"}}), ("PUT", made)):
+        reply = await client.call(method, f"{GANGS}/a/status", change, content_type=MERGE)
+        # The very words for an object that is gone.
+        assert (reply.status, reply.body["message"]) == (404, 'gangs.example.com "a" not found')
+    changed = await client.merge(f"{GANGS}/a", {"status": {"phase": "Running"}})
+    assert (changed["status"]["phase"], changed["metadata"]["generation"]) == ("Running", 2)
+
+
+async def test_a_status_door_comes_and_goes_with_the_definition(client: Client) -> None:
+    body = definition()
+    body["spec"]["versions"][0]["subresources"] = {}
+    await client.create(DEFINITIONS, body)
+    await client.create(GANGS, {**gang("a"), "status": {"phase": "Pending"}})
+    await set_subresources(client, {"status": {}})
+    resources = (await client.get("/apis/example.com/v1"))["resources"]
+    assert [item["name"] for item in resources] == ["gangs", "gangs/status"]
+    assert (await client.merge(f"{GANGS}/a", {"status": {"phase": "Failed"}}))["status"]["phase"] == "Pending"
+    assert (await client.merge(f"{GANGS}/a/status", {"status": {"phase": "Failed"}}))["status"]["phase"] == "Failed"
+    await set_subresources(client, {})
+    assert (await client.call("GET", f"{GANGS}/a/status")).status == 404
+    assert (await client.merge(f"{GANGS}/a", {"status": {"phase": "Running"}}))["status"]["phase"] == "Running"
+
+
+async def test_objects_that_are_older_than_a_default_have_it(client: Client) -> None:
+    await define(client)
+    made = await client.create(GANGS, gang("a"))
+    field = {"type": "string", "default": "blue"}
+    change = [{"op": "add", "path": _SPEC_PATH + "/properties/colour", "value": field}]
+    path = f"{DEFINITIONS}/gangs.example.com"
+    await client.ok("PATCH", path, change, content_type="application/json-patch+json")
+    seen = await client.get(f"{GANGS}/a")
+    assert seen["spec"]["colour"] == "blue"
+    assert seen["metadata"] == made["metadata"]  # nobody has written
+
+
+async def test_only_what_the_stored_version_knows_is_kept(client: Client) -> None:
+    body = definition()
+    older = deepcopy(body["spec"]["versions"][0])
+    older |= {"name": "v1beta1", "storage": False, "subresources": {}}
+    older["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["legacy"] = {"type": "string"}
+    body["spec"]["versions"].append(older)
+    await client.create(DEFINITIONS, body)
+    path = GANGS.replace("v1", "v1beta1")
+    made = await client.create(path, {**gang("a", legacy="x"), "apiVersion": "example.com/v1beta1"})
+    assert "legacy" not in made["spec"]
+    # Each version has its own doors: through this one the status is a field like others, and counts.
+    changed = await client.merge(f"{path}/a", {"status": {"phase": "Running"}})
+    assert (changed["status"]["phase"], changed["metadata"]["generation"]) == ("Running", 2)
+    assert (await client.call("GET", f"{path}/a/status")).status == 404
+
+
+async def test_a_version_in_which_objects_are_stored_must_stay(client: Client) -> None:
+    await define(client)
+    body = definition()
+    body["spec"]["versions"][0]["name"] = "v2"
+    change = [{"op": "replace", "path": "/spec/versions", "value": body["spec"]["versions"]}]
+    path = f"{DEFINITIONS}/gangs.example.com"
+    reply = await client.call("PATCH", path, change, content_type="application/json-patch+json")
+    assert (reply.status, reply.causes) == (422, [("status.storedVersions[0]", "FieldValueInvalid")])
+
+
+async def test_what_is_applied_for_the_first_time_has_a_name(client: Client) -> None:
+    await define(client)
+    body = gang("a")
+    del body["metadata"]
+    reply = await client.call("PATCH", f"{GANGS}/a", body, content_type=APPLY, fieldManager="x")
+    assert (reply.status, reply.body["message"]) == (
+        400,
+        "the name of the object (a based on URL) was undeterminable: name must be provided",
+    )
+
+
 _SPEC_PATH = "/spec/versions/0/schema/openAPIV3Schema/properties/spec"
 
 
@@ -302,12 +388,15 @@ async def test_two_versions_are_two_views_of_one_object(client: Client) -> None:
     body["spec"]["versions"] = [older, newer]
     await client.create(DEFINITIONS, body)
     reply = await client.call("POST", GANGS, gang("a"))
-    assert reply.warnings == ['299 - "example.com/v1 Gang is deprecated"']
+    assert reply.warnings == ['299 - "example.com/v1 Gang is deprecated; use example.com/v2 Gang"']
     seen = await client.get("/apis/example.com/v2/namespaces/default/gangs/a")
     assert seen["apiVersion"] == "example.com/v2"
     assert seen["metadata"] == reply.body["metadata"]
     group = await client.get("/apis/example.com")
     assert [item["version"] for item in group["versions"]] == ["v2", "v1"]
+
+
+OPEN = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
 
 
 @pytest.mark.parametrize(
@@ -317,6 +406,13 @@ async def test_two_versions_are_two_views_of_one_object(client: Client) -> None:
         ({"versions": []}, "spec.versions"),
         ({"group": "other.example.com"}, "metadata.name"),
         ({"conversion": {"strategy": "Webhook"}}, "spec.conversion.strategy"),
+        ({"conversion": {"strategy": "Guess"}}, "spec.conversion.strategy"),
+        ({"preserveUnknownFields": True}, "spec.preserveUnknownFields"),
+        ({"versions": [{**OPEN, "name": "V_1"}]}, "spec.versions[0].name"),
+        (
+            {"versions": [{**OPEN, "subresources": {"scale": {"specReplicasPath": ".size"}}}]},
+            "spec.versions[0].subresources.scale.specReplicasPath",
+        ),
         (
             {"versions": [{"name": "v1", "served": True, "storage": True}]},
             "spec.versions[0].schema.openAPIV3Schema",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.local.client import CONFIG_MAPS, PODS, Client, Json, Reply, config_map, pod
+from tests.local.conftest import FakeClock
 
 JSON_PATCH = "application/json-patch+json"
 MERGE = "application/merge-patch+json"
@@ -149,6 +150,20 @@ async def test_applying_the_same_again_is_no_write(client: Client) -> None:
     first = await patch(client, path, applied("a", x="1"), APPLY, fieldManager="me")
     again = await patch(client, path, applied("a", x="1"), APPLY, fieldManager="me")
     assert again.body["metadata"]["resourceVersion"] == first.body["metadata"]["resourceVersion"]
+
+
+async def test_applying_again_what_has_defaults_inside_an_atom_is_no_write(
+    client: Client, clock: FakeClock
+) -> None:
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": [{"expression": "true"}]}
+    group, kind = "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"
+    body = {"apiVersion": group, "kind": kind, "metadata": {"name": "p"}, "spec": spec}
+    path = f"/apis/{group}/validatingadmissionpolicies/p"
+    made = await client.ok("PATCH", path, body, content_type=APPLY, fieldManager="a")
+    clock.seconds += 10
+    again = await client.ok("PATCH", path, body, content_type=APPLY, fieldManager="a")
+    assert again["metadata"] == made["metadata"]
 
 
 async def test_apply_takes_yaml_and_needs_a_manager(client: Client) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from phalanx.local.server import ApiServer
 from tests.local.client import NODES, PODS, Client, Json, binding, node, pod
 from tests.local.conftest import FakeClock
@@ -133,6 +135,58 @@ async def test_a_finished_pod_counts_although_it_is_deleted(client: Client) -> N
     await client.gone(f"{PODS}/{name}")
     await client.until(f"{JOBS}/work", "status", "succeeded", equals=1)
     assert len(await pods(client, 1)) == 1
+
+
+@pytest.mark.parametrize("policy", ["Background", "Foreground"])
+async def test_a_deleted_job_lets_go_of_pods_that_run(client: Client, policy: str) -> None:
+    await client.create(NODES, node("n"))
+    await client.create(JOBS, job("work", parallelism=2, completions=2))
+    made = await pods(client, 2)
+    for item in made:
+        await make_ready(client, item["metadata"]["name"])
+    await client.call("DELETE", f"{JOBS}/work", {"propagationPolicy": policy})
+    for item in made:
+        await client.until(f"{PODS}/{item['metadata']['name']}", "metadata", "finalizers", equals=None)
+        await client.call("DELETE", f"{PODS}/{item['metadata']['name']}", {"gracePeriodSeconds": 0})
+    await client.gone(f"{JOBS}/work")
+    assert await client.names(PODS) == []
+
+
+async def test_an_orphaned_pod_is_held_by_no_job(client: Client) -> None:
+    await client.create(JOBS, job("work", parallelism=1, completions=1))
+    name = (await pods(client, 1))[0]["metadata"]["name"]
+    await client.call("DELETE", f"{JOBS}/work", {"propagationPolicy": "Orphan"})
+    await client.gone(f"{JOBS}/work")
+    left = await client.until(f"{PODS}/{name}", "metadata", "finalizers", equals=None)
+    assert "ownerReferences" not in left["metadata"]
+    assert "deletionTimestamp" not in left["metadata"]
+
+
+async def test_a_failed_job_lets_go_of_the_pods_that_it_ends(client: Client, clock: FakeClock) -> None:
+    await client.create(NODES, node("n"))
+    await client.create(JOBS, job("work", parallelism=1, completions=2, backoffLimit=0))
+    lost = (await pods(client, 1))[0]["metadata"]["name"]
+    await client.merge(f"{JOBS}/work", {"spec": {"parallelism": 2}})
+    running = next(item["metadata"]["name"] for item in await pods(client, 2) if item["metadata"]["name"] != lost)
+    await make_ready(client, running)
+    await finish(client, lost, "Failed")
+    await client.until(f"{PODS}/{running}", "metadata", "finalizers", equals=None)
+    await client.call("DELETE", f"{PODS}/{running}", {"gracePeriodSeconds": 0})
+    await client.gone(f"{PODS}/{running}")
+
+
+async def test_a_namespace_with_a_running_job_goes(client: Client) -> None:
+    await client.create(NODES, node("n"))
+    await client.create("/api/v1/namespaces", {"metadata": {"name": "team"}})
+    await client.create(JOBS.replace("default", "team"), job("work", parallelism=1))
+    inside = PODS.replace("default", "team")
+    await client.until(JOBS.replace("default", "team") + "/work", "status", "active", equals=1)
+    name = (await client.names(inside))[0]
+    await client.ok("POST", f"{inside}/{name}/binding", binding(name, "n"))
+    await client.ok("DELETE", "/api/v1/namespaces/team")
+    await client.until(f"{inside}/{name}", "metadata", "finalizers", equals=None)
+    await client.call("DELETE", f"{inside}/{name}", {"gracePeriodSeconds": 0})
+    await client.gone("/api/v1/namespaces/team")
 
 
 async def test_an_indexed_job_gives_each_pod_its_index(client: Client) -> None:

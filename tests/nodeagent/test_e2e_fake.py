@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx.kube.client import PatchType
+from phalanx.nodeagent.images import Images
 from phalanx.nodeagent.nodefile import NodeFileError
 from phalanx.nodeagent.nodekeeper import Adoption
 
@@ -248,7 +249,9 @@ async def test_kubectl_shows_the_pod_and_its_log(world: World) -> None:
     assert log.endswith("step 1\nstep 2\n")
     assert await world.kubectl("logs", "a", "--tail=1") == "step 2\n"
     described = await world.kubectl("describe", "pod", "a")
-    assert "Node:             n0/127.0.0.1" in described
+    node = await world.get(f"{NODES}/n0")
+    assert node is not None
+    assert f"Node:             n0/{node['status']['addresses'][0]['address']}" in described
     assert "Ready                       True" in described
     assert "n0     Ready" in await world.kubectl("get", "nodes")
     await world.kubectl("wait", "--for=condition=Ready", "pod/a", "--timeout=5s")
@@ -261,3 +264,136 @@ async def test_the_log_of_a_finished_pod_can_still_be_read(world: World) -> None
     await world.create(manifest("a", notes={"run-seconds": "0", "exit-code": "2"}))
     await world.until_phase("a", "Failed")
     assert "ends with exit code 2" in await world.kubectl("logs", "a")
+
+
+async def test_each_node_has_an_address_and_tells_it_of_its_pods(world: World) -> None:
+    agent = await world.start(TWO)
+    await world.create(manifest("a", hostNetwork=True))
+    await world.create(manifest("b", node="n1"))
+    addresses = {}
+    for name in ("n0", "n1"):
+        node = await world.get(f"{NODES}/{name}")
+        assert node is not None
+        stated = {item["type"]: item["address"] for item in node["status"]["addresses"]}
+        addresses[name] = stated["InternalIP"]
+        assert stated["InternalDNS"] == "localhost"  # where its logs are read
+    assert len(set(addresses.values())) == 2
+    here = (await world.until_phase("a", "Running"))["status"]
+    assert (here["hostIP"], here["podIP"]) == (addresses["n0"], addresses["n0"])
+    there = (await world.until_phase("b", "Running"))["status"]
+    assert (there["hostIP"], there["hostIPs"]) == (addresses["n1"], [{"ip": addresses["n1"]}])
+    await world.stop(agent)
+    await world.start(TWO)
+    node = await world.get(f"{NODES}/n1")
+    assert node is not None
+    assert node["status"]["addresses"][0]["address"] == addresses["n1"]
+
+
+async def test_a_node_s_own_address_stays(world: World) -> None:
+    await world.start(ONE)
+    own = [{"type": "InternalIP", "address": "192.168.77.10"}]
+    await world.patch(f"{NODES}/n0/status", {"status": {"addresses": own}}, PatchType.STRATEGIC)
+    await world.create(manifest("a"))
+    assert (await world.until_phase("a", "Running"))["status"]["hostIP"] == "192.168.77.10"
+
+
+async def test_allocatable_follows_a_patched_capacity(world: World) -> None:
+    await world.start(ONE)
+
+    async def state(**capacity: str | None) -> None:
+        await world.patch(f"{NODES}/n0/status", {"status": {"capacity": capacity}})
+
+    async def offers(name: str, amount: str | None) -> None:
+        await world.until(f"{NODES}/n0", lambda node: node["status"]["allocatable"].get(name) == amount)
+
+    await state(**{"example.com/fpga": "5"})
+    await offers("example.com/fpga", "5")
+    await state(**{"example.com/fpga": "7"})
+    await offers("example.com/fpga", "7")
+    # One is broken: that is not undone.
+    await world.patch(f"{NODES}/n0/status", {"status": {"allocatable": {"example.com/fpga": "6"}}})
+    await state(**{"example.com/other": "1"})
+    await offers("example.com/other", "1")
+    await offers("example.com/fpga", "6")
+    await state(**{"example.com/fpga": None})
+    await offers("example.com/fpga", None)
+
+
+async def test_a_container_that_has_started_states_its_resources(world: World) -> None:
+    await world.start(ONE)
+    await world.create(manifest("a", containers=gpus(1)))
+    await world.create(manifest("b"))
+    status = (await world.until_phase("a", "Running"))["status"]["containerStatuses"][0]
+    amounts = {"nvidia.com/gpu": "1"}
+    assert (status["resources"], status["allocatedResources"]) == (
+        {"requests": amounts, "limits": amounts},
+        amounts,
+    )
+    status = (await world.until_phase("b", "Running"))["status"]["containerStatuses"][0]
+    assert status["resources"] == {}
+    assert "allocatedResources" not in status
+
+
+JOB = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "work"},
+    "spec": {
+        "parallelism": 2,
+        "completions": 2,
+        "template": {"spec": {"nodeName": "n0", "restartPolicy": "Never", "containers": [container()]}},
+    },
+}
+
+
+@needs_kubectl
+@pytest.mark.parametrize("cascade", ["background", "foreground"])
+async def test_kubectl_deletes_a_job_and_a_namespace_whose_pods_run(world: World, cascade: str) -> None:
+    await world.start(ONE)
+    await world.kubectl("create", "namespace", "team")
+    for namespace in ("default", "team"):
+        pods = f"/api/v1/namespaces/{namespace}/pods"
+        await world.client.create(f"/apis/batch/v1/namespaces/{namespace}/jobs", JOB)
+        await world.until(pods, lambda found: [pod["status"]["phase"] for pod in found["items"]] == ["Running"] * 2)
+    await world.kubectl("delete", "job", "work", f"--cascade={cascade}", "--timeout=20s")
+    await world.until(PODS, lambda found: found["items"] == [])
+    await world.kubectl("delete", "namespace", "team", "--timeout=20s")
+    assert "team" not in await world.kubectl("get", "namespaces")
+
+
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+
+
+async def test_a_pod_starts_when_its_claim_is_allocated_and_reserved_for_it(world: World) -> None:
+    await world.start(ONE)
+    device = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
+    await world.client.create(CLAIMS, {"metadata": {"name": "one"}, "spec": {"devices": {"requests": [device]}}})
+    claims = [{"name": "gpu", "resourceClaimName": "one"}]
+    made = await world.create(
+        manifest("a", containers=[container(resources={"claims": [{"name": "gpu"}]})], resourceClaims=claims)
+    )
+    await world.until(
+        "/api/v1/namespaces/default/events",
+        lambda events: [event["reason"] for event in events["items"]] == ["FailedPrepareDynamicResources"],
+    )
+    waiting = await world.until(f"{PODS}/a", lambda pod: "containerStatuses" in pod["status"])
+    assert waiting["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == "ContainerCreating"
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
+    status = {
+        "allocation": {"devices": {"results": [result]}},
+        "reservedFor": [{"resource": "pods", "name": "a", "uid": made["metadata"]["uid"]}],
+    }
+    await world.patch(f"{CLAIMS}/one/status", {"status": status})
+    await world.until_phase("a", "Running")
+
+
+async def test_a_missing_image_keeps_the_pod_pending(world: World) -> None:
+    await world.start(ONE, images=Images(("registry.invalid/*",)))
+    await world.create(manifest("a", containers=[container(image="registry.invalid/none:1")]))
+    pod = await world.until(
+        f"{PODS}/a",
+        lambda pod: "ImagePullBackOff" in str(pod["status"].get("containerStatuses")),
+    )
+    assert pod["status"]["phase"] == "Pending"
+    await world.client.delete(f"{PODS}/a")
+    await world.until_gone(f"{PODS}/a")

@@ -8,6 +8,7 @@ import msgspec
 
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.containers import Backoff
+from phalanx.nodeagent.images import ALL_IMAGES, Images
 from phalanx.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx.nodeagent.podset import DeleteWrite, PodSet, StatusWrite
 from phalanx.nodeagent.script import ScriptDefaults
@@ -23,7 +24,9 @@ OFFER = {"cpu": 4000, "memory": 2**30, "pods": 5, "nvidia.com/gpu": 4}
 class Cluster:
     """A pod set with an API that takes every write at once and shows it back, on a virtual clock."""
 
-    def __init__(self, *nodes: str, synced: bool = True, offer: dict[str, int] = OFFER) -> None:
+    def __init__(
+        self, *nodes: str, synced: bool = True, offer: dict[str, int] = OFFER, images: Images = ALL_IMAGES
+    ) -> None:
         self.now = T0
         self.queue: dict[str, None] = {}
         self.doubts: dict[str, None] = {}
@@ -32,12 +35,14 @@ class Cluster:
         self.offer = offer
         self.labels: dict[str, str] = {}
         self.forgotten: list[str] = []
+        self.claimants: list[str] = []
         self.set = PodSet(
             self,
             defaults=ScriptDefaults(),
             backoff=Backoff(),
             addresses=AddressPool("10.9.0.0/24"),
             host_ip="127.0.0.1",
+            images=images,
         )
         for node in nodes:
             self.set.tend(node, Offer(offer), self.now)
@@ -66,6 +71,9 @@ class Cluster:
 
     def rejected(self, life: PodLifecycle) -> None:
         assert life.rejection is not None
+
+    def prepare(self, life: PodLifecycle) -> None:
+        self.claimants.append(life.uid)
 
     # The API
 
@@ -453,3 +461,81 @@ def test_a_new_agent_keeps_what_was_given_and_carries_the_resize_out() -> None:
     second.settle()
     assert second.objects[first.pod]["status"]["containerStatuses"][0]["allocatedResources"] == {"cpu": "4"}
     assert second.set.ledger("n0").used("cpu") == 4000
+
+
+CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}
+
+
+def test_a_pod_with_claims_starts_when_they_are_prepared() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", **CLAIM)
+    cluster.settle()
+    assert cluster.claimants == [uid]
+    assert cluster.phase(uid) == "Pending"
+    assert cluster.objects[uid]["status"].get("containerStatuses") is None  # nothing to tell while it is asked
+    assert cluster.set.unprepared(uid, cluster.now)
+    cluster.settle()
+    waiting = cluster.objects[uid]["status"]["containerStatuses"][0]["state"]["waiting"]
+    assert waiting["reason"] == "ContainerCreating"
+    assert not cluster.set.unprepared(uid, cluster.now)  # it is told once
+    cluster.set.prepared(uid, cluster.now)
+    cluster.settle()
+    assert cluster.phase(uid) == "Running"
+
+
+def test_a_pod_that_waits_for_its_claims_can_be_deleted() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", **CLAIM)
+    cluster.settle()
+    cluster.delete(uid)
+    cluster.run(1)
+    assert uid not in cluster.objects
+
+
+def test_what_runs_is_not_asked_for_its_claims_again() -> None:
+    cluster = Cluster("n0")
+    uid = cluster.create("a", **CLAIM)
+    cluster.set.prepared(uid, cluster.now)
+    cluster.settle()
+    cluster.set.neglect("n0")
+    cluster.claimants.clear()
+    cluster.set.tend("n0", Offer(OFFER), cluster.now)
+    cluster.show(uid)
+    assert cluster.claimants == []
+
+
+def test_devices_of_a_claim_are_not_amounts_of_the_node() -> None:
+    cluster = Cluster("n0", offer={"cpu": 4000, "memory": 2**30, "pods": 5})
+    amounts = {"nvidia.com/gpu": "2"}
+    containers = [container(resources={"requests": amounts, "limits": amounts})]
+    body = manifest("a", containers=containers)
+    mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "r0"}
+    body["status"]["extendedResourceClaimStatus"] = {"resourceClaimName": "made", "requestMappings": [mapping]}
+    cluster.apply(body)
+    uid = body["metadata"]["uid"]
+    assert cluster.claimants == [uid]
+    cluster.set.prepared(uid, cluster.now)
+    cluster.settle()
+    assert cluster.phase(uid) == "Running"
+
+
+def test_a_missing_image_is_told_as_a_kubelet_tells_it() -> None:
+    cluster = Cluster("n0", images=Images(("registry.invalid/*",)))
+    uid = cluster.create("a", containers=[container(image="registry.invalid/x:1"), container("other")])
+
+    def waiting() -> tuple[str, str]:
+        state = cluster.objects[uid]["status"]["containerStatuses"][0]["state"]["waiting"]
+        return state["reason"], state["message"]
+
+    cluster.settle()
+    assert waiting() == ("ErrImagePull", 'failed to pull image "registry.invalid/x:1": not found')
+    cluster.run(10)
+    reason, message = waiting()
+    assert reason == "ImagePullBackOff"
+    assert message.startswith('Back-off pulling image "registry.invalid/x:1": ErrImagePull: failed to pull')
+    assert "running" in cluster.objects[uid]["status"]["containerStatuses"][1]["state"]
+    assert cluster.phase(uid) == "Pending"
+    assert cluster.set.next_due() is None  # nothing more is written about it
+    cluster.delete(uid)
+    cluster.run(1)
+    assert uid not in cluster.objects

@@ -409,21 +409,68 @@ class TestTreesOfQueues:
         scenario = self.fill(self.tree(), x=1, y=9, e=1).pod("more", queue="e", cpu=1)
         assert takes(scenario, "more").word("y-0") == "queue org is within what it deserves"
 
-    def test_in_a_branch_that_has_more_those_go_first_who_have_more_themselves(self) -> None:
+    def test_in_a_branch_that_has_more_a_queue_keeps_what_it_deserves_itself(self) -> None:
         scenario = self.fill(self.tree(), x=4, y=8, e=1).pods("more", 4, queue="e", cpu=1)
-        takings = takes(scenario, "more")
-        modest, greedy = takings.word("x-0"), takings.word("y-0")
-        assert isinstance(modest, Ground)
-        assert isinstance(greedy, Ground)
-        assert modest.excess == 0.0 < greedy.excess
-        assert takings.count() == {"y": 2}
-
-    def test_with_the_argument_of_capacity_a_queue_keeps_what_it_deserves_itself(self) -> None:
-        tree = policy("name: capacity, arguments: {ancestorReclaimLevel: 1}")
-        scenario = self.fill(self.tree(tree), x=4, y=8, e=1).pods("more", 4, queue="e", cpu=1)
         takings = takes(scenario, "more")
         assert takings.word("x-0") == "queue x is within what it deserves"
         assert takings.count() == {"y": 2}
+
+    def test_the_argument_of_capacity_says_how_many_levels_are_looked_at(self) -> None:
+        found: list[dict[str, int]] = []
+        for level in (0, 1):
+            tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
+            # y has more than it deserves, org with it has not.
+            scenario = self.fill(self.tree(tree), x=1, y=8, e=1).pods("more", 4, queue="e", cpu=1)
+            found.append(takes(scenario, "more").count())
+        assert found == [{"y": 2}, {}]
+
+    def test_one_level_that_stays_within_is_enough_for_who_takes_if_the_policy_gives_it(self) -> None:
+        words: list[str | Ground] = []
+        for level in (0, 1):
+            tree = policy(f"name: capacity, arguments: {{ancestorReclaimLevel: {level}}}")
+            scenario = self.fill(self.tree(tree), x=4, e=12).pod("more", queue="x", cpu=1)
+            words.append(takes(scenario, "more").word("e-0"))
+        assert words[0] == "queue x would hold more cpu than what it deserves"
+        assert reclaimed(words[1])
+
+    def test_queues_of_one_parent_do_not_take_from_each_other_for_its_sake(self) -> None:
+        tree = policy("name: capacity, arguments: {ancestorReclaimLevel: 1}")
+        scenario = self.fill(self.tree(tree), x=5, y=7).pod("more", queue="x", cpu=1)
+        assert takes(scenario, "more").word("y-0") == "queue x would hold more cpu than what it deserves"
+
+    def test_where_only_parents_say_what_is_deserved_their_children_take_back_through_them(self) -> None:
+        scenario = world(CAPACITY)
+        for parent in ("left", "right"):
+            scenario.queue(parent, deserved={"cpu": 4})
+            for child in "ab":
+                scenario.queue(f"{parent}-{child}", parent=parent)
+        scenario.pods("mine", 2, queue="left-a", node="n", cpu=1).pods("near", 1, queue="left-b", node="n", cpu=1)
+        scenario.pods("far", 7, queue="right-a", node="n", cpu=1)
+        takings = takes(scenario.pod("more", queue="left-a", cpu=1), "more")
+        assert takings.count() == {"far": 3}
+        assert takings.word("near-0") == "queue left-a would hold more cpu than what it deserves"
+        takings = takes(scenario.pods("more-too", 1, queue="left-a", cpu=1), "more")
+        assert takings.word("far-0") == "queue left would hold more cpu than what it deserves"
+
+    def test_what_a_queue_deserves_is_kept_in_what_nobody_asks_for_as_well(self) -> None:
+        scenario = world(CAPACITY).queue("a", deserved={"cpu": 2, "gpu": 2}).queue("b", deserved={"cpu": 4})
+        scenario.pods("both", 2, queue="a", node="n", cpu=2, gpu=1).pods("plain", 1, queue="a", node="n", cpu=1)
+        takings = takes(scenario.pods("more", 2, queue="b", cpu=1), "more")
+        assert takings.everything() == ["plain-0"]
+        scenario.pod("both-more", queue="a", node="n", cpu=2, gpu=1)
+        assert takes(scenario, "more-0").count() == {"both": 1, "plain": 1}
+
+    def test_who_is_within_in_one_resource_takes_back_that_one(self) -> None:
+        scenario = (
+            world(CAPACITY).queue("a", deserved={"cpu": 4, "gpu": 1}).queue("b", deserved={"cpu": 4, "gpu": 4})
+        )
+        scenario.pods("b", 4, queue="b", node="n", cpu=2, gpu=1).pods("light", 2, queue="b", node="n", cpu=1)
+        scenario.pod("a", queue="a", node="n", gpu=1)
+        # a has all the devices that it deserves and no CPUs.
+        takings = takes(scenario.pod("more", queue="a", cpu=1, gpu=1), "more")
+        assert takings.count() == {"light": 2}
+        scenario.pods("full", 4, queue="a", node="n", cpu=1)
+        assert takes(scenario, "more").word("light-0") == "queue a would hold more cpu than what it deserves"
 
     def test_a_queue_that_does_not_say_what_it_deserves_deserves_what_its_children_do(self) -> None:
         scenario = world(CAPACITY).queue("org").queue("ext", deserved={"cpu": 8})

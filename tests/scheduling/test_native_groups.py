@@ -6,6 +6,7 @@ import pytest
 
 from phalanx.model.gang import Dialect, MatchPolicy, Problem
 from phalanx.model.pod import PlanMark, PodPhase
+from phalanx.model.topology import TopologyRule
 
 from .scenario import Scenario
 
@@ -148,3 +149,86 @@ class TestOtherSchedulers:
 
     def test_and_singly_if_it_does_not(self) -> None:
         assert len(self.filled(unit=False).run().evicted) == 1
+
+
+class TestPreemption:
+    """Members above the minimum preempt each by itself; the group's priority, where it has one, is its right to."""
+
+    def full(self, **low: object) -> Scenario:
+        world = Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 4, cpu=1, **low).run()
+        world.recreates = True
+        return world
+
+    def test_every_pod_of_a_basic_group_preempts(self) -> None:
+        world = native(self.full(), 1).pods("p", 4, gang="job", cpu=1, priority=10).run()
+        assert len(world.placed("p")) == 4
+        assert len(world.evicted) == 4
+
+    def test_those_above_the_minimum_leave_together(self) -> None:
+        world = native(self.full(), 1).pods("p", 4, gang="job", cpu=1, priority=10).run()
+        assert [len(plan.evictions) for plan in world.plans if plan.evictions] == [1, 3]
+
+    def test_as_many_as_there_is_room_for(self) -> None:
+        world = (
+            Scenario(PREEMPTING).node("n1", cpu=4).pods("low", 2, cpu=1).pods("high", 2, cpu=1, priority=10).run()
+        )
+        native(world, 1).pods("p", 4, gang="job", cpu=1, priority=10).run()
+        assert len(world.placed("p")) == 2
+        assert sorted(world.evicted) == ["low-0", "low-1"]
+
+    def test_one_kind_that_finds_nobody_does_not_stop_the_other(self) -> None:
+        world = native(self.full(), 1).pod("big", gang="job", cpu=64, priority=10, created=1)
+        world.pods("p", 2, gang="job", cpu=1, priority=10).run()
+        assert len(world.placed("p")) == 2
+
+    def test_a_gang_of_another_dialect_leaves_others_alone(self) -> None:
+        world = self.full().job("high", 4, minimum=1, cpu=1, priority=10).run()
+        assert len(world.evicted) == 1
+
+    def test_a_group_without_a_right_evicts_nobody_but_takes_its_turn_by_its_members(self) -> None:
+        world = native(self.full(priority=5), 1, priority=0).pods("p", 1, gang="job", cpu=1, priority=10)
+        world.pod("mid", cpu=1, priority=4, more={"preempts": False}).run()
+        assert world.evicted == []
+        world.gone("low-0").run()
+        assert world.placed("p") == ["p-0"]
+        assert world.placed("mid") == []
+
+    def test_the_groups_right_counts_where_its_members_have_none(self) -> None:
+        world = native(self.full(priority=5), 1, priority=10).pods("p", 1, gang="job", cpu=1, priority=1).run()
+        assert world.placed("p") == ["p-0"]
+        assert len(world.evicted) == 1
+
+
+class TestTopology:
+    """Members of a group with a topology key go into one domain together, as far as there is room."""
+
+    def racks(self, **nodes: int) -> Scenario:
+        world = Scenario()
+        for rack, count in nodes.items():
+            for number in range(count):
+                world.node(f"{rack}{number}", cpu=2, labels={"rack": rack})
+        return world
+
+    def basic(self, world: Scenario, name: str, count: int) -> Scenario:
+        rule = TopologyRule.by_label("rack")
+        world.gang(name, 1, **{**NATIVE, "uid": name, "topology": rule})
+        return world.pods(name, count, gang=name, cpu=1)
+
+    def homes(self, world: Scenario, name: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for node, count in world.spread(name).items():
+            found[node[0]] = found.get(node[0], 0) + count
+        return found
+
+    def test_two_basic_groups_do_not_strand_each_other_in_one_rack(self) -> None:
+        world = self.racks(a=3, b=1)
+        self.basic(world, "one", 2)
+        self.basic(world, "two", 2)
+        world.run()
+        assert self.homes(world, "one") == {"b": 2}
+        assert self.homes(world, "two") == {"a": 2}
+
+    def test_the_rack_that_takes_the_most_members_goes_before_a_fuller_one(self) -> None:
+        world = self.racks(a=3, b=1)
+        self.basic(world, "one", 3).run()
+        assert self.homes(world, "one") == {"a": 3}

@@ -62,6 +62,18 @@ class TestRequiredLevels:
         world = Network().rack("wide", 5).rack("tight", 3).rack("small", 2).close("job", 3).run()
         assert world.racks("job") == {"tight"}
 
+    def test_of_racks_that_fit_it_takes_the_one_that_is_then_the_fullest_by_share(self) -> None:
+        world = Network().rack("a", 2).rack("b", 3).rack("c", 3)
+        world.pod("b-full", cpu=4, node="b1").pod("c-part", cpu=2, node="c3")
+        # With them a is 6/8 full, b 10/12 and c 8/12; a and b have room for as many.
+        assert world.close("job", 3, cpu=2).run().racks("job") == {"b"}
+
+    def test_hypernodes_of_one_tier_are_compared_by_share_as_well(self) -> None:
+        world = Network().nodes(2, "a", cpu=4).nodes(3, "b", cpu=4)
+        world.hypernode("sa", 1, "^a").hypernode("sb", 1, "^b").pod("b-full", cpu=4, node="b1")
+        rule = TopologyRule(hypernodes=True, highest_tier=1)
+        assert world.close("job", 3, rule, cpu=2).run().racks("job") == {"b"}
+
     def test_of_equally_tight_racks_it_takes_the_one_that_was_seen_first(self) -> None:
         assert Network().rack("b", 2).rack("a", 2).close("job", 2).run().racks("job") == {"b"}
 

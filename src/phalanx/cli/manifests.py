@@ -34,6 +34,8 @@ _CUSTOM_GROUPS = [
     "scheduling.sigs.dev",
 ]
 
+# Whose queues or quotas had no status subresource in a release of their project.
+_WITHOUT_STATUS = ["scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "scheduling.sigs.dev"]
 
 # API groups that nobody develops any more.
 _RETIRED = ("scheduling.sigs.k8s.io", "incubator", "scheduling.sigs.dev")
@@ -117,20 +119,21 @@ def _cluster_rules() -> Iterator[Manifest]:
     yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], _READ)
     # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
     # status, which since 1.36 needs the right to bind as well.
-    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "patch"])
+    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "create", "patch", "delete"])
     yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
     yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
     yield _rule(["scheduling.k8s.io"], ["priorityclasses", *_NATIVE, "workloads"], _READ)
     yield _rule(["scheduling.k8s.io"], [f"{kind}/status" for kind in _NATIVE], ["patch"])
     yield _rule(_CUSTOM_GROUPS, ["podgroups"], _READ)
-    # Volcano's groups are told in an annotation in which HyperNode they are.
-    yield _rule(["scheduling.volcano.sh"], ["podgroups"], ["patch"])
+    # Where the project's own definition has no status subresource the status is a field of the object. Volcano's
+    # groups are told in an annotation in which HyperNode they are.
+    yield _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status"], ["patch"])
     # Gangs that only pods declare get a PodGroup (the policy's `phalanx.createPodGroups`).
-    yield _rule(list(MADE_IN), ["podgroups"], ["create", "delete", "patch"])
-    yield _rule(_CUSTOM_GROUPS, ["podgroups/status"], ["patch"])
+    yield _rule(list(MADE_IN), ["podgroups"], ["create", "delete"])
     yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
     yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
+    yield _rule(_WITHOUT_STATUS, ["queues", "elasticquotas"], ["patch"])
     yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
     yield _rule(["scheduling.koordinator.sh"], ["devices"], _READ)
     yield _rule(["nodeinfo.volcano.sh"], ["numatopologies"], _READ)

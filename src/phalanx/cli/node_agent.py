@@ -42,6 +42,13 @@ from phalanx.cli.logs import log_format_option, log_level_option
     show_default=True,
     help="Pause before a container is started again; doubles up to 30 times as much.",
 )
+@click.option(
+    "--missing-image",
+    "missing_images",
+    metavar="PATTERN",
+    multiple=True,
+    help="Images that cannot be pulled, such as 'registry.invalid/*' (repeatable).",
+)
 @click.option("--pod-network", metavar="CIDR", default="", help="Where pod addresses come from.")
 @click.option(
     "--log-dir", metavar="DIR", help="Where --exec keeps logs (default: a directory that goes with the agent)."
@@ -64,6 +71,7 @@ def node_agent(
     start_seconds: float,
     terminate_seconds: float,
     restart_backoff: float,
+    missing_images: tuple[str, ...],
     pod_network: str,
     log_dir: str | None,
     concurrency: int,
@@ -85,6 +93,7 @@ def node_agent(
     from phalanx.kube.errors import ConfigError
     from phalanx.nodeagent.agent import AgentOptions
     from phalanx.nodeagent.containers import Backoff
+    from phalanx.nodeagent.images import Images
     from phalanx.nodeagent.nodefile import NodeFileError
     from phalanx.nodeagent.nodekeeper import Adoption
     from phalanx.nodeagent.script import ScriptDefaults
@@ -113,6 +122,7 @@ def node_agent(
             script=ScriptDefaults(start=start_seconds, run=run_seconds, terminate=terminate_seconds),
             restarts=Backoff(initial=restart_backoff, limit=30 * restart_backoff),
             pod_network=pod_network,
+            images=Images(missing_images),
             concurrency=concurrency,
         ),
         execute=mode == "exec",

@@ -24,7 +24,7 @@ NOTHING = np.iinfo(np.int64).min
 class Footprint:
     """What one pod takes: `usage` int64[R] with its pod slot, `scored` int64[2] (CPU, memory for the scores).
 
-    `amounts` says the same as `usage` by name, zeros left out: what accounts are charged.
+    `amounts` says the same as `usage` by name, zeros left out, and what else accounts are charged.
     """
 
     __slots__ = ("__weakref__", "amounts", "scored", "usage")
@@ -94,7 +94,8 @@ class ClassTable:
         self._space = space
         self._stocks = tuple(stocks)
         self._classes: WeakValueDictionary[tuple[PodClass, Company], ClassRecord] = WeakValueDictionary()
-        self._footprints: WeakValueDictionary[tuple[Requests, int, int], Footprint] = WeakValueDictionary()
+        self._footprints: WeakValueDictionary[tuple[Requests, int, int, Requests], Footprint]
+        self._footprints = WeakValueDictionary()
         self._width = len(space)
         self._next = 0
 
@@ -114,12 +115,13 @@ class ClassTable:
 
     def footprint(self, usage: Requests, pod_class: PodClass) -> Footprint:
         """What a pod of `pod_class` that takes `usage` (more than it asked for after a resize) costs a node."""
-        key = (usage, pod_class.scored_cpu, pod_class.scored_memory)
+        key = (usage, pod_class.scored_cpu, pod_class.scored_memory, pod_class.beside)
         found = self._footprints.get(key)
         if found is None:
             vector = self._space.vector(usage, pods=1)
             scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
-            found = self._footprints[key] = Footprint(vector, scored, {PODS: 1, **dict(usage)})
+            charged = {PODS: 1, **dict(usage), **dict(pod_class.beside)}
+            found = self._footprints[key] = Footprint(vector, scored, charged)
             self.widen()
         return found
 

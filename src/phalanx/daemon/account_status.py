@@ -15,15 +15,15 @@ from phalanx.daemon.oversold import Oversold
 from phalanx.daemon.queue_census import QueueCensus
 from phalanx.daemon.quotas_above_hard import QuotasAboveHard
 from phalanx.daemon.status_tries import next_try
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.account_book import AccountObject
 from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.intake import Intake
 from phalanx.execution.writes import Urgency, WritePool
-from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.kube.failures import Failures
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GangKey, GroupRef
@@ -34,6 +34,9 @@ log = logging.getLogger(__name__)
 PERIOD = 1.0
 # Somebody else writes other words into the same status: after so many seconds at most we say ours again.
 _LONGEST_TRUCE = 600.0
+
+# With these Volcano's controller is told to open and to close queues.
+_COMMANDS = ("bus.volcano.sh", "commands")
 
 _NOTHING: Mapping[str, int] = {}
 
@@ -69,7 +72,7 @@ class AccountStatuses:
 
     def __init__(
         self,
-        client: KubeClient,
+        writer: StatusWriter,
         pool: WritePool,
         state: ClusterState,
         intake: Intake,
@@ -79,7 +82,8 @@ class AccountStatuses:
         failures: Failures | None = None,
     ) -> None:
         self._failures = failures or Failures()
-        self._client = client
+        self._writer = writer
+        writer.moved.append(self.rewrite)
         self._pool = pool
         self._state = state
         self._intake = intake
@@ -103,6 +107,12 @@ class AccountStatuses:
     def gang_touched(self, key: GangKey) -> None:
         self._census.count(key)
         self._news.set()
+
+    def rewrite(self) -> None:
+        """What has been written may not be there: everything is compared with the objects again."""
+        for entry in self._entries.values():
+            entry.told = None
+        self.touch()
 
     async def run(self) -> None:
         """Until cancelled. To be started once everything has been seen, or half the sums would be written first."""
@@ -182,13 +192,15 @@ class AccountStatuses:
         if change is None:
             return None
         ref, patch = change
-        resource = Resource(ref.group, ref.version, ref.plural, ref.kind, namespaced=bool(ref.namespace))
         body = {"metadata": {"uid": ref.uid}, "status": patch} if ref.uid else {"status": patch}
         try:
-            await self._client.patch(resource.path(ref.namespace, ref.name, "status"), body, PatchType.MERGE)
+            await self._writer.write(ref, body, PatchType.MERGE)
         except (ApiError, ConnectionLost, ConfigError) as error:
             entry.backoff = entry.backoff or self._retry.backoff()
-            return next_try(str(key), error, entry.backoff, self._retry).pause
+            following = next_try(str(key), error, entry.backoff, self._retry)
+            if following.refused:
+                self._writer.refused(ref, error)
+            return following.pause
         if key.tree is Tree.ELASTIC_QUOTA:
             self._tell_synced(ref)
         return None
@@ -201,8 +213,15 @@ class AccountStatuses:
         if key.tree is Tree.QUEUE and not record.used and self._census.is_foreign(key.name):
             # Another scheduler serves this queue, and says so itself.
             return None
-        change = status_change(found.status, record.noun, self._holdings(record))
+        change = status_change(
+            found.status, record.noun, self._holdings(record), tell_state=self._tells_state(found)
+        )
         return (found.ref, change) if change else None
+
+    def _tells_state(self, found: AccountObject) -> bool:
+        """Volcano's controller takes no orders for a queue whose state somebody wrote before it; where its orders
+        can be given it is taken to run."""
+        return not found.state_controlled and not self._writer.serves(*_COMMANDS)
 
     def _holdings(self, record: AccountRecord) -> Holdings:
         return Holdings(record.held, record.running, self._groups(record.key))

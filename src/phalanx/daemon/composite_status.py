@@ -10,13 +10,14 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_disruption import disruption_condition
-from phalanx.daemon.group_status import ever_scheduled, resource_of, timeless
+from phalanx.daemon.group_status import ever_scheduled, timeless
 from phalanx.daemon.status_tries import next_try
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.composites import CompositeStanding, composite_conditions
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.standing import Conditions, conditions_in
 from phalanx.execution.writes import Urgency, WritePool
-from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.composite import Composite
@@ -37,7 +38,7 @@ class CompositeStatuses:
 
     def __init__(
         self,
-        client: KubeClient,
+        writer: StatusWriter,
         pool: WritePool,
         state: ClusterState,
         intake: Intake,
@@ -46,7 +47,7 @@ class CompositeStatuses:
         disruption: Callable[[GangKey], str | None],
         retry: RetryPolicy | None = None,
     ) -> None:
-        self._client = client
+        self._writer = writer
         self._pool = pool
         self._state = state
         self._composites = state.surroundings.composites
@@ -114,11 +115,13 @@ class CompositeStatuses:
         self._written[key] = news
         body = {"metadata": {"uid": ref.uid}, "status": {"conditions": conditions}}
         try:
-            path = resource_of(ref).path(ref.namespace, ref.name, "status")
-            await self._client.patch(path, body, PatchType.STRATEGIC)
+            await self._writer.write(ref, body, PatchType.STRATEGIC)
         except (ApiError, ConnectionLost, ConfigError) as error:
             del self._written[key]
-            return next_try(f"CompositePodGroup {key}", error, backoff, self._retry).pause
+            following = next_try(f"CompositePodGroup {key}", error, backoff, self._retry)
+            if following.refused:
+                self._writer.refused(ref, error)
+            return following.pause
         return None
 
     def _target(self, noun: Composite, status: Mapping[str, Any]) -> Conditions:

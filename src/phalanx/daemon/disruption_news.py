@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.narrator import pod_reference, source_reference
+from phalanx.dialects.native import GROUP as NATIVE_GROUP
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
@@ -30,7 +31,7 @@ _MEMBERS_TOLD = 20
 class _Story:
     """One decision: for whom, and what became of those who were to go."""
 
-    __slots__ = ("gangs", "gone", "open", "refused", "regarding", "related", "victims")
+    __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
 
     def __init__(self) -> None:
         self.open = 0
@@ -41,6 +42,8 @@ class _Story:
         # The beneficiary's own object, and what the victims' events call related: that object, or the one pod.
         self.regarding: ObjectReference | None = None
         self.related: ObjectReference | None = None
+        # Who it is in the words of kube-scheduler's events, where it knows such a beneficiary.
+        self.by = ""
 
 
 class DisruptionNews:
@@ -99,6 +102,10 @@ class DisruptionNews:
         story.regarding = own or pod_reference(record.pod)
         if own is not None or record.gang is None:
             story.related = story.regarding
+        if own is None and record.gang is None:
+            story.by = f"pod {record.pod.uid}"
+        elif own is not None and own.api_version.startswith(f"{NATIVE_GROUP}/"):
+            story.by = f"podgroup {own.uid}"
 
     def _evicted(self, story: _Story, evict: Evict) -> None:
         story.victims.append(evict)
@@ -106,12 +113,14 @@ class DisruptionNews:
             story.gangs[evict.gang] += 1
             if story.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
                 return
-        by = f" by {evict.beneficiary}" if evict.beneficiary else ""
+        by, why = evict.beneficiary, evict.message
+        if story.by and evict.reason is EvictionReason.PREEMPTED:
+            by, why = story.by, f"{by}: {why}"
         self._recorder.record(
             pod_reference(evict),
             reason=evict.reason.value,
             action=_ACTIONS[evict.reason],
-            note=f"{evict.reason.value}{by} on node {evict.node}: {evict.message}",
+            note=f"{evict.reason.value}{f' by {by}' if by else ''} on node {evict.node}: {why}",
             related=story.related,
         )
 

@@ -171,7 +171,7 @@ class Executor:
 
     def pod_seen(self, pod: PodObject) -> None:
         """A pod as the API holds it; to be told before the state learns of it."""
-        spec, metadata = pod.spec, pod.metadata
+        spec, metadata, conditions = pod.spec, pod.metadata, pod.status.conditions
         if spec.scheduler_name not in self._state.schedulers:
             return
         waits = not (
@@ -189,11 +189,13 @@ class Executor:
             metadata.resource_version,
             [
                 PodCondition(condition.type, condition.status, condition.reason, condition.message)
-                for condition in pod.status.conditions
+                for condition in conditions
                 if condition.type in (POD_SCHEDULED, ADMITTED)
             ],
             nominated=pod.status.nominated_node_name,
             waits=waits,
+            generation=metadata.generation,
+            observed=next((each.observed_generation for each in conditions if each.type == POD_SCHEDULED), 0),
         )
 
     def pod_gone(self, uid: str) -> None:

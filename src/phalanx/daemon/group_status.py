@@ -13,6 +13,7 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.group_disruption import disruption_condition, is_told
 from phalanx.daemon.status_tries import Failure, next_try
+from phalanx.daemon.status_writes import StatusWriter, resource_of
 from phalanx.dialects import volcano
 from phalanx.dialects.group_objects import GroupRecord
 from phalanx.dialects.intake import Intake
@@ -21,7 +22,6 @@ from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import ACTIVE, MemberState
@@ -68,6 +68,7 @@ class GroupStatuses:
     def __init__(
         self,
         client: KubeClient,
+        writer: StatusWriter,
         pool: WritePool,
         state: ClusterState,
         intake: Intake,
@@ -77,6 +78,8 @@ class GroupStatuses:
         retry: RetryPolicy | None = None,
     ) -> None:
         self._client = client
+        self._writer = writer
+        writer.moved.append(self.rewrite)
         self._pool = pool
         self._state = state
         self._intake = intake
@@ -128,6 +131,12 @@ class GroupStatuses:
             return True
         return any(member.pod.scheduler in self._state.schedulers for member in record.members.values())
 
+    def rewrite(self) -> None:
+        """What has been written may not be there: everything is compared with the objects again."""
+        for key, entry in list(self._entries.items()):
+            entry.written = None
+            self.touch(key)
+
     def forget(self, key: GangKey) -> None:
         self._entries.pop(key, None)
 
@@ -162,14 +171,15 @@ class GroupStatuses:
             await self._send(change)
         except (ApiError, ConnectionLost, ConfigError) as error:
             entry.written, entry.hypernode = None, ""
-            return self._failed(key, entry, error)
+            return self._failed(key, entry, change.ref, error)
         return None
 
-    def _failed(self, key: GangKey, entry: _Entry, error: Failure) -> float | None:
+    def _failed(self, key: GangKey, entry: _Entry, ref: GroupRef, error: Failure) -> float | None:
         """The seconds until the next try, for which the status is derived anew."""
         entry.backoff = entry.backoff or self._retry.backoff()
         following = next_try(f"gang {key}", error, entry.backoff, self._retry)
         if following.refused:
+            self._writer.refused(ref, error)
             # An admission that nobody was told of must not hold what it was promised; not at once, or the group
             # would be admitted (and refused) again in the same moment.
             asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.forget_admission, key)
@@ -241,13 +251,12 @@ class GroupStatuses:
 
     async def _send(self, change: StatusChange) -> None:
         ref = change.ref
-        path = resource_of(ref).path(ref.namespace, ref.name)
         if change.annotations:
             patch = {"metadata": {"uid": ref.uid, "annotations": dict(change.annotations)}}
-            await self._client.patch(path, patch, PatchType.MERGE)
+            await self._client.patch(resource_of(ref).path(ref.namespace, ref.name), patch, PatchType.MERGE)
         if change.patch:
             kind = PatchType.STRATEGIC if change.strategic else PatchType.MERGE
-            await self._client.patch(f"{path}/status", change.patch, kind)
+            await self._writer.write(ref, change.patch, kind)
 
 
 def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
@@ -260,10 +269,6 @@ def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
         return True
     counts = record.counts()
     return counts.bound + counts.running + counts.succeeded >= gang.min_member
-
-
-def resource_of(ref: GroupRef) -> Resource:
-    return Resource(ref.group, ref.version, ref.plural, ref.kind)
 
 
 def _same(written: tuple[object, StatusChange], wanted: tuple[object, StatusChange]) -> bool:

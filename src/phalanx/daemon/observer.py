@@ -71,7 +71,7 @@ class Observer:
     as it came (for what the executor must compare its writes with), `gang_touched` learns whose members,
     declaration or status have changed. Kinds of groups, queues and quotas come and go with their CRDs: discovery is
     repeated every `discovery_period` seconds and whenever a CRD changes. An object that the intake stumbles over
-    counts as one that cannot be read: it harms itself alone.
+    counts as one that cannot be read: it harms itself alone. `discovered` is told each answer of discovery.
     """
 
     def __init__(
@@ -85,6 +85,7 @@ class Observer:
         pod_gone: Callable[[str], None],
         gang_touched: Callable[[GangKey], None],
         failures: Failures | None = None,
+        discovered: Callable[[Discovery], None] = lambda served: None,
         discovery_period: float = 30.0,
     ) -> None:
         self._failures = failures or Failures()
@@ -95,6 +96,7 @@ class Observer:
         self._pod_seen = pod_seen
         self._pod_gone = pod_gone
         self._tell_touched = gang_touched
+        self._discovered = discovered
         # Until everything has been seen a gang may look as if it lacked members: nobody is told of it before.
         self._early: dict[GangKey, None] | None = {}
         self._discovery_period = discovery_period
@@ -268,6 +270,10 @@ class Observer:
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
 
+    def look_again(self) -> None:
+        """What is served may have changed, without that a definition has."""
+        self._definitions_changed.set()
+
     def tell(self, event: ClusterEvent) -> None:
         """A fact that no watch brings."""
         self._apply([event])
@@ -338,6 +344,7 @@ class Observer:
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
+        self._discovered(served)
         groups = dict(served_groups(served))
         accounts = dict(served_accounts(served))
         wanted = {**groups, **accounts, **dict(served_facets(served, self._intake))}

@@ -36,6 +36,7 @@ from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.signing_keys import load_keys
+from phalanx.daemon.status_writes import StatusWriter
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.unheard import unheard
 from phalanx.daemon.usage_record import UsageRecord
@@ -138,11 +139,12 @@ class SchedulerService:
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
         narrator = Narrator(self._recorder, self.state)
+        writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
-            client, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
+            client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
         )
         composites = CompositeStatuses(
-            client, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
+            writer, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
         )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
@@ -172,7 +174,7 @@ class SchedulerService:
             failures=self._failures,
         )
         self._accounts = AccountStatuses(
-            client, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
+            writer, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
         )
         self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
@@ -184,7 +186,9 @@ class SchedulerService:
             pod_gone=self._pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
+            discovered=writer.learn,
         )
+        writer.outdated = self.observer.look_again
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
         self._lost_members = LostMembers(self.state, self._recorder)
         self._made_groups = MadeGroups(

@@ -94,6 +94,12 @@ class Telemetry:
         self._failures = Counter(
             "phalanx_failures", "What raised and was passed over, by part", ["part"], registry=self.registry
         )
+        self._statuses_refused = Counter(
+            "phalanx_status_writes_refused",
+            "Statuses that the API server did not want, by kind",
+            ["kind"],
+            registry=self.registry,
+        )
         self._pending = Gauge("scheduler_pending_pods", "Pods that wait", ["queue"], registry=self.registry)
 
     def cycle(self, plan: Plan, seconds: float) -> None:
@@ -118,6 +124,9 @@ class Telemetry:
     def failed(self, part: str) -> None:
         """`part` is one of a few words."""
         self._failures.labels(part).inc()
+
+    def status_refused(self, kind: str) -> None:
+        self._statuses_refused.labels(kind).inc()
 
     def refused_by_kubelet(self, reason: str) -> None:
         self._refusals.labels(reason).inc()

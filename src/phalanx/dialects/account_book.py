@@ -21,10 +21,12 @@ Address = tuple[ServedKind, str, str]
 
 
 class AccountObject(msgspec.Struct, frozen=True):
-    """The object behind an account, with its status as last seen."""
+    """The object behind an account, with its status as last seen. `state_controlled` tells that a controller, and
+    not the scheduler, says in which state it is."""
 
     ref: GroupRef
     status: Mapping[str, Any]
+    state_controlled: bool = False
 
 
 class AccountBook:
@@ -33,7 +35,7 @@ class AccountBook:
     def __init__(self, notices: NoticeBoard) -> None:
         self._notices = notices
         self._objects: dict[Address, AccountSpec] = {}
-        self._statuses: dict[Address, Mapping[str, Any]] = {}
+        self._statuses: dict[Address, tuple[Mapping[str, Any], bool]] = {}
         self._candidates: dict[Place, dict[Address, AccountSpec]] = {}
         # What holders declare, before they are compared with each other.
         self._declared: dict[AccountKey, tuple[Account, Address]] = {}
@@ -44,12 +46,18 @@ class AccountBook:
         self._forests: dict[str, int] = {}
         self._held: dict[Place, tuple[AccountKey, ...]] = {}
 
-    def replace(self, address: Address, spec: AccountSpec | None, status: Mapping[str, Any]) -> list[ClusterEvent]:
+    def replace(
+        self,
+        address: Address,
+        spec: AccountSpec | None,
+        status: Mapping[str, Any],
+        state_controlled: bool = False,
+    ) -> list[ClusterEvent]:
         """One object declares this now; None where it is gone."""
         if spec is None:
             self._statuses.pop(address, None)
         else:
-            self._statuses[address] = status
+            self._statuses[address] = (status, state_controlled)
         last = self._objects.get(address)
         if spec == last:
             return []
@@ -84,7 +92,7 @@ class AccountBook:
         if declared is None:
             return None
         address = declared[1]
-        return AccountObject(self._objects[address].ref, self._statuses[address])
+        return AccountObject(self._objects[address].ref, *self._statuses[address])
 
     # Who holds a place.
 

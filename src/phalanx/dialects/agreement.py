@@ -50,8 +50,12 @@ class Agreement:
 
     def of(self, spec: GroupSpec | None, strict: bool) -> Iterator[Disagreement]:
         """`spec` is the object where its word on priority and preemption binds its members. `strict` groups are
-        refused when members differ, as kube-scheduler refuses Kubernetes' own."""
-        if spec is not None and spec.priority is not None:
+        refused when members differ, as kube-scheduler refuses Kubernetes' own; of those that are not uniform only
+        the scheduler must be one."""
+        uniform = spec is None or spec.uniform
+        if not uniform:
+            pass
+        elif spec is not None and spec.priority is not None:
             yield from self._with_group(
                 lambda voice: voice.priority, spec.priority, "PriorityMismatch", "priority",
                 "give both the same priorityClassName",
@@ -70,7 +74,7 @@ class Agreement:
                 preemption_policy, spec.preemption_policy, "PreemptionPolicyMismatch", "spec.preemptionPolicy",
                 "give both the same",
             )  # fmt: skip
-        elif strict:
+        elif strict and uniform:
             yield from self._with_each_other(
                 preemption_policy, "PreemptionPolicyMismatch", "spec.preemptionPolicy", True,
                 "give all members the same spec.preemptionPolicy",

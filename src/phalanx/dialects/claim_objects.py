@@ -48,6 +48,8 @@ from phalanx.model.selectors import NodeSelectorTerm
 
 W = TypeVar("W")
 
+# What a scheduler writes to the claims that it makes for extended resources.
+EXTENDED = "resource.kubernetes.io/extended-resource-claim"
 _SCHEDULING = "scheduling.k8s.io/"
 
 
@@ -76,6 +78,7 @@ def read_claim(document: Document) -> Claim:
         owner=owner.uid if owner else "",
         group=owner.name if owner and grouped else "",
         terminating=wire.metadata.deletion_timestamp is not None,
+        extended=(metadata.get("annotations") or {}).get(EXTENDED) == "true",
     )
 
 

@@ -11,7 +11,9 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.claim_objects import read_claim, read_device_class, read_slice
-from phalanx.dialects.core import PodObject
+from phalanx.dialects.core import NodeObject, PodObject
+from phalanx.dialects.device_charges import add_amounts, devices_of, offered_by_classes, without
+from phalanx.dialects.extended_claims import ExtendedResources
 from phalanx.dialects.facets import Facet, News, nothing
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
@@ -23,11 +25,13 @@ from phalanx.model.claims import (
     DeviceClassGone,
     DeviceSlice,
     DeviceSliceGone,
+    ExtendedNeed,
     NodeAccess,
 )
 from phalanx.model.events import ClusterEvent, StockFact
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod, PodClass
+from phalanx.model.resources import NO_AMOUNTS, Requests, requests_of
 
 STOCK = "claims"
 ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
@@ -60,7 +64,11 @@ class _Referrer(msgspec.Struct, frozen=True):
 
 
 class ClaimFacet(Facet):
-    """Knows every claim, and the pods that refer to claims."""
+    """Knows every claim, and the pods that refer to claims or ask for what device classes offer by extended names.
+
+    A claim's devices are charged to whoever it was made for; one that several pods name to the first of them by
+    uid, so once.
+    """
 
     kinds = (
         WantedKind(_GROUP, _CLASSES, "DeviceClass", _VERSIONS),
@@ -72,48 +80,100 @@ class ClaimFacet(Facet):
         self._pods: dict[str, _Referrer] = {}
         self._referrers: dict[str, set[str]] = {}
         self._claims: dict[str, Claim] = {}
+        # Pod -> the claim that a scheduler has made for its extended resources.
+        self._made: dict[str, str] = {}
         self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
         self._admins: set[str] = set()
         self._specs: dict[ClaimSpec, ClaimSpec] = {}
-        self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...]], PodClass] = {}
+        self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...], Requests, Requests], PodClass] = {}
+        self._extended = ExtendedResources()
 
     # pods
 
     def pod(self, pod: PodObject, noun: Pod) -> News:
         last = self._pods.get(noun.uid)
-        if not pod.spec.resource_claims:
-            return nothing() if last is None else self.pod_gone(noun)
+        changed = self._extended.pod(pod, noun)
+        if not pod.spec.resource_claims and not self._extended.asks(noun.uid):
+            return nothing() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
         now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
-        if now == last:
+        if now == last and not changed:
             return nothing()
-        self._leave(noun.uid)
+        touched = self._leave(noun.uid)
         self._pods[noun.uid] = now
         for key in now.keys:
             self._referrers.setdefault(key, set()).add(noun.uid)
-        return [], {noun.uid}
+        return [], {noun.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
 
     def pod_gone(self, noun: Pod) -> News:
-        self._leave(noun.uid)
-        return nothing()
+        self._extended.pod_gone(noun.uid)
+        return [], self._leave(noun.uid)
+
+    def node(self, node: NodeObject) -> News:
+        return [], self._extended.node(node)
+
+    def node_gone(self, name: str) -> News:
+        return [], self._extended.node_gone(name)
 
     def shown(self, noun: Pod, gang: Gang | None) -> Pod:
         referrer = self._pods.get(noun.uid)
         if referrer is None:
             return noun
+        extended, taken = self._extended.needs(noun)
         references = [each for each in referrer.references if each.claim is not None]
         # A claim that is named twice is one claim, whose devices are chosen once.
         named = {each.claim: each for each in reversed(references) if each.claim}
         references = [each for each in references if not each.claim or named[each.claim] is each]
-        if not references:
+        needs = [self._need(noun.uid, noun.gang, referrer, each, gang) for each in references]
+        names = [each.claim or "" for each in references]
+        charged = self._charged(noun.uid, referrer, references, needs)
+        if extended:
+            name, need = self._special(noun, referrer, extended)
+            if need is not None:
+                names.append(name)
+                needs.append(need)
+            add_amounts(charged, offered_by_classes(extended))
+        if not needs and not taken:
             return noun
-        needs = tuple(self._need(noun.uid, noun.gang, referrer, each, gang) for each in references)
-        key = (noun.pod_class, needs)
+        beside = requests_of({**dict(taken), **charged})
+        key = (noun.pod_class, tuple(needs), taken, beside)
         found = self._classes.get(key)
         if found is None:
             if len(self._classes) >= _CLASSES_KEPT:
                 self._classes.clear()
-            found = self._classes[key] = msgspec.structs.replace(noun.pod_class, claims=needs)
-        return msgspec.structs.replace(noun, pod_class=found, claims=tuple(each.claim or "" for each in references))
+            requests = without(noun.pod_class.requests, taken)
+            found = msgspec.structs.replace(noun.pod_class, requests=requests, claims=tuple(needs), beside=beside)
+            self._classes[key] = found
+        usage = without(noun.usage, taken) or NO_AMOUNTS
+        return msgspec.structs.replace(noun, pod_class=found, usage=usage, claims=tuple(names))
+
+    def _special(
+        self, noun: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
+    ) -> tuple[str, ClaimNeed | None]:
+        """The claim for a pod's extended resources, and what is needed of it: nothing of one that is on a node
+        without."""
+        key = self._made.get(noun.uid, "")
+        claim = self._claims.get(key)
+        if claim is None:
+            return f"<{noun.uid}>", None if referrer.settled else ClaimNeed(extended=extended)
+        need = ClaimNeed(claim.spec, reserved=noun.uid in claim.consumers)
+        if not referrer.settled:
+            if claim.terminating:
+                need = ClaimNeed(waits=f"resource claim {claim.name} is being deleted")
+            elif claim.allocation is not None:
+                need = msgspec.structs.replace(need, claim=key)
+        return claim.name, need
+
+    def _charged(
+        self, uid: str, referrer: _Referrer, references: list[_Reference], needs: list[ClaimNeed]
+    ) -> dict[str, int]:
+        """resource -> the devices of each class that accounts are charged for a pod's claims."""
+        charged: dict[str, int] = {}
+        for reference, need in zip(references, needs, strict=True):
+            own = bool(reference.template) and not need.claim
+            referrers = self._referrers.get(f"{referrer.namespace}/{reference.claim}", ())
+            if not need.waits and (own or min(referrers, default=uid) == uid):
+                add_amounts(charged, devices_of(need.spec))
+        return charged
 
     def _need(
         self, uid: str, group: str, referrer: _Referrer, reference: _Reference, gang: Gang | None
@@ -142,13 +202,19 @@ class ClaimFacet(Facet):
             return ClaimNeed(waits=f"resource claim {claim.name}: admin access needs a namespace labelled {label}")
         return need
 
-    def _leave(self, uid: str) -> None:
+    def _leave(self, uid: str) -> set[str]:
+        """Those who are charged in its place."""
         last = self._pods.pop(uid, None)
+        heirs: set[str] = set()
         for key in set(last.keys) if last else ():
             referrers = self._referrers[key]
+            first = min(referrers) == uid
             referrers.discard(uid)
             if not referrers:
                 del self._referrers[key]
+            elif first:
+                heirs.add(min(referrers))
+        return heirs
 
     # surroundings
 
@@ -162,8 +228,14 @@ class ClaimFacet(Facet):
     def take(self, kind: ServedKind, document: Document) -> News:
         if kind.plural == _CLAIMS:
             return self._claim(msgspec.structs.replace(read_claim(document), version=kind.version))
-        self._names[kind.plural].add(str(document["metadata"]["name"]))
-        return [_told(read_device_class(document) if kind.plural == _CLASSES else read_slice(document))], set()
+        metadata = document["metadata"]
+        name = str(metadata["name"])
+        self._names[kind.plural].add(name)
+        if kind.plural == _SLICES:
+            return [_told(read_slice(document))], set()
+        device_class = read_device_class(document)
+        created = str(metadata.get("creationTimestamp") or "")
+        return [_told(device_class)], self._extended.offered(name, device_class.extended, created)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
         """The devices of a claim stay its own, and those of a slice are out of reach."""
@@ -182,11 +254,19 @@ class ClaimFacet(Facet):
     def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
         if kind.plural == _CLAIMS:
             key = f"{namespace}/{name}"
-            if self._claims.pop(key, None) is None:
+            last = self._claims.pop(key, None)
+            if last is None:
                 return nothing()
-            return [_told(ClaimGone(key))], set(self._referrers.get(key, ()))
+            if self._made.get(last.owner) == key:
+                del self._made[last.owner]
+            return [_told(ClaimGone(key))], {
+                *self._referrers.get(key, ()),
+                *([last.owner] if last.extended else []),
+            }
         self._names[kind.plural].discard(name)
-        return [_told(DeviceClassGone(name) if kind.plural == _CLASSES else DeviceSliceGone(name))], set()
+        if kind.plural == _SLICES:
+            return [_told(DeviceSliceGone(name))], set()
+        return [_told(DeviceClassGone(name))], self._extended.withdrawn(name)
 
     def unserved(self, kind: ServedKind) -> News:
         events: list[ClusterEvent] = []
@@ -209,7 +289,11 @@ class ClaimFacet(Facet):
             self._specs.clear()
         spec = self._specs.setdefault(claim.spec, claim.spec)
         claim = self._claims[claim.key] = msgspec.structs.replace(claim, spec=spec)
-        return [_told(claim)], set(self._referrers.get(claim.key, ()))
+        touched = set(self._referrers.get(claim.key, ()))
+        if claim.extended and claim.owner:
+            self._made[claim.owner] = claim.key
+            touched.add(claim.owner)
+        return [_told(claim)], touched
 
 
 def _references(pod: PodObject) -> list[_Reference]:

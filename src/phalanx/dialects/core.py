@@ -43,6 +43,7 @@ class Metadata(Wire):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    generation: int = 0
     creation_timestamp: str = ""
     deletion_timestamp: str | None = None
     deletion_grace_period_seconds: int | None = None
@@ -267,6 +268,7 @@ class Condition(Wire):
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
+    observed_generation: int = 0
 
 
 class ContainerStatus(Wire):

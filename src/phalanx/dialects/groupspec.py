@@ -25,8 +25,9 @@ class GroupSpec(msgspec.Struct, frozen=True):
     """What one group object declares. `gang` is the name of the gang, `problem` what makes the object unusable.
 
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
-    object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it.
-    `made` objects stand for what pods declare and declare nothing themselves.
+    object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
+    of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
+    for what pods declare and declare nothing themselves.
     """
 
     ref: GroupRef
@@ -41,6 +42,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     priority_class: str = ""
     priority: int | None = None
     preemption_policy: str = ""
+    uniform: bool = True
     extras: Extras = NO_EXTRAS
     once_satisfied: bool = False
     admission: bool = False

@@ -37,12 +37,18 @@ class Holdings(msgspec.Struct, frozen=True):
     groups: Mapping[str, int] = {}
 
 
-def status_change(current: Mapping[str, Any], account: Account, holdings: Holdings) -> dict[str, Any]:
-    """The fields of the object's status that are not true, as they should be; null takes a field away."""
+def status_change(
+    current: Mapping[str, Any], account: Account, holdings: Holdings, *, tell_state: bool = True
+) -> dict[str, Any]:
+    """The fields of the object's status that are not true, as they should be; null takes a field away.
+
+    Without `tell_state` the state of a queue is left to whoever else tells it: Volcano's controller.
+    """
     group = account.source.group if account.source is not None else ""
     match account.key.tree:
         case Tree.QUEUE if group == volcano.GROUP:
-            return _volcano_queue(current, account, holdings)
+            state = _state(current, account, holdings) if tell_state else ""
+            return _volcano_queue(current, state, holdings)
         case Tree.QUEUE if group in kube_batch.GROUPS:
             counts = _counts(holdings)
             return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
@@ -53,17 +59,23 @@ def status_change(current: Mapping[str, Any], account: Account, holdings: Holdin
     return {}
 
 
-def _volcano_queue(current: Mapping[str, Any], account: Account, holdings: Holdings) -> dict[str, Any]:
+def _volcano_queue(current: Mapping[str, Any], state: str, holdings: Holdings) -> dict[str, Any]:
     changed = _differing(current, _counts(holdings))
-    state = _state(account, holdings)
     if state and current.get("state") != state:
         changed["state"] = state
-    allocated = _amounts(current, "allocated", {CPU: 0, MEMORY: 0, **holdings.used})
+    # Many releases require the field: no status without it is accepted, from whomever.
+    missing = not isinstance(current.get("allocated"), Mapping)
+    allocated = _amounts(current, "allocated", {CPU: 0, MEMORY: 0, **holdings.used}, zeros=missing)
     return {**changed, "allocated": allocated} if allocated else changed
 
 
-def _state(account: Account, holdings: Holdings) -> str:
-    """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true."""
+def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> str:
+    """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true.
+
+    What says Closed stays so, whatever runs there: Volcano's webhook takes no change of a queue that is Closing.
+    """
+    if current.get("state") == AccountState.CLOSED and account.state is not AccountState.OPEN:
+        return ""
     if account.state is AccountState.OPEN:
         return AccountState.OPEN.value
     if account.state is AccountState.UNKNOWN:

@@ -27,6 +27,9 @@ NOT_SERVED = (
     "the field without a word); switch the API on, or use the annotations phalanx.dev/pod-group and "
     "phalanx.dev/min-count"
 )
+# From 1.37 on kube-scheduler refuses groups whose members have another priority or preemption policy; before, a
+# group's priority is but its right to have others preempted, and members go by their own.
+_FREE_PRIORITIES = ("v1alpha1", "v1alpha2")
 UNKNOWN_POLICY = "UnknownPolicy"
 
 
@@ -42,6 +45,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         min_member=max(1, least),
         priority=reader.number("priority"),
         preemption_policy=reader.text("preemptionPolicy"),
+        uniform=resource.version not in _FREE_PRIORITIES,
         extras=reader.extras,
         once_satisfied=was_scheduled(reader, SCHEDULED, INITIALLY_SCHEDULED),
         unit=is_unit(reader.spec.get("disruptionMode")),
@@ -71,6 +75,7 @@ def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, 
                 family=Dialect.NATIVE,
                 created=reader.created,
                 min_member=max(1, least),
+                uniform=resource.version not in _FREE_PRIORITIES,
                 extras=reader.extras,
                 preemptable=reader.preemptable,
                 workload=reader.ref.name,

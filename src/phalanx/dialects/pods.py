@@ -38,7 +38,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.quantity import QuantityError
-from phalanx.model.resources import CPU, Requests, parse_amount, requests_of
+from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
 
 # Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
@@ -49,8 +49,6 @@ PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 _CACHE_SIZE = 10_000
 
 _PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
-# No amounts at all would mean: what pods of the class take.
-_NOTHING: Requests = ((CPU, 0),)
 _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
 _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
@@ -219,7 +217,7 @@ class PodNouns:
                 self._usages.clear()
             amounts, problems = usage_of(pod.spec, pod.status)
             taken = charged(amounts, spec.pod_class.devices)
-            found = self._usages[key] = taken or _NOTHING, problems
+            found = self._usages[key] = taken or NO_AMOUNTS, problems
         return found
 
 
@@ -236,7 +234,7 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
         name=name,
         uid=uid,
         pod_class=last.pod_class if last else PodClass(),
-        usage=last.usage if last else _NOTHING,
+        usage=last.usage if last else NO_AMOUNTS,
         scheduler=last.scheduler if last else "",
         node=node[1].decode(errors="replace") if node else last.node if last else "",
         phase=PodPhase(phase[1].decode()) if phase else last.phase if last else PodPhase.PENDING,

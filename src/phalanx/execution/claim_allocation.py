@@ -11,6 +11,10 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from phalanx.dialects.claim_objects import EXTENDED
+from phalanx.execution.binder import PODS
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
@@ -41,6 +45,10 @@ class Client(Protocol):
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
 
+    async def create(self, path: str, obj: Any) -> Any: ...
+
+    async def delete(self, path: str, *, uid: str | None = None) -> Any: ...
+
 
 class ClaimAllocation:
     """Carries out `AllocateClaim`. Whatever it has written is found in the claim again, so a restart goes on there.
@@ -60,12 +68,16 @@ class ClaimAllocation:
         self._now = now
         # claim -> the pods of a group that count on the group's reservation
         self._members: dict[str, set[str]] = {}
+        # pod -> the claim that was made for its extended resources, until it is bound or given up
+        self._made: dict[str, AllocateClaim] = {}
 
     async def prepare(self, bind: Bind, preparation: Preparation) -> None:
         assert isinstance(preparation, AllocateClaim)
         wanted = preparation
         if wanted.fault:
             raise PreparationError(f"resource claim {wanted.name}: {wanted.fault}")
+        if wanted.create:
+            wanted = await self._created(wanted)
         if wanted.group:
             self._members.setdefault(wanted.uid, set()).add(wanted.pod_uid)
             if len(self._members) > _MOST_GROUPS:
@@ -83,11 +95,18 @@ class ClaimAllocation:
                 break
         if wanted.conditions:
             await self._ready(wanted)
+        if wanted.mappings:
+            await self._tell_pod(wanted)
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
         """The pod is no consumer any more. What we have allocated is given back when nobody else is one either."""
         assert isinstance(preparation, AllocateClaim)
         wanted, consumer = preparation, _consumer(preparation)
+        if wanted.create:
+            made = self._made.pop(wanted.pod_uid, None)
+            if made is not None:
+                await self._drop(made)
+            return
         if wanted.group:
             members = self._members.get(wanted.uid)
             if members is None or not wanted.allocation:
@@ -143,6 +162,61 @@ class ClaimAllocation:
                 return
             await self._pause(_LOOKS[min(looks, len(_LOOKS) - 1)])
             looks += 1
+
+    # claims for extended resources
+
+    async def _created(self, wanted: AllocateClaim) -> AllocateClaim:
+        """The claim is the pod's own, and goes with it. Should an answer be lost there may be two: that of which
+        nobody knows holds no devices, and goes with the pod as well."""
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": wanted.pod, "uid": wanted.pod_uid, "controller": True}
+        resource = _resource(wanted)
+        document = {
+            "apiVersion": resource.api_version,
+            "kind": resource.kind,
+            "metadata": {
+                "generateName": f"{wanted.pod}-extended-resources-",
+                "namespace": wanted.namespace,
+                "annotations": {EXTENDED: "true"},
+                "ownerReferences": [owner],
+            },
+            "spec": decode_json(wanted.create),
+        }
+        path = resource.path(wanted.namespace)
+        try:
+            claim = await persist(lambda: self._client.create(path, document), self._pause)
+        except ApiError as error:
+            raise PreparationError(f"resource claim {wanted.name}: {error}") from error
+        metadata = claim["metadata"]
+        made = msgspec.structs.replace(wanted, name=metadata["name"], uid=metadata["uid"])
+        self._made[wanted.pod_uid] = made
+        if len(self._made) > _MOST_GROUPS:
+            del self._made[next(iter(self._made))]
+        return made
+
+    async def _tell_pod(self, wanted: AllocateClaim) -> None:
+        told = {"requestMappings": decode_json(wanted.mappings), "resourceClaimName": wanted.name}
+        patch = {"metadata": {"uid": wanted.pod_uid}, "status": {"extendedResourceClaimStatus": told}}
+        path = PODS.path(wanted.namespace, wanted.pod, "status")
+        try:
+            await persist(lambda: self._client.patch(path, patch, PatchType.STRATEGIC), self._pause)
+        except ApiError as error:
+            raise PreparationError(f"pod {wanted.pod} could not be told of its claim: {error}") from error
+
+    async def _drop(self, made: AllocateClaim) -> None:
+        """Deletes a claim that was made in vain; its finalizer, which is ours, goes first."""
+        while True:
+            claim = await self._document(made)
+            if claim is None or claim["metadata"].get("uid") != made.uid:
+                return
+            left = [each for each in claim["metadata"].get("finalizers") or () if each != FINALIZER]
+            if await self._patch(made, claim, {"metadata": {"finalizers": left or None}}, "") is not None:
+                break
+        path = _resource(made).path(made.namespace, made.name)
+        try:
+            await persist(lambda: self._client.delete(path, uid=made.uid), self._pause)
+        except ApiError as error:
+            if error.status not in (_NOT_FOUND, _CONFLICT):
+                raise PreparationError(f"resource claim {made.name}: {error}") from error
 
     # the API
 

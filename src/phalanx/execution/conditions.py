@@ -77,13 +77,16 @@ class _Known:
     __slots__ = (
         "backoff",
         "busy",
+        "generation",
         "held",
         "name",
         "namespace",
         "nominated",
         "nomination",
+        "observed",
         "outdated",
         "queued",
+        "scheduled",
         "ticket",
         "version",
         "waits",
@@ -102,8 +105,16 @@ class _Known:
         self.busy = False  # a write waits in the pool or is under way
         self.queued: Urgency | None = None  # how urgently it waits, while it has not begun
         self.ticket = 0  # of the write that counts; one that was overtaken has an older number
+        self.generation = 0  # the pod's
+        self.observed = 0  # the one that its PodScheduled speaks of
+        self.scheduled: PodCondition | None = None  # what we have said last about PodScheduled
         self.outdated = False  # the server has a newer state than we: the next observation decides
         self.backoff: Backoff | None = None
+
+    def says(self, wish: PodCondition) -> bool:
+        """Whether the pod says so already, of its present generation."""
+        behind = wish == self.scheduled and 0 < self.observed < self.generation
+        return wish == self.held.get(wish.type) and not behind
 
 
 class PodConditions:
@@ -138,8 +149,11 @@ class PodConditions:
         *,
         nominated: str = "",
         waits: bool = True,
+        generation: int = 0,
+        observed: int = 0,
     ) -> None:
-        """What a pod says, as last seen. One that does not wait (it has a node, or gates) is judged no more."""
+        """What a pod says, as last seen. One that does not wait (it has a node, or gates) is judged no more.
+        `observed` is the generation of which its PodScheduled speaks."""
         known = self._pods.get(uid)
         held = {condition.type: condition for condition in conditions}
         if known is None:
@@ -150,6 +164,7 @@ class PodConditions:
             return
         known.version, known.held, known.outdated = version, held, False
         known.waits, known.nominated = waits, nominated
+        known.generation, known.observed = generation, observed
         if not waits:
             known.wanted.clear()
             self.say(uid, *self._admission_over(uid))
@@ -157,6 +172,8 @@ class PodConditions:
                 del self._pods[uid]
             _settle(known, NominationOutcome.LOST)
         else:
+            if known.scheduled is not None and known.scheduled == held.get(POD_SCHEDULED):
+                self.say(uid, known.wanted.get(POD_SCHEDULED, known.scheduled))
             self._go_on(uid, known)
 
     def held(self, uid: str, kind: str) -> PodCondition | None:
@@ -209,7 +226,9 @@ class PodConditions:
         if known is None:
             return
         for condition in conditions:
-            if condition == known.held.get(condition.type) and not known.busy:
+            if condition.type == POD_SCHEDULED:
+                known.scheduled = condition
+            if known.says(condition) and not known.busy:
                 known.wanted.pop(condition.type, None)
             else:
                 known.wanted[condition.type] = condition
@@ -258,7 +277,7 @@ class PodConditions:
         """One patch; the seconds until the next try, or None when there is nothing more to do now."""
         if self._pods.get(uid) is not known:
             return None
-        changes = [wish for kind, wish in known.wanted.items() if wish != known.held.get(kind)]
+        changes = [wish for wish in known.wanted.values() if not known.says(wish)]
         nomination = known.nomination if known.nomination and known.nomination.node != known.nominated else None
         if not changes and nomination is None:
             known.wanted.clear()
@@ -290,6 +309,8 @@ class PodConditions:
         if version and not _is_older(version, known.version):
             known.version = version
             known.held = {**known.held, **{change.type: change for change in changes}}
+            if known.scheduled in changes:
+                known.observed = known.generation
             if nomination is not None:
                 known.nominated = nomination.node
 
@@ -330,6 +351,8 @@ class PodConditions:
                 "reason": change.reason,
                 "message": change.message,
             }
+            if change.type == POD_SCHEDULED and known.generation:
+                condition["observedGeneration"] = known.generation
             if last is None or last.status != change.status:
                 condition["lastTransitionTime"] = format_time(self._now())
             conditions.append(condition)

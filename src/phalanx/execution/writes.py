@@ -161,6 +161,9 @@ class PooledClient:
     async def replace(self, path: str, obj: Any) -> Any:
         return await self._in_turn(lambda: self._client.replace(path, obj))
 
+    async def delete(self, path: str, *, uid: str | None = None) -> Any:
+        return await self._in_turn(lambda: self._client.delete(path, uid=uid))
+
     async def get(self, path: str) -> Any:
         """Reads wait for nobody."""
         return await self._client.get(path)

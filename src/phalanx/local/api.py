@@ -143,6 +143,7 @@ class Api:
             elif type_.custom or "status" in obj:
                 obj.pop("status", None)
         self._validate(version, obj, None, "", write)
+        to_stored_version(version, obj)
         name = meta["name"]
         if self.policies is not None:
             self.policies.admit("CREATE", version, obj, None, write, of=(meta.get("namespace", ""), name, ""))
@@ -243,6 +244,7 @@ class Api:
         old = record.load()
         new = self._settle(version, new, old, write, subresource)
         self._validate(version, new, old, subresource, write)
+        to_stored_version(version, new)
         if self.policies is not None and not admitted:
             of = (record.namespace, record.name, subresource)
             self.policies.admit("UPDATE", version, new, old, write, of=of)
@@ -252,7 +254,8 @@ class Api:
             new = fieldmanagement.tracked(old, new, version, write, subresource)
         elif managed is not None:
             metadata(new)["managedFields"] = managed
-        return self.save(type_, record, new, old, write)
+        fieldmanagement.keep_times(new, old)
+        return self.save(type_, record, new, old, write, counts_status="status" not in version.subresources)
 
     def save(
         self,
@@ -263,16 +266,18 @@ class Api:
         write: Write,
         *,
         counts: bool = True,
+        counts_status: bool = False,
     ) -> Record:
         """Stores a settled stored-form object over a record; removes it when its last finalizer went.
 
         `counts` is False for the writes that upstream does around the strategies, such as binding.
+        `counts_status`: the version written has no door of its own for the status of a custom resource.
         """
         collection = self.collection(type_)
         if new == old:
             return record
         if counts:
-            self._count_generation(type_, new, old)
+            self._count_generation(type_, new, old, counts_status=type_.custom and counts_status)
         if write.dry_run:
             return self._unsaved(collection, new, str(record.revision))
         if "deletionTimestamp" in metadata(new) and is_released(type_, new):
@@ -300,15 +305,10 @@ class Api:
         strategy.prepare_update(new, old, write)
         return new
 
-    def _count_generation(self, type_: ResourceType, new: Json, old: Json) -> None:
+    def _count_generation(self, type_: ResourceType, new: Json, old: Json, *, counts_status: bool) -> None:
         if not type_.strategy.counts_generation:
             return
-        if type_.custom:
-            ignored = {"metadata"}
-            if "status" in type_.preferred.subresources:
-                ignored.add("status")
-        else:
-            ignored = {"metadata", "status"}
+        ignored = {"metadata"} if counts_status else {"metadata", "status"}
         changed = any(new.get(key) != old.get(key) for key in {*new, *old} - ignored)
         begins_deletion = "deletionTimestamp" in metadata(new) and "deletionTimestamp" not in metadata(old)
         if changed or begins_deletion:
@@ -418,6 +418,14 @@ class Api:
         if revision:
             metadata(obj)["resourceVersion"] = revision
         return make_record(collection, obj, int(revision or 0))
+
+
+def to_stored_version(version: Version, obj: Json) -> None:
+    """What a custom resource keeps of an object that came in another version than the stored one, in place."""
+    schema = version.type.stored_schema
+    if schema is not None and version.name != version.type.stored_version:
+        schema.prune(obj)
+        schema.default(obj)
 
 
 def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> ApiError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from phalanx.local.objects import Json, dig, mapping, sequence, text
-from phalanx.local.records import Change
+from phalanx.local.records import Change, body_of
 from phalanx.local.resources import Column, Registry, ResourceType, ScalePaths, Version, version_priority
 from phalanx.local.store import Collection, Store
 from phalanx.local.strategies.base import Strategy
@@ -70,14 +72,32 @@ class Definitions:
             return
         known = self._registry.find(type_.group, type_.plural)
         self._registry.add(type_)
-        self._store.open(type_.storage, type_.strategy.fields)
+        collection = self._store.open(type_.storage, type_.strategy.fields)
         if known is not None:
+            self.refresh(type_, collection)
             # Open watches speak the old definition; like upstream they end, and clients come back.
             self._on_change(type_.storage)
+
+    def refresh(self, type_: ResourceType, collection: Collection) -> None:
+        """Fills in defaults that are newer than the objects, which upstream does whenever it reads one.
+
+        No revision is made of it: nobody has written.
+        """
+        schema = type_.stored_schema
+        if schema is None or not schema.root.defaulting:
+            return
+        for record in list(collection.records.values()):
+            obj = record.load()
+            schema.default(obj)
+            body = body_of(obj)
+            if body != record.body:
+                collection.records[record.key] = msgspec.structs.replace(record, body=body)
 
 
 def build_type(definition: Json) -> ResourceType | None:
     """The resource type of a definition; None while its names are not accepted."""
+    from phalanx.local.schema import StructuralSchema
+
     spec, status = mapping(definition.get("spec")), mapping(definition.get("status"))
     established = any(
         mapping(item).get("type") == "Established" and mapping(item).get("status") == "True"
@@ -105,21 +125,36 @@ def build_type(definition: Json) -> ResourceType | None:
         stored_version=text(stored.get("name")),
     )
     served = [item for item in versions if item.get("served")]
-    for item in sorted(served, key=lambda item: version_priority(text(item.get("name")))):
-        type_.versions[text(item.get("name"))] = _build_version(type_, item)
+    served.sort(key=lambda item: version_priority(text(item.get("name"))))
+    for item in served:
+        type_.versions[text(item.get("name"))] = _build_version(type_, item, _deprecation(type_, item, served))
+    kept = type_.versions.get(type_.stored_version)
+    type_.stored_schema = kept.schema if kept is not None else StructuralSchema(_openapi(stored))
     return type_
 
 
-def _build_version(type_: ResourceType, item: Json) -> Version:
+def _deprecation(type_: ResourceType, item: Json, served: list[Json]) -> str:
+    """What a client of a deprecated version is told: the definition's words, or which newer one to use."""
+    if not item.get("deprecated"):
+        return ""
+    name = text(item.get("name"))
+    said = f"{type_.group}/{name} {type_.kind} is deprecated"
+    newest = next((text(other.get("name")) for other in served if not other.get("deprecated")), name)
+    if version_priority(newest) < version_priority(name):
+        said += f"; use {type_.group}/{newest} {type_.kind}"
+    return text(item.get("deprecationWarning")) or said
+
+
+def _openapi(version: Json) -> Json:
+    return mapping(mapping(version.get("schema")).get("openAPIV3Schema"))
+
+
+def _build_version(type_: ResourceType, item: Json, warning: str) -> Version:
     from phalanx.local.schema import StructuralSchema
 
-    openapi = mapping(mapping(item.get("schema")).get("openAPIV3Schema"))
+    openapi = _openapi(item)
     subresources = mapping(item.get("subresources"))
     scale = mapping(subresources.get("scale"))
-    warning = ""
-    if item.get("deprecated"):
-        default = f"{type_.group}/{item['name']} {type_.kind} is deprecated"
-        warning = text(item.get("deprecationWarning")) or default
     return Version(
         text(item.get("name")),
         type_,

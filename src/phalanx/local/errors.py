@@ -139,7 +139,7 @@ def bad_patch(message: str, code: int) -> ApiError:
     if code == 422:
         # Upstream does not say which operation did not fit.
         message = "the server rejected our request due to an error in our request"
-    return ApiError(code, reasons.get(code, "InternalError"), message, {} if code == 422 else None)
+    return ApiError(code, reasons.get(code, ""), message, {} if code == 422 else None)
 
 
 def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | None = None) -> ApiError:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.local.errors import apply_conflict, bad_patch
-from phalanx.local.objects import Json, metadata
+from phalanx.local.objects import Json, metadata, sequence
 from phalanx.local.resources import Version
 from phalanx.local.strategies.base import Write
 
@@ -46,6 +46,24 @@ def applied(live: Json | None, body: Json, version: Version, write: Write, force
         raise apply_conflict(problem.message, problem.causes) from None
     except PatchError as problem:
         raise bad_patch(problem.message, problem.code) from None
+
+
+def keep_times(new: Json, old: Json) -> None:
+    """Takes the managers' old times where nothing else is new, so that a write that says nothing changes nothing.
+
+    Only here, because an apply has no defaults yet, and so looks like a change when it is merged.
+    """
+    managers, before = metadata(new).get("managedFields"), metadata(old).get("managedFields")
+    if managers == before or _timeless(managers) != _timeless(before):
+        return
+    if {**new, "metadata": None} == {**old, "metadata": None} and (
+        {**metadata(new), "managedFields": None} == {**metadata(old), "managedFields": None}
+    ):
+        metadata(new)["managedFields"] = before
+
+
+def _timeless(managers: Any) -> list[Json]:
+    return [{**item, "time": None} for item in sequence(managers)]
 
 
 def tracked(before: Json | None, after: Json, version: Version, write: Write, subresource: str) -> Json:

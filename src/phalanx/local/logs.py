@@ -1,7 +1,8 @@
 """pods/log: the server has no logs of its own and asks the kubelet (the node agent) of the pod's node.
 
 The kubelet is found at status.addresses and status.daemonEndpoints.kubeletEndpoint.Port of the node, and
-asked for GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP; only loopback addresses are asked.
+asked for GET /containerLogs/NAMESPACE/POD/CONTAINER over HTTP; only loopback addresses and
+localhost are asked.
 """
 
 from __future__ import annotations
@@ -89,9 +90,12 @@ def _endpoint(node: Json) -> tuple[str, int]:
     port = dig(node, "status", "daemonEndpoints", "kubeletEndpoint", "Port")
     if not isinstance(port, int) or not 0 < port < 65_536:
         return "", 0
-    for item in sequence(dig(node, "status", "addresses")):
+    stated = [text(mapping(item).get("address")) for item in sequence(dig(node, "status", "addresses"))]
+    if "localhost" in stated:
+        return "127.0.0.1", port
+    for item in stated:
         try:
-            address = ipaddress.ip_address(text(mapping(item).get("address")))
+            address = ipaddress.ip_address(item)
         except ValueError:
             continue
         if address.is_loopback:

@@ -173,7 +173,9 @@ def _apply(
             uid = metadata(config)["uid"]
             why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
             raise conflict(version.type, name, why)
-        metadata(config).setdefault("name", name)
+        if not text(metadata(config).get("name")):
+            why = f"the name of the object ({name} based on URL) was undeterminable: name must be provided"
+            raise bad_request(why)
         created = fieldmanagement.applied(None, config, version, write, force, subresource)
         return api.create(version, namespace, without_nulls(created, custom=version.type.custom), write), True
     live = view(record, version)

@@ -15,6 +15,7 @@ from phalanx.local.errors import (
     invalid_options,
     method_not_allowed,
     no_such_resource,
+    not_found,
     unsupported_media_type,
     unsupported_value,
 )
@@ -210,6 +211,8 @@ class ResourceHandler:
 
     def _patch(self, call: Call, version: Version) -> Answer:
         target, write = call.target, self._write(call)
+        if version.warning:
+            write.warnings.append(version.warning)
         content_type = call.headers.get("Content-Type", "").partition(";")[0].strip()
         if content_type == APPLY_PATCH:
             self._may_create(call, version, write)
@@ -252,6 +255,9 @@ class ResourceHandler:
         target = call.target
         name = target.subresource
         if name not in version.subresources:
+            if version.type.custom:
+                # In the words for an object that is not there, although it may be: clients cannot tell.
+                raise not_found(version.type, target.name)
             raise no_such_resource()
         if name == "log":
             record = self._api.record(version.type, target.namespace, target.name)

@@ -86,7 +86,10 @@ class Version:
 
 @dataclass(eq=False, slots=True)
 class ResourceType:
-    """A resource of one group. Two types may share a `storage` (events are served by two groups)."""
+    """A resource of one group. Two types may share a `storage` (events are served by two groups).
+
+    `stored_schema` is that of a custom resource's stored version, which need not be served.
+    """
 
     group: str
     plural: str
@@ -102,6 +105,7 @@ class ResourceType:
     storage: str = ""
     versions: dict[str, Version] = field(default_factory=dict)
     stored_version: str = ""
+    stored_schema: StructuralSchema | None = None
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()

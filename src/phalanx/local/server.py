@@ -176,6 +176,9 @@ class ApiServer:
         self._journal.restore(self.store, {DEFINITIONS: definitions.strategy.fields})
         self._definitions.load()
         self._journal.restore(self.store, {type_.storage: type_.strategy.fields for type_ in self.registry})
+        for type_ in self.registry:
+            if type_.custom:
+                self._definitions.refresh(type_, self.api.collection(type_))
         self.rbac.load()
         self._quotas.load()
         self._journal.begin(self.store)

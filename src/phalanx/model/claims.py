@@ -92,19 +92,39 @@ class ClaimSpec(msgspec.Struct, frozen=True, cache_hash=True):
         return any(ask.admin for request in self.requests for ask in request.asks)
 
 
+class DeviceMapping(msgspec.Struct, frozen=True, cache_hash=True, rename="camel"):
+    """Which request of a pod's claim for extended resources serves a container's amount of one."""
+
+    container_name: str
+    resource_name: str
+    request_name: str
+
+
+class ExtendedNeed(msgspec.Struct, frozen=True, cache_hash=True):
+    """An extended resource that a device class offers: `amount` of it on a node whose kubelet offers it, on others
+    the devices of the `requests`."""
+
+    resource: str
+    amount: int
+    requests: tuple[DeviceRequest, ...]
+    mappings: tuple[DeviceMapping, ...] = ()
+
+
 class ClaimNeed(msgspec.Struct, frozen=True, cache_hash=True):
     """One resource claim of a pod, as its class sees it.
 
     A claim of the pod's own that is not allocated yet is nothing but its `spec`, so pods made from equal templates
     are one class. `claim` (namespace/name) names one that several pods share, or that is allocated already: then it
     decides where the pods can be. `reserved`: the pod is among its consumers already, or its PodGroup is or will be
-    instead. `waits` says what has to come before the pod can be placed at all.
+    instead. `waits` says what has to come before the pod can be placed at all. A claim for `extended` resources
+    does not exist yet: what it asks for depends on the node, and the scheduler makes it.
     """
 
     spec: ClaimSpec = ClaimSpec()
     claim: str = ""
     reserved: bool = False
     waits: str = ""
+    extended: tuple[ExtendedNeed, ...] = ()
 
 
 class AllocatedDevice(msgspec.Struct, frozen=True):
@@ -131,8 +151,8 @@ class Allocation(msgspec.Struct, frozen=True):
 
 class Claim(msgspec.Struct, frozen=True):
     """A ResourceClaim as last observed. `consumers` are the uids for which it is reserved, `owner` the uid of its
-    controlling owner ("" without one), which is the PodGroup `group` if that is set.
-    `version` is that of the API which serves it."""
+    controlling owner ("" without one), which is the PodGroup `group` if that is set. `extended`: a scheduler made
+    it for the extended resources of its owner. `version` is that of the API which serves it."""
 
     namespace: str
     name: str
@@ -143,6 +163,7 @@ class Claim(msgspec.Struct, frozen=True):
     owner: str = ""
     group: str = ""
     terminating: bool = False
+    extended: bool = False
     problem: str = ""
     version: str = "v1"
 
@@ -228,7 +249,8 @@ class AllocateClaim(Preparation, frozen=True):
 
     `allocation` is the JSON of `status.allocation`, "" where the claim has been allocated before. `uid` is the
     claim's, `version` the one of its API. With `conditions` the pod has to wait until the devices are ready, and
-    `fault` says that none were found after all.
+    `fault` says that none were found after all. A claim for extended resources is made first, from the JSON of its
+    spec in `create`; `mappings` is the JSON of what the pod's status says about it.
     """
 
     namespace: str
@@ -242,6 +264,8 @@ class AllocateClaim(Preparation, frozen=True):
     conditions: bool = False
     fault: str = ""
     version: str = "v1"
+    create: str = ""
+    mappings: str = ""
 
 
 # What the stock of claims is told (`StockFact`).

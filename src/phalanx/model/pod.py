@@ -30,6 +30,7 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     is the NUMA policy that it asks for, `cpus` are the whole CPUs that containers of Guaranteed pods get for
     themselves, `pool` the groups of nodes that its queue may use, `images` the normalised names of its images, of
     which `image_volumes` belong to volumes, `features` what a node must declare (`status.declaredFeatures`).
+    `beside` is what accounts are charged beyond `requests`: devices that it gets by claims.
     """
 
     requests: Requests = ()
@@ -53,11 +54,12 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     images: tuple[str, ...] = ()
     image_volumes: int = 0
     features: tuple[str, ...] = ()
+    beside: Requests = ()
 
     @property
     def best_effort(self) -> bool:
         """Asks for nothing but a pod slot."""
-        return not self.requests
+        return not self.requests and not self.beside
 
 
 class PodPhase(enum.StrEnum):

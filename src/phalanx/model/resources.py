@@ -19,6 +19,8 @@ MAX_AMOUNT = 2**53
 
 # Sorted by name, no zero amounts: equal requests are equal (and hash equal) as values.
 Requests = tuple[tuple[str, int], ...]
+# Of a pod's usage: no amounts at all would mean what pods of its class take.
+NO_AMOUNTS: Requests = ((CPU, 0),)
 
 
 def scale_of(resource: str) -> int:

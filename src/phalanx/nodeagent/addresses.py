@@ -1,4 +1,4 @@
-"""Pod addresses: one each, out of a network that nobody else on this machine uses."""
+"""Addresses of pods and nodes: one each, out of networks that nobody else on this machine uses."""
 
 from __future__ import annotations
 
@@ -7,15 +7,17 @@ import zlib
 
 #: Every address in 127.0.0.0/8 reaches this machine on Linux, so processes can really listen on them.
 LOOPBACK_NETWORK = "127.128.0.0/9"
+#: For nodes. They have to be told apart by it; what listens for them listens on 127.0.0.1.
+NODE_NETWORK = "127.64.0.0/10"
 #: For pods that only pretend to run; nothing answers there.
 PRETEND_NETWORK = "10.128.0.0/9"
 
 
 class AddressPool:
-    """Gives each pod an address that no other pod of this agent has.
+    """Gives each pod (or node) an address that no other one of this agent has.
 
-    The search starts at a place that the uid decides, so two agents on one machine rarely meet and a test
-    sees the same addresses again.
+    The search starts at a place that the uid (or the node's name) decides, so two agents on one machine rarely
+    meet and a test sees the same addresses again.
     """
 
     def __init__(self, network: str) -> None:
@@ -26,7 +28,7 @@ class AddressPool:
         self._size = parsed.num_addresses - 2
         if self._size < 1:
             raise ValueError(f"{network} has no room for a pod")
-        self._taken: dict[str, str] = {}
+        self._taken: dict[str, str] = {}  # address -> uid
 
     def allocate(self, uid: str) -> str:
         """A free address for the pod. Raises LookupError when none is left."""

@@ -23,7 +23,9 @@ from phalanx.kube.timestamps import format_time
 from phalanx.model.decoding import decode_json, decoded
 from phalanx.nodeagent import addresses
 from phalanx.nodeagent.addresses import AddressPool
+from phalanx.nodeagent.claims import CLAIMS, UNPREPARED, Claim, UnpreparedError, claim_names, require_usable
 from phalanx.nodeagent.containers import Backoff as RestartBackoff
+from phalanx.nodeagent.images import ALL_IMAGES, Images
 from phalanx.nodeagent.keyedqueue import KeyedQueue
 from phalanx.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx.nodeagent.nodefile import NodeFile, NodeFileError, parse_node_file
@@ -39,6 +41,8 @@ log = logging.getLogger(__name__)
 
 # A nodes file is read when it has not changed for one look, so that a half-written one is not taken for the truth.
 _FILE_PERIOD = 0.5
+# How often claims that cannot be used yet are looked at again.
+_CLAIM_PERIOD = 2.0
 _PODS_ON = "spec.nodeName={}"
 _BOUND = "spec.nodeName!="
 # An answer such as 403 or 422 will be the same in a second; somebody has to change something first.
@@ -60,6 +64,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
     script: ScriptDefaults = ScriptDefaults()
     restarts: RestartBackoff = RestartBackoff()
     pod_network: str = ""
+    images: Images = ALL_IMAGES
     concurrency: int = 64
 
 
@@ -90,6 +95,7 @@ class NodeAgent:
             backoff=options.restarts,
             addresses=AddressPool(options.pod_network or usual),
             host_ip=HOST_ADDRESS,
+            images=options.images,
         )
         self.nodes = NodeKeeper(
             client,
@@ -104,7 +110,7 @@ class NodeAgent:
         self._events = KeyedQueue(self._tell_event, 4)
         self._failures: dict[str, Backoff] = {}
         self._errors = Failures()
-        self._rejections: dict[str, dict[str, Any]] = {}
+        self._warnings: dict[str, dict[str, Any]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: float | None = None
 
@@ -143,6 +149,10 @@ class NodeAgent:
     def allocatable(self, node: str) -> Mapping[str, int]:
         """What a node of ours offers, in the units of `phalanx.model.resources`."""
         return self.pods.ledger(node).allocatable if node in self.pods.nodes else {}
+
+    def address(self, node: str) -> str:
+        """What the pods of a node have as host address."""
+        return self.pods.address(node)
 
     # Pods
 
@@ -208,7 +218,14 @@ class NodeAgent:
         self._inquiries.mark(f"doubt {node}")
 
     def rejected(self, life: PodLifecycle) -> None:
-        self._rejections[life.uid] = _rejection_event(life, self._clock())
+        assert life.rejection is not None
+        self._tell(life, life.rejection.reason, life.rejection.message)
+
+    def prepare(self, life: PodLifecycle) -> None:
+        self._inquiries.mark(f"claims {life.uid}")
+
+    def _tell(self, life: PodLifecycle, reason: str, message: str) -> None:
+        self._warnings[life.uid] = _warning(life, reason, message, self._clock())
         self._events.mark(life.uid)
 
     # What the runtime reports
@@ -260,16 +277,43 @@ class NodeAgent:
         return pause
 
     async def _inquire(self, key: str) -> float | None:
-        kind, _, node = key.partition(" ")
+        kind, _, subject = key.partition(" ")
         try:
+            if kind == "claims":
+                return await self._prepare(subject)
             if kind == "recount":
-                await self._read_pods(node)
+                await self._read_pods(subject)
             else:
-                await self._settle_doubts(node)
+                await self._settle_doubts(subject)
         except (ApiError, ConnectionLost) as error:
-            log.warning("reading the pods of node %s: %s", node, error)
+            what = "the claims of pod" if kind == "claims" else "the pods of node"
+            log.warning("reading %s %s: %s", what, subject, error)
             return 1.0
         return None
+
+    async def _prepare(self, uid: str) -> float | None:
+        """Start a pod whose claims are in order, or tell once that they are not and look again later."""
+        life = self.pods.life(uid)
+        if life is None or not life.held or life.finished:
+            return None
+        try:
+            for name in claim_names(life.pod):
+                require_usable(life.pod, name, await self._claim(life.pod.metadata.namespace, name))
+        except UnpreparedError as problem:
+            if self.pods.unprepared(uid, self._clock()):
+                why = f"Failed to prepare dynamic resources: prepare dynamic resources: {problem}"
+                self._tell(life, UNPREPARED, why)
+            return _CLAIM_PERIOD
+        self.pods.prepared(uid, self._clock())
+        return None
+
+    async def _claim(self, namespace: str, name: str) -> Claim | None:
+        try:
+            return decode_json(await self._client.request("GET", CLAIMS.path(namespace, name)), Claim)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
 
     async def _read_pods(self, node: str) -> None:
         """Pods that were bound before their node was ours."""
@@ -299,7 +343,7 @@ class NodeAgent:
         return [bytes(raw) for raw in decode_json(answer, _RawList).items or []]
 
     async def _tell_event(self, uid: str) -> None:
-        event = self._rejections.pop(uid, None)
+        event = self._warnings.pop(uid, None)
         if event is None:
             return
         try:
@@ -365,8 +409,8 @@ def _read(path: str) -> NodeFile:
     return parse_node_file(text, path)
 
 
-def _rejection_event(life: PodLifecycle, now: float) -> dict[str, Any]:
-    metadata, rejection = life.pod.metadata, life.rejection
+def _warning(life: PodLifecycle, reason: str, message: str, now: float) -> dict[str, Any]:
+    metadata = life.pod.metadata
     return {
         "apiVersion": "v1",
         "kind": "Event",
@@ -378,8 +422,8 @@ def _rejection_event(life: PodLifecycle, now: float) -> dict[str, Any]:
             "name": metadata.name,
             "uid": metadata.uid,
         },
-        "reason": rejection.reason if rejection else "",
-        "message": rejection.message if rejection else "",
+        "reason": reason,
+        "message": message,
         "type": "Warning",
         "source": {"component": "kubelet", "host": life.pod.node},
         "reportingComponent": "kubelet",

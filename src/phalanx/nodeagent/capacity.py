@@ -9,10 +9,12 @@ import msgspec
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.podclass import pod_class_of
 from phalanx.dialects.requests import demand_of, hides_amounts, usage_of
+from phalanx.model.decoding import decode_json
 from phalanx.model.pod import PodClass
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
+from phalanx.nodeagent.wire import Pod
 
 # The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
 _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")
@@ -165,4 +167,17 @@ def demand_from(raw: bytes) -> Demand:
         unreadable = Charge(_MORE_THAN_ANY, pod_class.host_ports)
         return Demand(unreadable, unreadable, pod_class)
     used, _ = usage_of(pod.spec, pod.status)
-    return Demand(Charge(used, pod_class.host_ports), Charge(demand.requests, pod_class.host_ports), pod_class)
+    claimed = _claimed(raw)
+    now, wanted = (
+        Charge(tuple(item for item in requests if item[0] not in claimed), pod_class.host_ports)
+        for requests in (used, demand.requests)
+    )
+    return Demand(now, wanted, pod_class)
+
+
+def _claimed(raw: bytes) -> set[str]:
+    """Extended resources that the pod gets as devices of a claim, not from the node's amounts."""
+    if b'"extendedResourceClaimStatus"' not in raw:
+        return set()
+    status = decode_json(raw, Pod).status.extended_resource_claim_status
+    return {mapping.resource_name for mapping in (status.request_mappings or () if status else ())}

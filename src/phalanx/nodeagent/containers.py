@@ -11,6 +11,9 @@ from phalanx.nodeagent.wire import Container, ContainerState, ContainerStateTerm
 
 #: Exit code of a process that SIGTERM ended (128 + 15).
 TERMINATED_BY_SIGTERM = 143
+_PULL_FAILED = "ErrImagePull"
+# A kubelet looks at the pod again soon after the failure, and then backs off.
+_PULL_PAUSE = 1.0
 
 
 class Kind(enum.Enum):
@@ -95,6 +98,20 @@ class ContainerRun:
 
     def due(self, now: float) -> bool:
         return self.waiting and self.refusal is None and (self.retry_at is None or self.retry_at <= now)
+
+    def miss_image(self, now: float) -> None:
+        """Its image cannot be pulled; a moment later that is a back-off."""
+        self.refusal = (_PULL_FAILED, f'failed to pull image "{self.spec.image}": not found')
+        self.retry_at = now + _PULL_PAUSE
+
+    def backs_off(self, now: float) -> bool:
+        failed = self.refusal is not None and self.refusal[0] == _PULL_FAILED
+        return failed and self.retry_at is not None and self.retry_at <= now
+
+    def back_off(self) -> None:
+        assert self.refusal is not None
+        message = f'Back-off pulling image "{self.spec.image}": {_PULL_FAILED}: {self.refusal[1]}'
+        self.refusal, self.retry_at = ("ImagePullBackOff", message), None
 
     def launch(self) -> None:
         """It is being started; `run` or `end` follows."""

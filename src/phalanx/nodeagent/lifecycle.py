@@ -16,6 +16,7 @@ import msgspec
 from phalanx.kube.timestamps import parse_time
 from phalanx.nodeagent.capacity import Rejection
 from phalanx.nodeagent.containers import TERMINATED_BY_SIGTERM, Backoff, ContainerRun, Ended, Kind, policy_of
+from phalanx.nodeagent.images import ALL_IMAGES, Images
 from phalanx.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
 from phalanx.nodeagent.wire import Container, Pod, ResourceRequirements
 
@@ -68,7 +69,14 @@ class PodLifecycle:
     """
 
     def __init__(
-        self, pod: Pod, now: float, *, defaults: ScriptDefaults | None, backoff: Backoff, pod_ip: str
+        self,
+        pod: Pod,
+        now: float,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: Backoff,
+        pod_ip: str,
+        images: Images = ALL_IMAGES,
     ) -> None:
         self.pod = pod
         self.pod_ip = pod_ip
@@ -79,10 +87,13 @@ class PodLifecycle:
         # What each container was given, once that has ever differed from its spec (in-place resize).
         self.granted: dict[str, ResourceRequirements] | None = None
         self.resize_pending: Rejection | None = None
+        self.held = False  # its claims cannot be used yet, so nothing of it starts
+        self._hold_told = False
         self.revision = 0  # counts what the API has to be told
         self.conditions: dict[str, tuple[str, float]] = {}  # type -> status, since
         self._defaults = defaults
         self._backoff = backoff
+        self._images = images
         self._stop_at = now  # STOPPING: when a pretended pod has stopped, or when a real one is forced to
         self._stopped: set[str] = set()
         self.policy = pod.spec.restart_policy or "Always"
@@ -104,7 +115,14 @@ class PodLifecycle:
 
     @classmethod
     def resumed(
-        cls, pod: Pod, now: float, *, defaults: ScriptDefaults | None, backoff: Backoff, pod_ip: str
+        cls,
+        pod: Pod,
+        now: float,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: Backoff,
+        pod_ip: str,
+        images: Images = ALL_IMAGES,
     ) -> PodLifecycle:
         """A pod that an earlier agent (or an earlier life of this one) admitted: go on from its status.
 
@@ -112,9 +130,10 @@ class PodLifecycle:
         as killed, and its restart policy decides.
         """
         try:
-            life = cls(pod, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip)
+            life = cls(pod, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip, images=images)
         except ScriptError:
-            life = cls(_without_annotations(pod), now, defaults=defaults, backoff=backoff, pod_ip=pod_ip)
+            plain = _without_annotations(pod)
+            life = cls(plain, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip, images=images)
         life.revision = 0
         life._resume(now)
         return life
@@ -188,6 +207,12 @@ class PodLifecycle:
         self.resize_pending = refusal
         self.revision += 1
 
+    def tell_hold(self) -> bool:
+        """That it waits for its claims is to be told; False if it has been."""
+        first, self._hold_told = not self._hold_told, True
+        self.revision += first
+        return first
+
     def drain(self, now: float) -> None:
         """The node goes away: stop, and say that it was not the pod's fault."""
         if self.stage is not Stage.DONE:
@@ -224,7 +249,7 @@ class PodLifecycle:
     def wake_at(self) -> float | None:
         """When `step` has something to do even if nothing happens before; None for never."""
         moments: list[float] = []
-        if self.stage is Stage.STARTING:
+        if self.stage is Stage.STARTING and not self.held:
             moments.append(self._ready_at)
         if self.stage in (Stage.STARTING, Stage.ACTIVE) and self.pod.spec.active_deadline_seconds is not None:
             moments.append(self.start_time + self.pod.spec.active_deadline_seconds)
@@ -245,12 +270,17 @@ class PodLifecycle:
                 return True
         match self.stage:
             case Stage.STARTING:
-                if now >= self._ready_at:
+                if now >= self._ready_at and not self.held:
                     self.stage = Stage.ACTIVE
                     return True
                 return False
             case Stage.ACTIVE:
-                return self._end_scripted(now) or self._start_due(now, commands) or self._complete(now)
+                return (
+                    self._end_scripted(now)
+                    or self._back_off(now)
+                    or self._start_due(now, commands)
+                    or self._complete(now)
+                )
             case Stage.STOPPING:
                 return self._finish_stop(now, commands)
             case Stage.DONE:
@@ -290,7 +320,19 @@ class PodLifecycle:
             self._launch(run, now, commands)
         return bool(due)
 
+    def _back_off(self, now: float) -> bool:
+        """An image that could not be pulled is not tried in vain for ever: what is told stays the same."""
+        due = [run for run in self.runs if run.backs_off(now)]
+        for run in due:
+            run.back_off()
+            self.revision += 1
+        return bool(due)
+
     def _launch(self, run: ContainerRun, now: float, commands: list[Command]) -> None:
+        if self._images.missing(run.spec.image):
+            run.miss_image(now)
+            self.revision += 1
+            return
         run.launch()
         commands.append(StartContainer(run.name, run.restarts))
         if self.pretends:

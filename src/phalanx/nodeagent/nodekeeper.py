@@ -22,13 +22,14 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
 from phalanx.model.decoding import decode_json, parse_whole
 from phalanx.nodeagent import deviceslices, nodeobjects
+from phalanx.nodeagent.addresses import NODE_NETWORK, AddressPool
 from phalanx.nodeagent.deviceslices import DeviceOffer
 from phalanx.nodeagent.keyedqueue import KeyedQueue
 from phalanx.nodeagent.nodefile import NodeSpec
-from phalanx.nodeagent.nodeobjects import LEASE_NAMESPACE, LEASES, NODES, Machine
+from phalanx.nodeagent.nodeobjects import HOST_ADDRESS, LEASE_NAMESPACE, LEASES, NODES, Machine
 from phalanx.nodeagent.podset import PodSet
 from phalanx.nodeagent.site import read_offer
-from phalanx.nodeagent.wire import Node
+from phalanx.nodeagent.wire import Node, NodeStatus
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,7 @@ class _Tended:
     """One node and what is still to be done about it."""
 
     __slots__ = (
+        "address",
         "applied",
         "backoff",
         "cordoned",
@@ -63,6 +65,7 @@ class _Tended:
         "node",
         "published",
         "retiring",
+        "seen",
         "spec",
         "status_due",
     )
@@ -70,7 +73,9 @@ class _Tended:
     def __init__(self, spec: NodeSpec | None) -> None:
         self.spec = spec  # what the file wants; None for a node of somebody else's making
         self.applied: NodeSpec | None = None  # what of it the API has
+        self.address = ""  # of its own; "" while none was needed
         self.node: Node | None = None  # as the API showed it last
+        self.seen: NodeStatus | None = None  # what it offered when its allocatable was in order
         self.published: tuple[DeviceOffer, ...] = ()
         self.leased = False
         self.lease_due = 0.0
@@ -104,6 +109,7 @@ class NodeKeeper:
         self._clock = clock
         self._recount = recount
         self._tended: dict[str, _Tended] = {}
+        self._addresses = AddressPool(NODE_NETWORK)
         self._missing: set[str] = set()
         self._progress = asyncio.Event()
         self._queue = KeyedQueue(self._reconcile, _CONCURRENCY)
@@ -193,6 +199,7 @@ class NodeKeeper:
 
     def _in_order(self, tended: _Tended, node: Node) -> bool:
         healthy = nodeobjects.is_healthy(node) and nodeobjects.untainted_patch(node) is None
+        healthy = healthy and nodeobjects.following_patch(node, tended.seen) is None
         return healthy and tended.leased and tended.applied is tended.spec
 
     def _vanished(self, name: str) -> None:
@@ -200,7 +207,7 @@ class NodeKeeper:
         if tended is None:
             return
         self._pods.neglect(name)
-        tended.node, tended.leased, tended.applied, tended.published = None, False, None, ()
+        tended.node, tended.leased, tended.applied, tended.published, tended.seen = None, False, None, (), None
         if tended.spec is None or tended.retiring:
             del self._tended[name]
         else:
@@ -249,11 +256,12 @@ class NodeKeeper:
             await deviceslices.publish(self._call, name, uid, tended.published, spec.devices)
             tended.published = spec.devices
         await self._heartbeat(name, tended, now)
+        await self._follow(name, tended)
         await self._untaint(tended)
         return None
 
     async def _register(self, tended: _Tended, spec: NodeSpec, now: float) -> None:
-        body = nodeobjects.node_object(spec, self._machine, now)
+        body = nodeobjects.node_object(spec, self._machine, self._address(spec.name, tended), now)
         try:
             answer = await self._call("POST", NODES.path(), body)
             self._note(tended, answer)
@@ -289,7 +297,7 @@ class NodeKeeper:
     async def _heartbeat(self, name: str, tended: _Tended, now: float) -> None:
         node = _known(tended)
         if tended.status_due <= now or not nodeobjects.is_healthy(node):
-            status = {"status": nodeobjects.node_status(node, self._machine, now)}
+            status = {"status": nodeobjects.node_status(node, self._machine, self._address(name, tended), now)}
             path = NODES.path(None, name, "status")
             self._note(tended, await self._call("PATCH", path, status, PatchType.STRATEGIC))
             # The first beat is followed by a pause that differs from node to node.
@@ -299,6 +307,21 @@ class NodeKeeper:
             pause = LEASE_PERIOD if tended.leased else _spread(name, LEASE_PERIOD)
             tended.leased = True
             tended.lease_due = now + pause
+
+    def _address(self, name: str, tended: _Tended) -> str:
+        """The address that the node shows already, if it is not the one that all had once; else one of its own."""
+        shown = tended.node.address if tended.node is not None else ""
+        if shown not in ("", HOST_ADDRESS):
+            return shown
+        tended.address = tended.address or self._addresses.allocate(name)
+        return tended.address
+
+    async def _follow(self, name: str, tended: _Tended) -> None:
+        patch = nodeobjects.following_patch(_known(tended), tended.seen)
+        if patch is not None:
+            path = NODES.path(None, name, "status")
+            self._note(tended, await self._call("PATCH", path, {"status": patch}, PatchType.STRATEGIC))
+        tended.seen = _known(tended).status
 
     async def _renew(self, name: str, node: Node, *, leased: bool, now: float) -> None:
         if leased:

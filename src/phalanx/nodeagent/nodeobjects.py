@@ -11,7 +11,7 @@ import msgspec
 from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_micro_time, format_time
 from phalanx.nodeagent.nodefile import NodeSpec
-from phalanx.nodeagent.wire import Node
+from phalanx.nodeagent.wire import Node, NodeStatus
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")
@@ -57,14 +57,14 @@ class Machine(msgspec.Struct, frozen=True):
         return cls(log_port, version, architecture, platform.system().lower(), platform.release())
 
 
-def node_object(spec: NodeSpec, machine: Machine, now: float) -> dict[str, Any]:
+def node_object(spec: NodeSpec, machine: Machine, address: str, now: float) -> dict[str, Any]:
     """A node at its registration, healthy from the start."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": spec.name, **metadata_of(spec, machine)},
         "spec": {"taints": list(spec.taints), "unschedulable": spec.unschedulable},
-        "status": {**resources_status(spec), **node_status(None, machine, now)},
+        "status": {**resources_status(spec), **node_status(None, machine, address, now)},
     }
 
 
@@ -98,7 +98,26 @@ def resources_patch(spec: NodeSpec, old: Node | None) -> dict[str, Any]:
     return status
 
 
-def node_status(old: Node | None, machine: Machine, now: float) -> dict[str, Any]:
+def following_patch(node: Node, seen: NodeStatus | None) -> dict[str, Any] | None:
+    """What makes allocatable follow a capacity that somebody has patched, as a kubelet does; None for nothing.
+
+    A resource that only one of the two has is new or gone. Where both have it, allocatable may be less on purpose
+    (a broken device), so it follows only from equality that was `seen` before.
+    """
+    capacity, allocatable = node.status.capacity or {}, node.status.allocatable or {}
+    if not capacity:
+        return None
+    before = (seen.capacity or {}, seen.allocatable or {}) if seen is not None else ({}, {})
+    patch: dict[str, Any] = {name: amount for name, amount in capacity.items() if name not in allocatable}
+    patch |= {name: None for name in allocatable if name not in capacity}
+    for name in capacity.keys() & allocatable.keys():
+        was = before[0].get(name)
+        if was is not None and was == before[1].get(name) == allocatable[name] != capacity[name]:
+            patch[name] = capacity[name]
+    return {"allocatable": patch} if patch else None
+
+
+def node_status(old: Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
     """Conditions, addresses and the rest of a heartbeat. A condition keeps the time of its last change."""
     before = {c.type: c for c in (old.status.conditions if old else None) or ()}
     conditions = []
@@ -117,8 +136,11 @@ def node_status(old: Node | None, machine: Machine, now: float) -> dict[str, Any
         )
     status_body: dict[str, Any] = {
         "conditions": conditions,
-        # No Hostname: an API server would prefer it for reading logs, and it is not the name of any machine.
-        "addresses": [{"type": "InternalIP", "address": HOST_ADDRESS}],
+        # API servers read logs at a Hostname first, then at an InternalDNS; all are served on this machine.
+        "addresses": [
+            {"type": "InternalIP", "address": address},
+            {"type": "InternalDNS", "address": "localhost"},
+        ],
         "nodeInfo": {
             "machineID": "",
             "systemUUID": "",

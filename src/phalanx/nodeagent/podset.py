@@ -16,7 +16,9 @@ import msgspec
 
 from phalanx.nodeagent.addresses import AddressPool
 from phalanx.nodeagent.capacity import Demand, Ledger, Rejection, demand_from
+from phalanx.nodeagent.claims import has_claims
 from phalanx.nodeagent.containers import Backoff
+from phalanx.nodeagent.images import ALL_IMAGES, Images
 from phalanx.nodeagent.lifecycle import Cause, Command, PodLifecycle
 from phalanx.nodeagent.script import ScriptDefaults, ScriptError
 from phalanx.nodeagent.site import Offer, Site
@@ -76,6 +78,9 @@ class Outside(Protocol):
     def rejected(self, life: PodLifecycle) -> None:
         """A pod was refused (worth an event)."""
 
+    def prepare(self, life: PodLifecycle) -> None:
+        """A pod has claims: see whether it may use them, and say `prepared` when it may."""
+
 
 class _Member:
     """One pod and what the API has been told about it."""
@@ -91,7 +96,7 @@ class _Member:
 
 
 class PodSet:
-    """`defaults` as in `PodLifecycle`; `host_ip` is the address of all nodes."""
+    """`defaults` as in `PodLifecycle`; `host_ip` is the address of nodes that state none."""
 
     def __init__(
         self,
@@ -101,12 +106,14 @@ class PodSet:
         backoff: Backoff,
         addresses: AddressPool,
         host_ip: str,
+        images: Images = ALL_IMAGES,
     ) -> None:
         self._outside = outside
         self._defaults = defaults
         self._backoff = backoff
         self._addresses = addresses
         self._host_ip = host_ip
+        self._images = images
         self._sites: dict[str, Site] = {}
         self._members: dict[str, _Member] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
@@ -162,6 +169,11 @@ class PodSet:
     @property
     def nodes(self) -> Set[str]:
         return self._sites.keys()
+
+    def address(self, node: str) -> str:
+        """Where the pods of a node say that they are."""
+        site = self._sites.get(node)
+        return (site.address if site is not None else "") or self._host_ip
 
     def ledger(self, node: str) -> Ledger:
         return self._sites[node].ledger
@@ -238,7 +250,14 @@ class PodSet:
             self._addresses.claim(pod.metadata.uid, address)
         elif not address and not pod.finished:
             address = self._address(pod)
-        life = PodLifecycle.resumed(pod, now, defaults=self._defaults, backoff=self._backoff, pod_ip=address)
+        life = PodLifecycle.resumed(
+            pod,
+            now,
+            defaults=self._defaults,
+            backoff=self._backoff,
+            pod_ip=address,
+            images=self._images,
+        )
         member = self._enroll(life)
         if not life.finished:
             site.ledger.occupy(pod.metadata.uid, demand.charge)
@@ -251,7 +270,14 @@ class PodSet:
         if rejection is None:
             try:
                 address = self._address(pod)
-                life = PodLifecycle(pod, now, defaults=self._defaults, backoff=self._backoff, pod_ip=address)
+                life = PodLifecycle(
+                    pod,
+                    now,
+                    defaults=self._defaults,
+                    backoff=self._backoff,
+                    pod_ip=address,
+                    images=self._images,
+                )
             except ScriptError as error:
                 rejection = Rejection("InvalidAnnotation", f"Pod was rejected: {error}")
             except LookupError as error:
@@ -263,16 +289,36 @@ class PodSet:
         self._enter(site, self._enroll(life), now)
 
     def _address(self, pod: Pod) -> str:
-        return self._host_ip if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
+        return self.address(pod.node) if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
 
     def _enroll(self, life: PodLifecycle) -> _Member:
         member = self._members[life.uid] = _Member(life)
         return member
 
     def _enter(self, site: Site, member: _Member, now: float) -> None:
+        life = member.life
+        if has_claims(life.pod) and life.never_ran and not life.finished:
+            life.held = True
+            self._outside.prepare(life)
         if site.draining:
-            member.life.drain(now)
+            life.drain(now)
         self._step(member, now)
+
+    # Claims
+
+    def prepared(self, uid: str, now: float) -> None:
+        """The pod may use its claims, so it can start."""
+        if member := self._members.get(uid):
+            member.life.held = False
+            self._step(member, now)
+
+    def unprepared(self, uid: str, now: float) -> bool:
+        """It may not yet. True the first time, when that is to be told."""
+        member = self._members.get(uid)
+        first = member is not None and member.life.held and member.life.tell_hold()
+        if first and member is not None:
+            self._step(member, now)
+        return first
 
     # In-place resize
 
@@ -385,7 +431,7 @@ class PodSet:
         metadata = member.life.pod.metadata
         if kind is DeleteWrite:
             return DeleteWrite(metadata.namespace, metadata.name, uid)
-        body = status_patch(member.life, now, self._host_ip)
+        body = status_patch(member.life, now, self.address(member.life.pod.node))
         return StatusWrite(metadata.namespace, metadata.name, member.life.revision, body)
 
     def wrote(self, uid: str, write: Write) -> None:

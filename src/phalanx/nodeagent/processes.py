@@ -88,7 +88,8 @@ class LocalProcesses:
     """Starts and stops processes and reports their ends.
 
     `directory` holds a directory per pod (`NAMESPACE_NAME_UID`) with a log file per container and attempt, as a
-    kubelet's /var/log/pods does. `allocatable(node)` is for the downward API. Call `open` first, `close` last.
+    kubelet's /var/log/pods does. `address(node)` and `allocatable(node)` are for the downward API. Call `open`
+    first, `close` last.
     """
 
     def __init__(
@@ -96,13 +97,13 @@ class LocalProcesses:
         reports: Reports,
         directory: Path,
         *,
-        host_ip: str,
+        address: Callable[[str], str],
         allocatable: Callable[[str], Mapping[str, int]],
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self._reports = reports
         self._directory = directory
-        self._host_ip = host_ip
+        self._address = address
         self._allocatable = allocatable
         self._environ = os.environ if environ is None else environ
         self._running: dict[tuple[str, str], _Running] = {}
@@ -243,7 +244,7 @@ class LocalProcesses:
                 place = self._volumes(pod) / volume.name
                 place.mkdir(parents=True, exist_ok=True)
                 extra[VOLUME_VARIABLE + re.sub(r"[^A-Z0-9]", "_", volume.name.upper())] = str(place)
-        facts = PodFacts(pod, life.pod_ip, self._host_ip, self._allocatable(pod.node))
+        facts = PodFacts(pod, life.pod_ip, self._address(pod.node), self._allocatable(pod.node))
         return build_environment(facts, spec, extra)
 
     def _guard(self, sign: str, group: int) -> None:

@@ -16,7 +16,7 @@ from phalanx.model.decoding import decode_json
 from phalanx.nodeagent.agent import AgentOptions, NodeAgent
 from phalanx.nodeagent.fakelog import FakeLogs
 from phalanx.nodeagent.logserver import LogServer
-from phalanx.nodeagent.nodeobjects import HOST_ADDRESS, PODS
+from phalanx.nodeagent.nodeobjects import PODS
 from phalanx.nodeagent.processes import LocalProcesses
 from phalanx.nodeagent.wire import Pod
 
@@ -61,7 +61,7 @@ def _executing(
     made: list[LocalProcesses] = []
 
     def make(agent: NodeAgent) -> LocalProcesses:
-        made.append(LocalProcesses(agent, directory, host_ip=HOST_ADDRESS, allocatable=agent.allocatable))
+        made.append(LocalProcesses(agent, directory, address=agent.address, allocatable=agent.allocatable))
         return made[0]
 
     return NodeAgent(client, options, make_runtime=make, log_port=log_port), made[0]

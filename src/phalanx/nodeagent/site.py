@@ -16,11 +16,12 @@ _SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """What a node object says: amounts in the units of `phalanx.model.resources`, labels and taints."""
+    """What a node object says: amounts in the units of `phalanx.model.resources`, labels, taints, its address."""
 
     allocatable: Mapping[str, int]
     labels: Mapping[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    address: str = ""
 
 
 def read_offer(node: wire.Node) -> tuple[Offer, list[str]]:
@@ -34,7 +35,7 @@ def read_offer(node: wire.Node) -> tuple[Offer, list[str]]:
         for taint in node.spec.taints or ()
         if taint.key not in UNREADY_TAINTS
     )
-    return Offer(amounts, node.metadata.labels or {}, taints), problems
+    return Offer(amounts, node.metadata.labels or {}, taints, node.address), problems
 
 
 class Site:
@@ -46,10 +47,12 @@ class Site:
         self.doubts: dict[str, tuple[wire.Pod, Demand]] = {}
         self.deferred: dict[str, Charge] = {}  # resizes that wait for room
         self.draining = False
+        self.address = offer.address
         self._place = Place(name, offer.labels, offer.taints)
 
     def update(self, offer: Offer) -> None:
         self.ledger.resize(offer.allocatable)
+        self.address = offer.address
         self._place = Place(self.name, offer.labels, offer.taints)
 
     def admit(self, uid: str, demand: Demand) -> Rejection | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from phalanx.kube.timestamps import format_time
 from phalanx.nodeagent.containers import ContainerRun, Ended, Kind
 from phalanx.nodeagent.lifecycle import Cause, PodLifecycle, Stage
@@ -134,10 +132,11 @@ def _container_status(life: PodLifecycle, run: ContainerRun) -> dict[str, Any]:
         status["lastState"] = {"terminated": _terminated(run.last, earlier)}
     if run.ever_started:
         status["containerID"] = identity
-    if life.granted is not None:
-        given = msgspec.to_builtins(life.granted[run.name])
-        status["resources"] = {kind: amounts for kind, amounts in given.items() if amounts}
-        status["allocatedResources"] = given["requests"] or {}
+        given = (life.granted or life.stated_resources)[run.name]
+        amounts = {"requests": given.requests, "limits": given.limits}
+        status["resources"] = {kind: stated for kind, stated in amounts.items() if stated}
+        if given.requests:
+            status["allocatedResources"] = given.requests
     return status
 
 

@@ -82,6 +82,11 @@ class ReadinessGate(_Wire):
     condition_type: str
 
 
+class PodResourceClaim(_Wire):
+    name: str
+    resource_claim_name: str | None = None
+
+
 class PodSpec(_Wire):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
@@ -95,6 +100,7 @@ class PodSpec(_Wire):
     service_account_name: str | None = None
     volumes: list[Volume] | None = None
     readiness_gates: list[ReadinessGate] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
 
 
 class ContainerStateRunning(_Wire):
@@ -137,6 +143,16 @@ class Condition(_Wire):
     last_transition_time: str | None = None
 
 
+class RequestMapping(_Wire):
+    container_name: str = ""
+    resource_name: str = ""
+
+
+class ExtendedResourceClaimStatus(_Wire):
+    resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] | None = None
+
+
 class PodStatus(_Wire):
     phase: str | None = None
     reason: str | None = None
@@ -146,6 +162,8 @@ class PodStatus(_Wire):
     conditions: list[Condition] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
+    resource_claim_statuses: list[PodResourceClaim] | None = None
+    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
 class Pod(_Wire):
@@ -182,13 +200,24 @@ class NodeObjectSpec(_Wire):
     unschedulable: bool | None = None
 
 
+class NodeAddress(_Wire):
+    type: str = ""
+    address: str = ""
+
+
 class NodeStatus(_Wire):
     capacity: dict[str, str | int | float] | None = None
     allocatable: dict[str, str | int | float] | None = None
     conditions: list[Condition] | None = None
+    addresses: list[NodeAddress] | None = None
 
 
 class Node(_Wire):
     metadata: ObjectMeta
     spec: NodeObjectSpec = msgspec.field(default_factory=NodeObjectSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+
+    @property
+    def address(self) -> str:
+        """Its InternalIP, "" while it has none."""
+        return next((item.address for item in self.status.addresses or () if item.type == "InternalIP"), "")

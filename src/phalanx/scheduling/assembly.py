@@ -112,6 +112,14 @@ class Call:
         """All who may take part."""
         return [batch for lot in (self.rest, *self.parts, *self.extras) for batch in lot.batches]
 
+    @property
+    def everybody(self) -> dict[ClassRecord, int] | None:
+        """How many of each class wait, where they are more than are needed."""
+        found: dict[ClassRecord, int] = {}
+        for batch in self.batches:
+            found[batch.cls] = found.get(batch.cls, 0) + len(batch.members)
+        return found if sum(found.values()) > self.need.total else None
+
     def near_enough(self, session: Session) -> bool:
         """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
         if self.area is not None and not session.domains.holds(self.area, [row for _, row in self.placed]):
@@ -288,7 +296,10 @@ class _Turn:
                 call.placed += found[0]
             return found is not None
 
-        return gather(self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place)
+        everybody = call.everybody if want is self._demand else None
+        return gather(
+            self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place, everybody
+        )
 
     def _plain(self) -> Facts | None:
         need = self._call.need

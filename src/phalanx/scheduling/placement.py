@@ -227,6 +227,10 @@ class Placer:
         return seating.run(min(count, _SEATS))
 
     @property
+    def nodes(self) -> NodeTable:
+        return self._nodes
+
+    @property
     def _single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
         return self._lean is not None or any(scorer.wide for scorer in self._wide)

@@ -14,7 +14,7 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import Dialect, GangKey
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
@@ -155,12 +155,34 @@ class Session:
                 return above
         if gang.noun is not None and gang.noun.priority is not None:
             return gang.noun.priority
+        return self._highest(gang)
+
+    def turn_priority(self, gang: GangRecord | PodRecord) -> int:
+        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members': a
+        group's, often a mere default, tells only who may go for whom."""
+        noun = gang.noun if isinstance(gang, GangRecord) else None
+        if noun is None or noun.dialect is not Dialect.NATIVE:
+            return self.priority(gang)
+        assert isinstance(gang, GangRecord)
+        below = noun.composite is not None and self.state.surroundings.composites.priority(gang) is not None
+        return self.priority(gang) if below else self._highest(gang)
+
+    def _highest(self, gang: GangRecord) -> int:
         found = self._priorities.get(gang)
         if found is None:
             alive = (member for member in gang.members.values() if member.state in _ALIVE)
             found = max((member.pod.priority for member in alive), default=0)
             self._priorities[gang] = found
         return found
+
+    def victim_priority(self, gang: GangRecord | None, own: int) -> int:
+        """What must be exceeded by whoever evicts a pod for its priority: its own, or what its group or a composite
+        above states, whichever is higher. (What states nothing keeps no member that is worth less.)"""
+        if gang is None or gang.noun is None:
+            return own
+        stated = self.state.surroundings.composites.priority(gang) if gang.noun.composite is not None else None
+        stated = gang.noun.priority if stated is None else stated
+        return own if stated is None else max(stated, own)
 
     def requirement(self, gang: GangRecord) -> Requirement:
         noun = gang.noun
@@ -395,7 +417,6 @@ class Session:
         for bind in binds:
             if bind.gang is not None:
                 self.state.forget(bind.uid)
-                self._gang_verdicts.pop(bind.gang, None)
         for evict in evictions:
             self.state.spare(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:

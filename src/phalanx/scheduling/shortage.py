@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.devices.claims import CLAIMS, NOT_ALLOCATABLE, DeviceClaims
+from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
 from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.peers.bearings import UNEVEN
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
@@ -136,7 +136,7 @@ def _smallest_change(
         name = nodes.space.names[column]
         largest = int(nodes.allocatable[column, rows].max())
         if largest < amount:
-            return _too_large(name, amount, largest, _claimable(nodes, name))
+            return _too_large(name, amount, largest)
         out = int((nodes.idle[column, rows] < amount).sum())
         if out:
             short.append((-out, _amount_short(name, amount, missing)))
@@ -148,19 +148,8 @@ def _smallest_change(
     return f"free or add {needs}{where}" + (f", or {wider}" if wider else "")
 
 
-def _claimable(nodes: NodeTable, resource: str) -> str:
-    """The device class that stands for an extended resource, "" without one."""
-    claims = nodes.stocks[CLAIMS]
-    return claims.stands_for(resource) if isinstance(claims, DeviceClaims) else ""
-
-
-def _too_large(name: str, amount: int, largest: int, device_class: str) -> str:
+def _too_large(name: str, amount: int, largest: int) -> str:
     wanted = f"add a node that offers {format_quantity(amount, name)} {name}"
-    if not largest and device_class:
-        return (
-            f"use a resource claim of DeviceClass {device_class}, which offers {name}: this version of Phalanx "
-            "gives its devices to claims only"
-        )
     if not largest:
         return f"{wanted} (no eligible node offers any)"
     offered = f"{format_quantity(largest, name)} {name}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.gang import Dialect
 from phalanx.scheduling.demand import Alone, Awaiting, Parts, Surplus
 from phalanx.scheduling.explanation import subgroup_too_small, unreadable
 from phalanx.scheduling.parking import Rank, Refusal
@@ -18,7 +19,7 @@ from phalanx.scheduling.work import Unit
 class Turn:
     """One gang's surplus members in order; `refused` are the kinds that have no room."""
 
-    __slots__ = ("gang", "members", "near", "refused", "unit")
+    __slots__ = ("gang", "members", "near", "refused", "together", "unit")
 
     def __init__(self, session: Session, unit: Unit, gang: GangRecord) -> None:
         self.unit = unit
@@ -26,6 +27,10 @@ class Turn:
         self.members: list[PodRecord] = []
         self.near: Near | None = near(session, gang)
         self.refused: dict[Alone, None] = {}
+        # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
+        noun = gang.noun
+        native = noun is not None and noun.dialect in (Dialect.NATIVE, Dialect.OWN)
+        self.together = native and noun is not None and noun.topology is not None and noun.topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
             if member.pod.problem:

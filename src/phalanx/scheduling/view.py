@@ -54,6 +54,9 @@ class View(Protocol):
     def priority(self, gang: GangRecord | PodRecord) -> int:
         """A pod's priority; of a gang the group's own, else the highest among its members."""
 
+    def turn_priority(self, gang: GangRecord | PodRecord) -> int:
+        """With which priority it takes its turn: of Kubernetes' own groups the members'."""
+
     def requirement(self, gang: GangRecord) -> Requirement:
         """What a plan must place for the gang's quorum to hold."""
 

@@ -161,7 +161,7 @@ class Question:
                     if not self._selectors.matches(text, driver, device):
                         return False
                 except SelectorError as error:
-                    raise SelectorError(f"{owner}: selector #{number}: {error}") from None
+                    raise SelectorError(f"{owner}: selector #{number}: CEL runtime error: {error}") from None
         return True
 
 

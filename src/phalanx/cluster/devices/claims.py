@@ -9,6 +9,7 @@ pods' places do its devices count as free.
 from __future__ import annotations
 
 import weakref
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
@@ -33,12 +34,16 @@ from phalanx.model.claims import (
     Allocation,
     Claim,
     ClaimGone,
+    ClaimNeed,
     ClaimSpec,
     DeviceClass,
     DeviceClassGone,
+    DeviceRequest,
     DeviceSlice,
     DeviceSliceGone,
+    ExtendedNeed,
 )
+from phalanx.model.decoding import decode_json
 from phalanx.model.gang import Dialect, GroupRef
 from phalanx.model.pod import PodClass
 from phalanx.model.preparations import Preparation
@@ -54,22 +59,24 @@ UNAVAILABLE = "resourceclaim not available on the node"
 NOT_ALLOCATABLE = "cannot allocate all claims"
 IN_USE = "resourceclaim in use"
 
-# What stands for a device class that names no extended resource of its own.
-_IMPLICIT = "deviceclass.resource.kubernetes.io/"
 # Kinds of claims whose answers are kept.
 _MOST_INQUIRIES = 64
 
 
 class _Standing(msgspec.Struct, frozen=True):
     """How a class stands: what of its claims is yet to be allocated, where the others let it go, and for how many
-    pods there is room among their consumers. `joint`: one of those to be allocated has several pods."""
+    pods there is room among their consumers. `joint`: one of those to be allocated has several pods. `extended` are
+    resources that are met by amounts or by devices, node by node; `everything` is to be allocated where all are met
+    by devices."""
 
     fresh: tuple[ClaimSpec, ...] = ()
+    extended: tuple[ExtendedNeed, ...] = ()
     nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     room: int = MANY
     joint: bool = False
     limited: bool = False
     waits: str = ""
+    everything: tuple[ClaimSpec, ...] = ()
 
 
 class DeviceClaims(Stock):
@@ -89,13 +96,16 @@ class DeviceClaims(Stock):
         self._near: dict[int, Near] = {}
         # Pod -> the claims that the API shows as allocated and reserved for it.
         self._reserved: dict[str, set[str]] = {}
+        # (row, resource) -> what pods that are on their way there will take of an extended resource.
+        self._plain: Counter[tuple[int, str]] = Counter()
 
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.claims)
 
     def shared(self, cls: ClassRecord) -> bool:
         standing = self._standing(cls)
-        return standing.joint or standing.limited or (bool(standing.fresh) and self._supply.wide)
+        fresh = bool(standing.fresh or standing.extended)
+        return standing.joint or standing.limited or (fresh and self._supply.wide)
 
     def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
         standing = self._standing(cls)
@@ -103,8 +113,10 @@ class DeviceClaims(Stock):
         if self._complaint(standing):
             return np.zeros(shape, dtype=np.int64)
         found: IntArray = np.full(shape, min(MANY, standing.room), dtype=np.int64)
-        if standing.fresh:
-            np.minimum(found, self._counts(standing)[rows], out=found)
+        if standing.extended:
+            np.minimum(found, self._extended_copies(standing, rows), out=found)
+        elif standing.fresh:
+            np.minimum(found, self._counts(standing.fresh)[rows], out=found)
         if standing.joint:
             np.minimum(found, 1, out=found)
         for terms in standing.nodes:
@@ -117,8 +129,9 @@ class DeviceClaims(Stock):
         keys = [f"{record.pod.namespace}/{name}" for name in names]
         given: list[Allocation] = []
         fault = self._complaint(standing)
-        if standing.fresh and not fault:
-            inquiry = self._inquiry(standing)
+        asked, plain = self._at_row(standing, row)
+        if asked and not fault:
+            inquiry = self._inquiry(asked)
             laid = inquiry.laid(row)
             found = inquiry.answer(laid.shelf)
             if laid.fault or not found.copies:
@@ -127,7 +140,7 @@ class DeviceClaims(Stock):
                 uids = [
                     self._uid(key)
                     for key, need in zip(keys, cls.pod_class.claims, strict=True)
-                    if self._is_fresh(need.claim)
+                    if self._is_fresh(need.claim) and (not need.extended or len(asked) > len(standing.fresh))
                 ]
                 node = self._nodes.names[row]
                 given = list(allocations(inquiry.question, found.copies[0], laid.offers, node, uids))
@@ -136,7 +149,7 @@ class DeviceClaims(Stock):
             (key, next(fresh, None) if self._is_fresh(need.claim) else self._decided(key))
             for key, need in zip(keys, cls.pod_class.claims, strict=True)
         )
-        taken = Taken(record.pod.uid, claims, fault)
+        taken = Taken(record.pod.uid, claims, fault, plain)
         self.book(taken, row, 1)
         return taken
 
@@ -147,6 +160,10 @@ class DeviceClaims(Stock):
 
     def book(self, taken: object, row: int, sign: int) -> None:
         assert isinstance(taken, Taken)
+        for resource, amount in taken.plain:
+            self._plain[row, resource] += sign * amount
+            if not self._plain[row, resource]:
+                del self._plain[row, resource]
         for key, allocation in taken.claims:
             entry = self._entries.setdefault(key, Entry())
             if sign > 0:
@@ -167,10 +184,10 @@ class DeviceClaims(Stock):
         further pod would get, from 0 to 100; None where the class has no such lists."""
         standing = self._standing(cls)
         listed = any(request.prioritised for spec in standing.fresh for request in spec.requests)
-        if not listed or self._complaint(standing):
+        if not listed or standing.extended or self._complaint(standing):
             return None
-        self._counts(standing)
-        inquiry = self._inquiry(standing)
+        self._counts(standing.fresh)
+        inquiry = self._inquiry(standing.fresh)
         numbers = row_numbers(rows, self._nodes.capacity).tolist()
         return np.array([[inquiry.merit(row, copy) for copy in range(depth)] for row in numbers]).reshape(-1, depth)
 
@@ -184,12 +201,12 @@ class DeviceClaims(Stock):
         for terms in standing.nodes:
             elsewhere |= ~self._selected(terms, rows)
         reasons: list[tuple[str, BoolArray]] = [(UNAVAILABLE, elsewhere)]
-        if standing.fresh and not self._complaint(standing):
-            short = self._counts(standing)[rows] <= 0
-            inquiry = self._inquiry(standing)
+        if (standing.fresh or standing.extended) and not self._complaint(standing):
             by_fault: dict[str, list[int]] = {}
-            for place in np.flatnonzero(short).tolist():
-                by_fault.setdefault(inquiry.fault(int(numbers[place])) or NOT_ALLOCATABLE, []).append(place)
+            for place, number in enumerate(numbers.tolist()):
+                fault = self._fault(standing, number)
+                if fault:
+                    by_fault.setdefault(fault, []).append(place)
             for fault, places in sorted(by_fault.items()):
                 mask = np.zeros(numbers.shape, dtype=np.bool_)
                 mask[places] = True
@@ -199,23 +216,24 @@ class DeviceClaims(Stock):
     def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
         """A write per claim, unless the API shows all of it already."""
         assert isinstance(taken, Taken)
-        found = (self._preparation(record, key, allocation, taken.fault) for key, allocation in taken.claims)
+        needs = record.cls.pod_class.claims
+        found = (
+            self._creation(record, need, allocation, taken.fault)
+            if need.extended
+            else self._preparation(record, key, allocation, taken.fault)
+            for need, (key, allocation) in zip(needs, taken.claims, strict=True)
+        )
         return tuple(preparation for preparation in found if preparation is not None)
-
-    def stands_for(self, resource: str) -> str:
-        """The name of the device class that offers an extended resource, the first by name; "" for none."""
-        implicit = resource.removeprefix(_IMPLICIT)
-        if implicit != resource and implicit in self._classes:
-            return implicit
-        return min((each.name for each in self._classes.values() if each.extended == resource), default="")
 
     def node_added(self, row: int) -> None:
         self._near.pop(row, None)
         self.changes.note(row)
+        self._note_errors()
 
     def node_removed(self, row: int) -> None:
         self._near.pop(row, None)
         self.changes.note(row)
+        self._note_errors()
 
     def learn(self, fact: object) -> bool:
         match fact:
@@ -298,8 +316,11 @@ class DeviceClaims(Stock):
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in cls.pod_class.claims if need.waits]
+        extended = tuple(each for need in cls.pod_class.claims for each in need.extended)
         room, joint, limited = MANY, False, False
         for need in cls.pod_class.claims:
+            if need.extended:
+                continue
             entry = self._entries.get(need.claim) if need.claim else None
             if entry is None or entry.allocation is None:
                 fresh.append(need.spec)
@@ -310,14 +331,102 @@ class DeviceClaims(Stock):
                 limited = True
                 known = entry.fact.consumers if entry.fact is not None else ()
                 room = min(room, MOST_CONSUMERS - len(entry.users.keys() | set(known)))
-        return _Standing(tuple(fresh), tuple(nodes), max(0, room), joint, limited, "; ".join(dict.fromkeys(waits)))
+        why, requests = "; ".join(dict.fromkeys(waits)), _requests_of(extended)
+        everything = (*fresh, ClaimSpec(requests)) if requests else tuple(fresh)
+        return _Standing(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
 
     def _complaint(self, standing: _Standing) -> str:
         if standing.waits:
             return standing.waits
         if not standing.room:
             return IN_USE
-        return self._inquiry(standing).question.fault if standing.fresh else ""
+        if not standing.everything:
+            return ""
+        inquiry = self._inquiry(standing.everything)
+        if not inquiry.question.fault:
+            self._counts(standing.everything)
+        return inquiry.question.fault or inquiry.error
+
+    def _at_row(self, standing: _Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
+        """The claims to be allocated on a row, and the amounts that its kubelet offers in place of devices."""
+        plain = tuple(
+            (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
+        )
+        if not plain:
+            return standing.everything, ()
+        names = {resource for resource, _ in plain}
+        requests = _requests_of(need for need in standing.extended if need.resource not in names)
+        return (*standing.fresh, ClaimSpec(requests)) if requests else standing.fresh, plain
+
+    def _offered(self, resource: str, row: int) -> int:
+        column = self._nodes.space.find(resource)
+        return int(self._nodes.allocatable[column, row]) if column is not None else 0
+
+    def _left_plain(self, resource: str, row: int) -> int:
+        """What is idle of an extended resource that the row's kubelet offers."""
+        column = self._nodes.space.find(resource)
+        return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
+
+    def _extended_copies(self, standing: _Standing, rows: Rows) -> IntArray:
+        found = []
+        for row in row_numbers(rows, self._nodes.capacity).tolist():
+            asked, plain = self._at_row(standing, row)
+            count = int(self._counts(asked)[row]) if asked else MANY
+            for resource, amount in plain:
+                count = min(count, max(0, self._left_plain(resource, row)) // amount)
+            found.append(count)
+        return np.array(found, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
+
+    def _fault(self, standing: _Standing, row: int) -> str:
+        """Why a row takes no copy; "" if it takes one."""
+        asked, plain = self._at_row(standing, row)
+        for resource, amount in plain:
+            if self._left_plain(resource, row) < amount:
+                return f"Insufficient {resource}"
+        if asked and self._counts(asked)[row] <= 0:
+            return self._inquiry(asked).fault(row) or NOT_ALLOCATABLE
+        return ""
+
+    def _creation(
+        self, record: PodRecord, need: ClaimNeed, allocation: Allocation | None, fault: str
+    ) -> AllocateClaim | None:
+        """The claim for extended resources, made as kube-scheduler makes it; None where all are met by amounts."""
+        if allocation is None and not fault:
+            return None
+        pod = record.pod
+        body = decode_json(allocation.document) if allocation is not None else {}
+        served = {result["request"] for result in body.get("devices", {}).get("results", ())}
+        asks = [
+            (request.name, ask)
+            for each in need.extended
+            for request in each.requests
+            for ask in request.asks
+            if request.name in served
+        ]
+        requests = [
+            {
+                "name": name,
+                "exactly": {
+                    "deviceClassName": ask.device_class,
+                    "allocationMode": "ExactCount",
+                    "count": ask.count,
+                },
+            }
+            for name, ask in sorted(asks, key=lambda entry: entry[0])
+        ]
+        mappings = [each for one in need.extended for each in one.mappings if each.request_name in served]
+        return AllocateClaim(
+            namespace=pod.namespace,
+            name=f"for extended resources of pod {pod.name}",
+            uid="",
+            pod=pod.name,
+            pod_uid=pod.uid,
+            allocation=allocation.document if allocation is not None else "",
+            conditions=allocation is not None and allocation.conditions,
+            fault=fault,
+            create=msgspec.json.encode({"devices": {"requests": requests}}).decode(),
+            mappings=msgspec.json.encode(mappings).decode(),
+        )
 
     def _preparation(
         self, record: PodRecord, key: str, allocation: Allocation | None, fault: str
@@ -348,18 +457,19 @@ class DeviceClaims(Stock):
 
     # devices
 
-    def _inquiry(self, standing: _Standing) -> Inquiry:
-        found = self._inquiries.pop(standing.fresh, None)
+    def _inquiry(self, fresh: tuple[ClaimSpec, ...]) -> Inquiry:
+        found = self._inquiries.pop(fresh, None)
         if found is None:
             if len(self._inquiries) >= _MOST_INQUIRIES:
                 del self._inquiries[next(iter(self._inquiries))]
-            question = Question(standing.fresh, self._classes, self._selectors)
+            question = Question(fresh, self._classes, self._selectors)
             found = Inquiry(question, self._use, self.changes, self._near_row)
-        self._inquiries[standing.fresh] = found  # last in the dict: used last
+        self._inquiries[fresh] = found  # last in the dict: used last
         return found
 
-    def _counts(self, standing: _Standing) -> IntArray:
-        return self._inquiry(standing).counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
+    def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None) -> IntArray:
+        inquiry = inquiry or self._inquiry(fresh)
+        return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
 
     def _near_row(self, row: int) -> Near:
         found = self._near.get(row)
@@ -394,7 +504,17 @@ class DeviceClaims(Stock):
         for row in rows:
             self._near.pop(row, None)
         self.changes.note_all(rows)
+        self._note_errors()
         return nodes is None or bool(nodes)
+
+    def _note_errors(self) -> None:
+        """What fails for one device fails everywhere: all rows answer otherwise once that begins or ends."""
+        for fresh, inquiry in list(self._inquiries.items()):
+            last = inquiry.error
+            if not inquiry.question.fault:
+                self._counts(fresh, inquiry)
+            if bool(last) != bool(inquiry.error):
+                self.changes.note_all(self._nodes.rows().tolist())
 
     def _note_pools(self, pools: Iterable[PoolId]) -> None:
         names: set[str] = set()
@@ -414,6 +534,11 @@ class DeviceClaims(Stock):
     def _is_joint(entry: Entry) -> bool:
         """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
+
+
+def _requests_of(needs: Iterable[ExtendedNeed]) -> tuple[DeviceRequest, ...]:
+    requests = (request for need in needs for request in need.requests)
+    return tuple(sorted(requests, key=lambda request: request.name))
 
 
 def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:

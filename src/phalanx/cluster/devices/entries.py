@@ -8,14 +8,22 @@ from phalanx.model.claims import Allocation, Claim
 
 
 class Taken:
-    """The claims that a pod uses, by key, each with what we allocated for it (None: it had been before)."""
+    """The claims that a pod uses, by key, each with what we allocated for it (None: it had been before). `plain` is
+    what it will get of extended resources by amounts, where the node has them so."""
 
-    __slots__ = ("__weakref__", "claims", "fault", "uid")
+    __slots__ = ("__weakref__", "claims", "fault", "plain", "uid")
 
-    def __init__(self, uid: str, claims: tuple[tuple[str, Allocation | None], ...], fault: str = "") -> None:
+    def __init__(
+        self,
+        uid: str,
+        claims: tuple[tuple[str, Allocation | None], ...],
+        fault: str = "",
+        plain: tuple[tuple[str, int], ...] = (),
+    ) -> None:
         self.uid = uid
         self.claims = claims
         self.fault = fault
+        self.plain = plain
 
 
 class Entry:

@@ -40,6 +40,7 @@ class Inquiry:
         self._answers: dict[Shelf, Answer] = {}
         self._counts: IntArray = np.zeros(0, dtype=np.int64)
         self._faults: dict[int, str] = {}
+        self._errors: dict[int, str] = {}
         self._merits: dict[int, tuple[float, ...]] = {}
         self._cursor = -1
 
@@ -55,12 +56,19 @@ class Inquiry:
         if stale is None:
             self._counts = np.zeros(capacity, dtype=np.int64)
             self._faults.clear()
+            self._errors.clear()
             self._merits.clear()
             stale = list(alive())
         for row in dict.fromkeys(stale):
             self._counts[row] = self._count(row, most)
         self._cursor = end
         return self._counts
+
+    @property
+    def error(self) -> str:
+        """What is wrong with the question itself, seen on any row; as of the last count. Then it is answered
+        nowhere, as in kube-scheduler: a device that is not looked at in time would hide it."""
+        return self._errors[min(self._errors)] if self._errors else ""
 
     def fault(self, row: int) -> str:
         """Why a row cannot serve the question, beside having too few devices; as of the last count."""
@@ -110,9 +118,10 @@ class Inquiry:
     def _count(self, row: int, most: int) -> int:
         laid = self.laid(row)
         self._faults.pop(row, None)
+        self._errors.pop(row, None)
         self._merits.pop(row, None)
         if laid.fault:
-            self._faults[row] = laid.fault
+            self._faults[row] = self._errors[row] = laid.fault
             return 0
         found = self.answer(laid.shelf)
         if found.hard and not found.copies:

@@ -6,20 +6,29 @@ in the job's status, so that a deleted pod is not run again.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Hashable
+from typing import Final, NamedTuple
 
 from phalanx.local.clock import parse_timestamp
 from phalanx.local.controllers.podowner import PODS, PodOwner, is_active, is_ready, number
 from phalanx.local.objects import Json, mapping, metadata, sequence, text
-from phalanx.local.records import Record
+from phalanx.local.records import Change, Key, Record
 from phalanx.local.resources import ResourceType
+from phalanx.local.store import Collection
 from phalanx.local.strategies.pods import TERMINAL
 from phalanx.local.subresources import set_condition
 
 TRACKING: Final = "batch.kubernetes.io/job-tracking"
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
+_TRACKED: Final = f'"{TRACKING}"'.encode()
 _FIRST_BACKOFF: Final = 10.0
 _LONGEST_BACKOFF: Final = 600.0
+
+
+class _Orphan(NamedTuple):
+    """A pod that a job tracked which is gone, or does not own it any more."""
+
+    key: Key
 
 
 class JobController(PodOwner):
@@ -27,10 +36,48 @@ class JobController(PodOwner):
 
     storage = "batch/jobs"
 
+    def observe(self, collection: Collection, change: Change) -> None:
+        super().observe(collection, change)
+        if collection.storage == self.storage:
+            if change.new is None and change.old is not None:
+                for storage, key in self.api.store.by_owner.get(change.old.uid, ()):
+                    if storage == PODS:
+                        self.add(_Orphan(key))
+        elif collection.storage == PODS and change.new is not None and self._lost(change.new):
+            self.add(_Orphan(change.new.key))
+
+    def resync(self) -> None:
+        super().resync()
+        pods = self.api.store.collections.get(PODS)
+        for record in list(pods.records.values()) if pods is not None else ():
+            if self._lost(record):
+                self.add(_Orphan(record.key))
+
+    def reconcile(self, key: Hashable) -> None:
+        if isinstance(key, _Orphan):
+            pod = self.current(PODS, key.key)
+            if pod is not None and self._lost(pod):
+                self._release(pod)
+            return
+        assert isinstance(key, tuple)
+        record = self.current(self.storage, key)
+        if record is not None and record.terminating:
+            # Nobody counts any more, so nothing is held for the count.
+            self._release_all(record)
+        else:
+            super().reconcile(key)
+
+    def _lost(self, pod: Record) -> bool:
+        """Whether a pod is tracked although none of its owners is a job; nothing is decoded to find out."""
+        if _TRACKED not in pod.body:
+            return False
+        return not any(self.api.store.by_uid.get(uid, ("",))[0] == self.storage for uid in pod.owners)
+
     def sync(self, type_: ResourceType, record: Record) -> None:
         obj = record.load()
         spec, status = mapping(obj.get("spec")), mapping(obj.setdefault("status", {}))
         if _finished(status):
+            self._release_all(record)
             self._expire(spec, status, record)
             return
         pods = self.dependents(record)
@@ -76,6 +123,11 @@ class JobController(PodOwner):
             else:
                 _set_count(status, "failed", number(status.get("failed"), 0) + 1)
         return ended
+
+    def _release_all(self, job: Record) -> None:
+        for pod in self.dependents(job):
+            if _TRACKED in pod.body:
+                self._release(pod)
 
     def _release(self, pod: Record) -> None:
         current = self.current(PODS, pod.key)

@@ -8,8 +8,15 @@ from phalanx.local.errors import FieldCause, bad_request, required, unsupported_
 from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import SpecStrategy, Write
 from phalanx.local.validation.decoding import malformed
+from phalanx.local.validation.names import dns1035_label
 
 CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
+# Where the paths of the scale subresource may lead; the selector's is optional and may lead to either.
+_SCALE_ROOTS: Final = (
+    ("specReplicasPath", (".spec.",)),
+    ("statusReplicasPath", (".status.",)),
+    ("labelSelectorPath", (".status.", ".spec.")),
+)
 
 
 class DefinitionStrategy(SpecStrategy):
@@ -94,10 +101,20 @@ class DefinitionStrategy(SpecStrategy):
             causes.append(wrong_value("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
         if spec.get("scope") not in ("Namespaced", "Cluster", None):
             causes.append(unsupported_value("spec.scope", spec["scope"], ("Cluster", "Namespaced")))
-        if mapping(spec.get("conversion")).get("strategy") != "None":
+        strategy = mapping(spec.get("conversion")).get("strategy")
+        if strategy not in ("None", "Webhook"):
+            causes.append(unsupported_value("spec.conversion.strategy", strategy, ("None", "Webhook")))
+        elif strategy == "Webhook":
             why = "this server converts by changing apiVersion only; use None"
             causes.append(wrong_value("spec.conversion.strategy", spec["conversion"], why))
+        if spec.get("preserveUnknownFields") is True:
+            why = (
+                "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in "
+                "spec.versions[*].schema instead"
+            )
+            causes.append(wrong_value("spec.preserveUnknownFields", True, why))
         causes += self._check_versions(spec)
+        causes += _lost_versions(spec, mapping(obj.get("status")))
         if old is not None:
             before = mapping(old.get("spec"))
             for field in ("group", "scope"):
@@ -122,6 +139,8 @@ class DefinitionStrategy(SpecStrategy):
             path, name = f"spec.versions[{index}]", text(mapping(version).get("name"))
             if not name:
                 causes.append(required(f"{path}.name"))
+            elif complaints := dns1035_label(name):
+                causes += [wrong_value(f"{path}.name", name, why) for why in complaints]
             elif name in seen:
                 causes.append(FieldCause(f"{path}.name", "FieldValueDuplicate", f'Duplicate value: "{name}"'))
             seen.add(name)
@@ -129,11 +148,41 @@ class DefinitionStrategy(SpecStrategy):
             if not isinstance(schema, dict):
                 causes.append(required(f"{path}.schema.openAPIV3Schema", "schemas are required"))
                 continue
+            causes += _scale_causes(path, mapping(mapping(version.get("subresources")).get("scale")))
             causes += [
                 FieldCause(f"{path}.schema.{error.field}", error.reason, error.message)
                 for error in check_schema(schema)
             ]
         return causes
+
+
+def _lost_versions(spec: Json, status: Json) -> list[FieldCause]:
+    """Versions in which objects may still be stored, and which would not be known any more."""
+    known = {mapping(version).get("name") for version in sequence(spec.get("versions"))}
+    return [
+        wrong_value(
+            f"status.storedVersions[{index}]",
+            name,
+            f"missing from spec.versions; {name} was previously a storage version, and must remain in "
+            f"spec.versions until a storage migration ensures no data remains persisted in {name} and removes "
+            f"{name} from status.storedVersions",
+        )
+        for index, name in enumerate(sequence(status.get("storedVersions")))
+        if name and name not in known
+    ]
+
+
+def _scale_causes(path: str, scale: Json) -> list[FieldCause]:
+    causes = []
+    for field, roots in _SCALE_ROOTS if scale else ():
+        value = text(scale.get(field))
+        where = f"{path}.subresources.scale.{field}"
+        if not value and len(roots) == 1:
+            causes.append(required(where))
+        elif value and not value.startswith(roots):
+            under = " or ".join(root.rstrip(".") for root in roots)
+            causes.append(wrong_value(where, value, f"should be a json path under {under}"))
+    return causes
 
 
 def _require_typed_schemas(obj: Json) -> None:

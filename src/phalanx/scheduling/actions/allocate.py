@@ -106,21 +106,26 @@ class _Walk:
         return self._loans
 
     def _take_surplus(self, turn: Turn) -> None:
-        head = turn.members[0]
-        most = UNLIMITED
-        if head.claim is None:
-            most = self._put_off.within(turn, head.payer, head.footprint.amounts, UNLIMITED)
-        if not most and head.payer is not None and _has_room(self._session, head):
-            self._put_off.put_off([turn], {head.payer: head.footprint.amounts})
-            return
-        self._surpluses.take(turn, most if most and self._line.single else 1)
-        if turn.members:
-            self._line.add_turn(turn)
+        while turn.members:
+            head = turn.members[0]
+            most = UNLIMITED
+            if head.claim is None:
+                most = self._put_off.within(turn, head.payer, head.footprint.amounts, UNLIMITED)
+            if not most and head.payer is not None and _has_room(self._session, head):
+                self._put_off.put_off([turn], {head.payer: head.footprint.amounts})
+                return
+            self._surpluses.take(turn, most if most and self._line.single else 1)
+            if turn.members and (not turn.together or self._session.out_of_time()):
+                self._line.add_turn(turn)
+                return
 
     def _take_gangs(self, unit: Unit) -> None:
         if place_unit(self._session, unit, self._put_off):
             for further in self._surpluses.of(unit):
-                self._line.add_turn(further)
+                if further.together:
+                    self._take_surplus(further)
+                else:
+                    self._line.add_turn(further)
 
     def _take_pods(self, units: list[Unit], first: PodRecord) -> None:
         """Pods of one kind all at once; if that raises one by one, so that it is known for whose sake."""

@@ -6,13 +6,14 @@ there are tells which grounds count (see `eviction/grounds.py`).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Iterator
 from itertools import groupby
 
 import msgspec
 
 from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.gang import Dialect
 from phalanx.scheduling.actions.composite import attempt_of
 from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
 from phalanx.scheduling.eviction.answers import Eviction, Futile
@@ -26,7 +27,7 @@ from phalanx.scheduling.eviction.wording import why
 from phalanx.scheduling.failures import mute, note
 from phalanx.scheduling.promised import await_leavers, claimed
 from phalanx.scheduling.session import Session
-from phalanx.scheduling.topology.nearness import starts_singly
+from phalanx.scheduling.topology.nearness import kind_of, starts_singly
 from phalanx.scheduling.work import Unit
 
 # Room that is held is given up when those who must leave are still there so long after their grace (seconds).
@@ -106,13 +107,11 @@ def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
     unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
         return False
-    beneficiary = beneficiary_of(session, unit, demand)
-    if beneficiary is None:
-        return False
-    found = search(session, beneficiary)
-    if isinstance(found, Eviction) and (found.victims or found.losers):
-        return True
-    _ask_again(session, unit, found)
+    for beneficiary in beneficiaries_of(session, unit, demand):
+        found = search(session, beneficiary)
+        if isinstance(found, Eviction) and (found.victims or found.losers):
+            return True
+        _ask_again(session, unit, found)
     return False
 
 
@@ -129,25 +128,52 @@ def _ask_again(session: Session, unit: Unit, found: Eviction | Futile) -> None:
 
 
 def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
-    """For whom of a unit that waits with this demand others may have to go; None where nobody may."""
+    """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
+    if isinstance(demand, Surplus):
+        return next((PodBeneficiary(session, unit, alike[0]) for alike in _surplus_of(session, unit)), None)
+    return next(beneficiaries_of(session, unit, demand), None)
+
+
+def beneficiaries_of(session: Session, unit: Unit, demand: Demand) -> Iterator[Beneficiary]:
+    """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
+    then fewer, down to one; then those of another kind."""
     match demand:
         case Alone() if unit.pod is not None:
-            return PodBeneficiary(session, unit, unit.pod)
+            yield PodBeneficiary(session, unit, unit.pod)
         case Quorum():
-            return QuorumBeneficiary(session, unit)
+            yield QuorumBeneficiary(session, unit)
         case Parts():
             attempt = attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None
-            return QuorumBeneficiary(session, core) if core is not None else None
-        case Surplus() if session.pipeline.policy.eviction.surplus:
-            members = [
-                member
-                for gang in unit.gangs
-                for member in session.in_order(gang)
-                if member.claim is None and not member.pod.problem and starts_singly(session, member)
-            ]
-            return PodBeneficiary(session, unit, members[0]) if members else None
-    return None
+            if core is not None:
+                yield QuorumBeneficiary(session, core)
+        case Surplus():
+            for alike in _surplus_of(session, unit):
+                most = len(alike)
+                while most:
+                    yield PodBeneficiary(session, unit, *alike[:most])
+                    most //= 2
+
+
+def _surplus_of(session: Session, unit: Unit) -> Iterable[list[PodRecord]]:
+    """The members above the minimum that may have others evicted, those that are one question together."""
+    found: dict[Hashable, list[PodRecord]] = {}
+    for gang in unit.gangs:
+        for member in session.in_order(gang) if _surplus_preempts(session, gang) else ():
+            if member.claim is None and not member.pod.problem and starts_singly(session, member):
+                kind = kind_of(session, member)
+                # What has to be near others chooses its domain by who is there: one after the other.
+                alone = member if kind.area is not None else None
+                question = gang, kind, member.pod.priority, member.pod.preempts, alone
+                found.setdefault(question, []).append(member)
+    return found.values()
+
+
+def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
+    """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
+    itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
+    native = gang.noun is not None and gang.noun.dialect in (Dialect.NATIVE, Dialect.OWN)
+    return native or session.pipeline.policy.eviction.surplus
 
 
 def search(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
@@ -179,16 +205,15 @@ def _question(beneficiary: Beneficiary) -> Question:
 
 
 def _serve(session: Session, unit: Unit) -> Eviction | Futile | None:
-    beneficiary = beneficiary_of(session, unit, session.waits[unit.key][0])
-    if beneficiary is None:
-        return None
-    found = search(session, beneficiary)
-    session.step()
-    if isinstance(found, Eviction) and (found.victims or found.losers or beneficiary.claimed):
-        carry_out(session, beneficiary, found)
-        return found
-    session.unclaim(beneficiary.claimed)
-    _ask_again(session, unit, found)
+    found: Eviction | Futile | None = None
+    for beneficiary in beneficiaries_of(session, unit, session.waits[unit.key][0]):
+        found = search(session, beneficiary)
+        session.step()
+        if isinstance(found, Eviction) and (found.victims or found.losers or beneficiary.claimed):
+            carry_out(session, beneficiary, found)
+            return found
+        session.unclaim(beneficiary.claimed)
+        _ask_again(session, unit, found)
     return found
 
 

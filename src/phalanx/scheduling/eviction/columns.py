@@ -17,7 +17,7 @@ _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
 class Columns:
-    """int64[K] each: `payer` (a place in `payers`), `priority` (the gang's, or the pod's own), `pod_priority`; and
+    """int64[K] each: `payer` (a place in `payers`), `priority` (`Session.victim_priority`), `pod_priority`; and
     `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
     `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
     `arriving`, all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds
@@ -45,7 +45,7 @@ class Columns:
         return True
 
     def _update(self) -> None:
-        priority = self._session.priority
+        priority = self._session.victim_priority
         for kind in self._kinds[len(self._rows) :]:
             place = self._places.setdefault(kind.payer, len(self.payers))
             if place == len(self.payers):
@@ -56,7 +56,7 @@ class Columns:
             self._rows.append(
                 (
                     place,
-                    priority(gang) if gang is not None else kind.priority,
+                    priority(gang, kind.priority),
                     kind.priority,
                     not kind.payer.key.queue,
                     kind.fixture,

@@ -15,7 +15,8 @@ class Cost(NamedTuple):
     `preempting`: whether anything is taken that was not merely lent. `distance`: how far up the tree of queues the
     farthest lender is. `violations`: pods taken against a PodDisruptionBudget. `gangs`: how many lose their quorum.
     `priority`: of the most important victim, then `priorities`: the sum over all (above the lowest that there is,
-    so that a further victim never makes it smaller). `pods`: how many go. `work`: what is lost, in hours since
+    so that a further victim never makes it smaller). `pods`: how many go. `own`: the sum of the pods' own
+    priorities, where their groups state others. `work`: what is lost, in hours since
     the start or the last checkpoint, times the part of the cluster that the pod holds.
     """
 
@@ -26,10 +27,11 @@ class Cost(NamedTuple):
     priority: int = -(2**31)
     priorities: int = 0
     pods: int = 0
+    own: int = 0
     work: float = 0.0
 
     @property
-    def decisive(self) -> tuple[bool, int, int, int, int, int, int]:
+    def decisive(self) -> tuple[bool, int, int, int, int, int, int, int]:
         """All but the lost work, which decides between equals only."""
         return self[:-1]
 
@@ -47,6 +49,7 @@ def cost_of(victims: Iterable[Victim], violations: int) -> Cost:
         max(victim.priority for victim in chosen),
         sum((victim.priority + 2**31) * len(victim.records) for victim in chosen),
         sum(len(victim.records) for victim in chosen),
+        sum(victim.own for victim in chosen),
         sum(victim.work for victim in chosen),
     )
 
@@ -60,5 +63,6 @@ def dear(victim: Victim) -> tuple[object, ...]:
         victim.breaks,
         victim.priority,
         len(victim.records),
+        victim.own,
         victim.work,
     )

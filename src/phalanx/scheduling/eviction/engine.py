@@ -294,7 +294,7 @@ class Search:
         session = self._session
         records = [record for row in rows for record in self._tenants(row)]
         roster = Roster(
-            session.state, self._lenders.grounds, self._may_go, session.priority, self._work, self._for.gangs
+            session.state, self._lenders.grounds, self._may_go, session.victim_priority, self._work, self._for.gangs
         )
         found = roster.of(records)
         found = [victim for victim in found if not victim.whole or self._whole_gangs(victim)]
@@ -309,6 +309,7 @@ class Search:
                 victim.priority,
                 victim.exposed > 0,
                 victim.breaks > 0,
+                victim.importance,
                 opinions,
                 victim.work,
                 -victim.youngest,
@@ -339,8 +340,10 @@ class Search:
         ground = self._lenders.may_lend(record)
         if isinstance(ground, str):
             return False
-        owner = record.gang if record.gang is not None else record
-        return self._cut is None or level_of(ground, self._session.priority(owner)) <= self._cut
+        if self._cut is None:
+            return True
+        priority = self._session.victim_priority(record.gang, record.pod.priority)
+        return level_of(ground, priority) <= self._cut
 
     def _may_go(self, record: PodRecord) -> bool:
         found = self._judged.get(record.pod.uid)

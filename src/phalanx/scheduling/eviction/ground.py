@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -57,8 +57,8 @@ class Ground(msgspec.Struct, frozen=True):
     limits of something that the victim holds and the beneficiary asks for; after it each of `floors` must still
     hold its limits (`permits`). `distance` counts the levels from the beneficiary's leaf up to
     the account that it shares with the lender; nearer lenders go first, then those with the larger `excess`: which
-    part of what it holds the lender was not meant to have, 1 for all of it, below 0 where some level of it has
-    less than it deserves.
+    part of what it holds the lender was not meant to have, 1 for all of it. `dues` say what that is measured by, as
+    holdings change (see `excess_of`).
     """
 
     reason: EvictionReason
@@ -68,6 +68,11 @@ class Ground(msgspec.Struct, frozen=True):
     distance: int = 0
     excess: float = 0.0
     levels: bool = False
+    dues: tuple[tuple[Over, ...], ...] = ()
+
+    def excess_at(self, holdings: Holdings) -> float:
+        """The `excess` while accounts hold what `holdings` says."""
+        return excess_of(self.dues, holdings) if self.dues else self.excess
 
     def permits(self, amounts: Amounts, holdings: Holdings = held) -> bool:
         """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.
@@ -102,9 +107,12 @@ class Question(msgspec.Struct, frozen=True):
         return None
 
 
-def excess_over(share: Amounts, holding: Amounts, wanted: Amounts) -> float:
-    """The largest part of what is held, of anything that is wanted, that is above the share."""
-    parts = [
-        (amount - share[name]) / amount for name in wanted if name in share and (amount := holding.get(name, 0)) > 0
-    ]
+def excess_of(dues: Iterable[Iterable[Over]], holdings: Holdings) -> float:
+    """Which part of what accounts hold is above their limits: the largest of any resource, of the accounts of a
+    group the smallest, and of several groups the largest."""
+    return max(min(map(_part_over, group, map(holdings, [over.account for over in group]))) for group in dues)
+
+
+def _part_over(over: Over, holding: Amounts) -> float:
+    parts = [(held - limit) / held for name, limit in over.limits.items() if (held := holding.get(name, 0)) > 0]
     return max(parts, default=0.0)

@@ -89,4 +89,5 @@ class Grounds:
             tuple(floor for ground in grounds for floor in ground.floors),
             max(ground.distance for ground in grounds),
             max(ground.excess for ground in grounds),
+            dues=tuple(group for ground in grounds for group in ground.dues),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from phalanx.cluster.composites import Composites
@@ -9,7 +10,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import Gang
 from phalanx.model.pod import CAN_LEAVE, MemberState
-from phalanx.scheduling.eviction.integrity import bundle_of, spare_members
+from phalanx.scheduling.eviction.integrity import Subquorum, bundle_of, is_unit, needs_nobody, spare_members
 
 
 class Headcount:
@@ -80,6 +81,8 @@ def _needed(
 ) -> str | None:
     if (noun.unit and len(gang.members) > 1) or composites.tied(gang):
         return "belongs to a gang that may only be disrupted as a whole"
+    if needs_nobody(noun) and not is_unit(gang, composites):
+        return None
     free, roles = spare_members(gang, composites)
     if free - len(gone) <= 0:
         return f"is one of the {noun.min_member} members that its gang needs"
@@ -87,6 +90,9 @@ def _needed(
     alike = sum(1 for other in gone.values() if other.pod.role == role)
     if role in roles and roles[role] - alike <= 0:
         return f"is one of the {dict(noun.roles)[role]} members of role {role} that its gang needs"
+    subquorum = Subquorum(gang, noun)
+    if not subquorum.spares(record, Counter(subquorum.part(other) for other in gone.values())):
+        return "belongs to one of the subgroups that its gang needs"
     return None
 
 

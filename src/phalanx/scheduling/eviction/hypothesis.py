@@ -226,7 +226,7 @@ def _ground_against(session: Session, lenders: Lenders, record: PodRecord) -> st
     if not isinstance(word, str):
         return None
     if record.payer in lenders.grounds:  # then only priorities are in the way
-        priority = session.priority(record.gang if record.gang is not None else record)
+        priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word
 
@@ -240,5 +240,5 @@ def _beyond(victim: Victim, removals: Removals) -> str:
                 return f"{over.account.label} would hold no more than its own once the others have gone"
         for floor in ground.floors:
             if floor.undercut(removals.holdings(floor.account), amounts):
-                return f"{floor.account.label} would hold less than it is guaranteed"
+                return f"{floor.account.label} would hold less than what is its own"
     raise AssertionError(f"{victim} is permitted")

@@ -27,5 +27,5 @@ def outranks_nobody(session: Session, unit: Unit) -> bool:
     return (
         alike
         and not any(has_quota(payer) for payer in payers)
-        and all(session.priority(member) <= standing.lowest for member in unit.members)
+        and all(session.priority(each) <= standing.lowest for each in (*unit.members, *unit.gangs))
     )

@@ -14,7 +14,7 @@ from phalanx.scheduling.eviction.ground import (
     Ground,
     Over,
     Question,
-    excess_over,
+    excess_of,
     held,
 )
 from phalanx.scheduling.plugins.quotas import Quotas
@@ -74,8 +74,8 @@ class QuotaGrounds:
         over = Over(quota, share)
         if not over.exceeded(holding, self._question.wanted):
             return f"{quota.label} is within its {self._word}"
-        excess = excess_over(share, holding, self._question.wanted)
-        return Ground(EvictionReason.RECLAIMED, False, (over,), (), depth, excess)
+        dues = ((over,),)
+        return Ground(EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, held), dues=dues)
 
     def _share(self, quota: AccountRecord) -> Amounts:
         """What is the quota's own of what is asked for."""

@@ -138,9 +138,7 @@ def _waiting(supposed: Hypothesis) -> Iterator[Remedy]:
 
 
 def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[PodRecord]) -> Iterator[Remedy]:
-    highest = max(
-        (session.priority(record.gang if record.gang is not None else record) for record in records), default=0
-    )
+    highest = max((session.victim_priority(record.gang, record.pod.priority) for record in records), default=0)
     if highest < beneficiary.priority:
         return
 

@@ -13,7 +13,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.eviction.grounds import Ground, held
-from phalanx.scheduling.eviction.integrity import bundle_of, holds_quorum, spare_members
+from phalanx.scheduling.eviction.integrity import Subquorum, bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.eviction.levelling import Levelling
 
 _SECONDS = 3600.0
@@ -22,10 +22,11 @@ _SECONDS = 3600.0
 class Victim:
     """Pods that go together or stay together.
 
-    `breaks` counts the gangs that lose a quorum that they have. `grounds` are those of the payers, with what each
-    holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has nothing left.
-    `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some gangs; a single
-    member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
+    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
+    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has
+    nothing left. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some
+    gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
     """
 
     __slots__ = (
@@ -36,6 +37,7 @@ class Victim:
         "gangs",
         "grounds",
         "key",
+        "own",
         "preempted",
         "priority",
         "records",
@@ -51,6 +53,7 @@ class Victim:
         self.priority = priority
         self.work = work
         self.breaks = breaks
+        self.own = sum(record.pod.priority for record in records)
         self.whole = False
         self.spare: Spare | None = None
         self.exposed = 0
@@ -113,7 +116,7 @@ class Roster:
         state: ClusterState,
         grounds: Mapping[Payer, Ground],
         may_go: Callable[[PodRecord], bool],
-        priority: Callable[[GangRecord | PodRecord], int],
+        priority: Callable[[GangRecord | None, int], int],
         work: Callable[[PodRecord], float],
         own: tuple[GangRecord, ...] = (),
     ) -> None:
@@ -149,7 +152,7 @@ class Roster:
         spares = {gang: Spare(gang, self._composites) for gang in gangs}
         for gang, spare in spares.items():
             for record in members.get(gang, ()) if spare.free > 0 else ():
-                if spare.of(record.pod.role) > 0 and self._may_go(record):
+                if spare.allows(record, {}) and self._may_go(record):
                     victim = self._victim([record])
                     victim.spare = spare
                     yield victim
@@ -166,22 +169,44 @@ class Roster:
         yield victim
 
     def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
-        priority = max(self._priority(record.gang if record.gang is not None else record) for record in records)
+        priority = max(self._priority(record.gang, record.pod.priority) for record in records)
         return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
 
 
 class Spare:
-    """How many members a gang can do without, in all (`free`) and of each role that has a minimum. `everybody`: it
-    has nothing to break."""
+    """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
+    `everybody`: it has nothing to break, or lacks some of its minimum already."""
 
-    __slots__ = ("_roles", "everybody", "free")
+    __slots__ = ("_roles", "_subquorum", "everybody", "free")
 
     def __init__(self, gang: GangRecord, composites: Composites) -> None:
         self.free, self._roles = spare_members(gang, composites)
-        self.everybody = not self._roles and self.free >= gang.counts().active
+        self._subquorum: Subquorum | None = None
+        active = gang.counts().active
+        if self.free < 0:
+            self.free, self._roles, self.everybody = active, Counter(), True
+            return
+        assert gang.noun is not None or not self.free
+        if self.free and gang.noun is not None and gang.noun.subgroups:
+            self._subquorum = Subquorum(gang, gang.noun)
+        self.everybody = not self._roles and self._subquorum is None and self.free >= active
 
-    def of(self, role: str) -> int:
-        return min(self.free, self._roles[role]) if role in self._roles else self.free
+    def allows(self, record: PodRecord, spent: Mapping[object, int]) -> bool:
+        """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
+        role = record.pod.role
+        if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
+            return False
+        if self._subquorum is None:
+            return True
+        return self._subquorum.spares(record, spent)
+
+    def keys(self, record: PodRecord) -> Iterator[object]:
+        """What a member that goes counts for: the gang (None), its role, its subgroup."""
+        yield None
+        if record.pod.role in self._roles:
+            yield record.pod.role
+        if self._subquorum is not None and (part := self._subquorum.part(record)) is not None:
+            yield part
 
 
 def _since(record: PodRecord) -> int:
@@ -213,7 +238,7 @@ class Removals:
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
-        self._spent: Counter[tuple[Spare, str | None]] = Counter()
+        self._spent: dict[Spare, Counter[object]] = {}
         self._levelling = levelling
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
@@ -238,8 +263,7 @@ class Removals:
         spare = victim.spare
         if spare is None:
             return True
-        role = victim.records[0].pod.role
-        return self._spent[spare, None] < spare.free and self._spent[spare, role] < spare.of(role)
+        return spare.allows(victim.records[0], self._spent.get(spare, {}))
 
     def add(self, victim: Victim, sign: int = 1) -> None:
         for payer, amounts in victim.amounts.items():
@@ -248,8 +272,9 @@ class Removals:
         for gang in victim.gangs if self._levelling is not None else ():
             add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
         if victim.spare is not None:
-            self._spent[victim.spare, None] += sign
-            self._spent[victim.spare, victim.records[0].pod.role] += sign
+            spent = self._spent.setdefault(victim.spare, Counter())
+            for key in victim.spare.keys(victim.records[0]):
+                spent[key] += sign
 
     def _levels(self, victim: Victim, levelling: Levelling) -> bool:
         """Whether the victim's gangs hold enough more than the beneficiary."""

@@ -28,10 +28,11 @@ class Capacity(QueueAdmission):
     about a resource deserves what they do. A queue that deserves nothing has a share of 1 and comes after the
     others of that share.
 
-    Others take from a queue while the branch that it is in, below the queue that both share, has more than it
-    deserves; with `reclaim_level` n only while the queue itself and n levels above it have as well. (In Volcano
-    n is 0 unless stated, and a queue above what it deserves may take for the sake of an ancestor below: two such
-    queues would take from each other for ever.)
+    Who takes back from whom is decided on every level below the queue that both share, as far as they say anything:
+    all of the taker's have to stay within what they deserve, all of the lender's must have more. With
+    `reclaim_level` n only the queues themselves and n levels above them are looked at, and one level of the taker's
+    that stays within is enough, as in Volcano, where n is 0 unless stated. (There queues with one parent may take
+    from each other for its sake, even if both have more than they deserve: for ever.)
     """
 
     name = "capacity"
@@ -61,6 +62,15 @@ class Capacity(QueueAdmission):
 
     def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
         return self.deserved(session, account)
+
+    def stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+        """The resources of which a queue, or one below it, says what it deserves; guarantees do not count."""
+        return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
+
+    def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+        declared = (account.noun.deserved or ()) if account.noun is not None else ()
+        below = (self.stated(session, child) for child in account.children.values() if takes_part(child))
+        return frozenset(name for name, _ in declared).union(*below)
 
     def _deserved(self, session: View, account: AccountRecord) -> Amounts:
         return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))

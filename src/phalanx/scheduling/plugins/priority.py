@@ -12,7 +12,7 @@ class Priority(Plugin):
     separates_bands = True
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
-        return -session.priority(gang)
+        return -session.turn_priority(gang)
 
     def pod_order(self, session: View, pod: PodRecord) -> int:
         return -pod.pod.priority

@@ -13,6 +13,7 @@ from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.network.topology import USUAL_LEVELS, Ladder, Level, Topology
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.pod import ACTIVE
+from phalanx.model.resources import PODS
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.placement import Placer
 
@@ -110,9 +111,10 @@ class Domains:
             )
         return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
 
-    def tries(self, area: Area, want: Want) -> Iterator[Domain]:
-        """The domains in which all fit by the counts: the narrowest level first, in it the tightest domain (the one
-        that has room for the fewest), then the one whose first node was seen first.
+    def tries(self, area: Area, want: Want, everybody: Mapping[ClassRecord, int] | None = None) -> Iterator[Domain]:
+        """The domains in which all fit by the counts: the narrowest level first; in it those that have room for the
+        most of `everybody` (class -> how many of it there are, where more wait than are wanted); then the fullest
+        by share, the tightest (with room for the fewest), and the one whose first node was seen first.
 
         Members that are there already leave one domain of each level, the one that holds them all.
         """
@@ -120,12 +122,19 @@ class Domains:
         copies = self._copies(want, limit)
         for level in self.ladder(area.rule).levels:
             placeable, room, fits = self._count(level, area, want, copies)
-            for number in _tightest(np.flatnonzero(fits), room, level.first):
+            numbers = np.flatnonzero(fits)
+            keys: list[FloatArray] = []
+            if len(numbers) > 1:
+                keys = [_left_out(level, copies, everybody)] if everybody else []
+                keys += [self._idle(level, want), room]
+            for number in _best(numbers, keys, level.first):
                 yield Domain(level, number, int(placeable[number]), limit)
 
     def fits(self, area: Area, want: Want) -> bool:
         """Whether all of them fit into some domain by the counts."""
-        return next(self.tries(area, want), None) is not None
+        limit = self.rows(area.outer) if area.outer is not None else None
+        copies = self._copies(want, limit)
+        return any(self._count(level, area, want, copies)[2].any() for level in self.ladder(area.rule).levels)
 
     def promising(self, area: Area, want: Want) -> list[Domain]:
         """The widest domains in which all fit by the counts, in the order of their first nodes."""
@@ -191,7 +200,7 @@ class Domains:
         room[[0, *spent]] = 0
         fitting = np.flatnonzero(room >= count)
         if len(fitting):
-            return next(_tightest(fitting, room, level.first))
+            return next(_best(fitting, [room], level.first))
         best = int(np.lexsort((level.first, -room))[0])
         return best if room[best] > 0 else 0
 
@@ -246,6 +255,24 @@ class Domains:
                 found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
         return found
 
+    def _idle(self, level: Level, want: Want) -> FloatArray:
+        """Per domain: which part of it would be idle with those that are wanted in it, of the resources that they
+        ask for the mean (kube-scheduler's MostAllocated, the other way round)."""
+        nodes, share = self._placer.nodes, np.zeros(len(level.names))
+        usage: dict[int, int] = {}
+        taken = 0
+        for portion in want.portions:
+            count = min(portion.count, want.total - taken)
+            taken += count
+            for column, amount in zip(portion.cls.columns.tolist(), portion.cls.amounts.tolist(), strict=True):
+                usage[column] = usage.get(column, 0) + amount * count
+        columns = [column for column in usage if nodes.space.names[column] != PODS] or list(usage)
+        for column in columns:
+            offered = _sums(level, nodes.allocatable[column])
+            used = _sums(level, nodes.used[column] + nodes.reserved[column])
+            share += np.where(offered > 0, (used + usage[column]) / np.maximum(offered, 1.0), 0.0)
+        return -share / max(1, len(columns))
+
     def _count(
         self, level: Level, area: Area, want: Want, copies: Mapping[ClassRecord, IntArray]
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
@@ -264,13 +291,27 @@ class Domains:
         return np.minimum(placeable, want.total), room, fits
 
 
-def _tightest(numbers: IntArray, room: FloatArray, first: IntArray) -> Iterator[int]:
-    """The domains with the least room, of equals the first seen; found one by one, as the first mostly does."""
+def _left_out(
+    level: Level, copies: Mapping[ClassRecord, IntArray], everybody: Mapping[ClassRecord, int]
+) -> FloatArray:
+    """Per domain: for how many of everybody there is no room by the counts."""
+    left: FloatArray = np.zeros(len(level.names))
+    for cls, count in everybody.items():
+        if cls in copies:
+            left += count - np.minimum(_sums(level, copies[cls]), count)
+    return left
+
+
+def _best(numbers: IntArray, keys: Sequence[FloatArray], first: IntArray) -> Iterator[int]:
+    """The domains with the least of the keys, of equals the first seen; found one by one, as the first mostly
+    does."""
     for _ in range(_MOST_TRIES):
         if not len(numbers):
             return
-        here = room[numbers]
-        equal = numbers[here == here.min()]
+        equal = numbers
+        for key in keys:
+            here = key[equal]
+            equal = equal[here == here.min()]
         best = int(equal[first[equal].argmin()])
         yield best
         numbers = numbers[numbers != best]

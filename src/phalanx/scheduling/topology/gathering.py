@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 import msgspec
 
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.ceilings import Excess
 from phalanx.scheduling.demand import GangDemand, Portion
@@ -42,15 +43,17 @@ def gather(
     undone: Callable[[], None],
     otherwise: Callable[[], bool] | None = None,
     culprit: int = 0,
+    everybody: Mapping[ClassRecord, int] | None = None,
 ) -> F | Shortage | None:
     """Makes the attempt in the domains that take all by the counts; why it failed in the one that came nearest.
 
     An attempt places within the transaction, or says why not; told the domain that came nearest, it says why there.
     `undone` is called when what an attempt has placed has been taken back; `otherwise` may then place by other
-    means in the same domain. The last attempt, which only finds out why, leaves its traces.
+    means in the same domain. `everybody` are those for whom there should be room beside. The last attempt, which
+    only finds out why, leaves its traces.
     """
     mark = transaction.mark()
-    for domain in session.domains.tries(area, want):
+    for domain in session.domains.tries(area, want, everybody):
         with session.placer.within(domain.rows):
             facts = attempt(domain, None)
             if facts is None:

@@ -1,0 +1,101 @@
+"""Which device requests containers' amounts of an extended resource stand for."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from phalanx.dialects.core import decode_pod
+from phalanx.dialects.device_charges import devices_of
+from phalanx.dialects.extended_claims import ExtendedResources, extended_requests, is_extended
+from phalanx.model.claims import ClaimSpec, DeviceAsk, DeviceRequest
+
+GPU = "example.com/gpu"
+
+
+def requests(
+    *main: dict[str, str], init: tuple[dict[str, Any], ...] = ()
+) -> tuple[list[tuple[str, int]], list[str]]:
+    """(name and count of each request, `container: request` of each mapping)"""
+    containers = [{"name": f"c{at}", "resources": {"requests": amounts}} for at, amounts in enumerate(main)]
+    before = [
+        {"name": f"i{at}", "resources": {"requests": {GPU: each["amount"]}}, "restartPolicy": each.get("restart")}
+        for at, each in enumerate(init)
+    ]
+    document = {"metadata": {"name": "p", "uid": "u"}, "spec": {"containers": containers, "initContainers": before}}
+    (found,) = extended_requests(decode_pod(json.dumps(document).encode()).spec, [GPU])
+    return list(found.requests), [f"{each.container_name}: {each.request_name}" for each in found.mappings]
+
+
+def test_each_container_has_a_request_named_by_its_place_and_that_of_the_resource() -> None:
+    assert requests({"cpu": "1", GPU: "2"}, {GPU: "1"}) == (
+        [("container-0-request-1", 2), ("container-1-request-0", 1)],
+        ["c0: container-0-request-1", "c1: container-1-request-0"],
+    )
+
+
+def test_an_init_container_uses_the_devices_of_those_who_come_later() -> None:
+    assert requests({GPU: "2"}, init=({"amount": "1"},)) == (
+        [("container-1-request-0", 2)],
+        ["c0: container-1-request-0", "i0: container-1-request-0"],
+    )
+
+
+def test_of_what_init_containers_lack_then_the_most_is_asked_for_once() -> None:
+    assert requests({GPU: "1"}, init=({"amount": "2"}, {"amount": "4"})) == (
+        [("container-1-request-0", 3), ("container-2-request-0", 1)],
+        [
+            "c0: container-2-request-0",
+            "i0: container-2-request-0",
+            "i1: container-2-request-0",
+            "i0: container-1-request-0",
+            "i1: container-1-request-0",
+        ],
+    )
+
+
+def test_a_sidecar_keeps_its_devices() -> None:
+    assert requests({GPU: "1"}, init=({"amount": "1", "restart": "Always"},))[0] == [
+        ("container-0-request-0", 1),
+        ("container-1-request-0", 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "extended"),
+    [
+        (GPU, True),
+        ("deviceclass.resource.kubernetes.io/gpu", True),
+        ("cpu", False),
+        ("kubernetes.io/batteries", False),
+        ("hugepages-2Mi", False),
+    ],
+)
+def test_which_names_devices_may_have(name: str, extended: bool) -> None:
+    assert is_extended(name) is extended
+
+
+def test_of_several_classes_the_newest_counts_then_the_first_by_name() -> None:
+    offers = ExtendedResources()
+    offers.offered("b", GPU, "2026-01-01T00:00:00Z")
+    offers.offered("a", GPU, "2026-01-01T00:00:00Z")
+    assert offers.device_class(GPU) == "a"
+    offers.offered("c", GPU, "2026-01-02T00:00:00Z")
+    assert offers.device_class(GPU) == "c"
+    offers.withdrawn("c")
+    assert offers.device_class(GPU) == "a"
+    offers.offered("a", "", "2026-01-01T00:00:00Z")
+    assert offers.device_class(GPU) == "b"
+    assert offers.device_class("deviceclass.resource.kubernetes.io/a") == "a"
+
+
+def test_what_accounts_are_charged_for_a_claim() -> None:
+    asks = (DeviceAsk("big", "gpu", count=2, capacity=(("memory", "8Gi"),)), DeviceAsk("small", "gpu", count=4))
+    spec = ClaimSpec((DeviceRequest("r", asks, prioritised=True), DeviceRequest("n", (DeviceAsk("n", "nic"),))))
+    assert devices_of(spec) == {"deviceclass/gpu": 4, "memory.deviceclass/gpu": 16 * 2**30, "deviceclass/nic": 1}
+
+
+def test_administrators_take_nothing_from_anybody() -> None:
+    assert devices_of(ClaimSpec((DeviceRequest("r", (DeviceAsk("r", "gpu", admin=True),)),))) == {}
