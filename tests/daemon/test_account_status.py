@@ -450,3 +450,22 @@ async def test_a_queue_that_is_there_is_not_made(world: World) -> None:
     world.put(VOLCANO_QUEUE, queue("default"))
     queues = BuiltinQueues(world.api.client(), world.pool, cast(Observer, served), world.intake)
     assert await created(world, queues) == ["root"]
+
+
+async def test_guarantees_beyond_the_capability_above_them_are_told_to_the_youngest(world: World) -> None:
+    world.put(VOLCANO_QUEUE, queue("org", capability={"cpu": "10"}))
+    below = {"parent": "org", "guarantee": {"resource": {"cpu": "2"}}}
+    world.put(VOLCANO_QUEUE, queue("a", **below))
+    await world.look()
+    world.recorded.events.clear()
+    below = {"parent": "org", "guarantee": {"resource": {"cpu": "9"}}}
+    world.put(VOLCANO_QUEUE, queue("b", created=EPOCH + 1, **below))
+    await world.look()
+    notes = [
+        (about, note)
+        for about, reason, note in world.recorded.events
+        if reason == "GuaranteesExceedCapacity" and "below queue org" in note.lower()
+    ]
+    ((about, note),) = notes
+    assert about == "Queue/b"
+    assert "exceed its capability: cpu 11 of 10; lower some, or raise that" in note

@@ -147,3 +147,13 @@ class TestVolcanoAdmission:
         assert world.admissions[3:] == ["job-03"]
         world.node("n2", gpu=20).run()
         assert world.admissions[4:] == [f"job-{number:02}" for number in range(4, 10)]
+
+
+def test_a_group_in_a_queue_with_children_is_told_so() -> None:
+    world = Scenario().node("n1", cpu=8).queue("org").queue("leaf", parent="org")
+    queued(world, "job").gang("job", 2, queue="org").run()
+    verdict = world.why("job")
+    assert verdict.code == "QueueNotLeaf"
+    assert "queue org has child queues and takes no pods of its own" in verdict.message
+    world.gang("job", 2, queue="leaf").run()
+    assert world.admissions == ["job"]

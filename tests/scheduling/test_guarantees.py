@@ -123,3 +123,40 @@ def test_of_guarantees_that_do_not_fit_together_the_oldest_are_kept() -> None:
     cluster.node("more", cpu=2).run()  # now both fit
     cluster.pods("q", 10, cpu=1).run()
     assert len(cluster.placed()) == 4
+
+
+class TestGuaranteesBeyondTheCapabilityAboveThem:
+    """org may hold 10 of 30 CPUs, and its two children are guaranteed 8 each."""
+
+    def cluster(self) -> Scenario:
+        cluster = Scenario(CAPACITY).node("n", cpu=30).queue("org", capability={"cpu": 10}).queue("other")
+        cluster.queue("a", parent="org", guarantee={"cpu": 8}, created=1)
+        cluster.queue("b", parent="org", guarantee={"cpu": 8}, created=2)
+        return cluster.queue("c", parent="org")
+
+    def test_nobody_outside_loses_more_than_the_capability(self) -> None:
+        cluster = self.cluster().pods("other", 30, queue="other", cpu=1).run()
+        assert len(cluster.placed("other")) == 22
+
+    def test_the_oldest_is_kept_and_the_rest_is_everybodys(self) -> None:
+        cluster = self.cluster().pods("c", 9, queue="c", cpu=1).run()
+        assert len(cluster.placed("c")) == 2
+        cluster.pods("a", 9, queue="a", cpu=1).run()
+        assert len(cluster.placed("a")) == 8
+
+    def test_the_hint_names_the_queue_for_whose_sake_it_waits(self) -> None:
+        cluster = self.cluster().pods("c", 3, queue="c", cpu=1).run()
+        (waiting,) = cluster.waiting()
+        assert "lower the guarantee of queue a" in (cluster.why_pod(waiting).change or "")
+
+    def test_a_capability_that_is_raised_keeps_both(self) -> None:
+        cluster = self.cluster().queue("org", capability={"cpu": 17}).pods("c", 9, queue="c", cpu=1).run()
+        assert len(cluster.placed("c")) == 1
+
+
+def test_the_hint_names_the_queue_deep_in_the_tree_that_has_the_guarantee() -> None:
+    cluster = Scenario(CAPACITY).node("n", cpu=10).queue("org").queue("other")
+    cluster.queue("deep", parent="org", guarantee={"cpu": 6}).queue("small", guarantee={"cpu": 1})
+    cluster.pods("other", 4, queue="other", cpu=1).run()
+    (waiting,) = cluster.waiting()
+    assert (cluster.why_pod(waiting).change or "").endswith("or lower the guarantee of queue deep")

@@ -289,3 +289,19 @@ class TestRepair:
         (plan,) = mark
         world.becomes("job-2", node="n1", mark=plan, phase=PodPhase.RUNNING).run()
         assert len(world.placed()) == 4
+
+
+class TestKubeBatchJobReady:
+    """docs/gangs.md: succeeded members count also where waiting ones could make up the minimum."""
+
+    def test_two_of_three_that_wait_start_beside_one_that_has_succeeded(self) -> None:
+        world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=WITH_SUCCEEDED)
+        world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED).pods("w", 3, gang="job", gpu=1).run()
+        assert len(world.placed("w")) == 2
+
+    def test_by_the_other_policy_all_three_must_fit(self) -> None:
+        world = Scenario().node("n1", gpu=2).gang("job", 3, match_policy=WAITING_AND_RUNNING)
+        world.pod("done", gang="job", node="n1", phase=PodPhase.SUCCEEDED).pods("w", 3, gang="job", gpu=1).run()
+        assert world.placed("w") == []
+        world.node("n2", gpu=1).run()
+        assert len(world.placed("w")) == 3

@@ -100,7 +100,8 @@ class Paths:
         self.budgeted = any(noun.budget is not None for noun in nouns)
 
     def _guarantee(self, offered: Mapping[str, int]) -> None:
-        """A guarantee that the cluster cannot keep beside those of older queues must not stop everybody else."""
+        """A guarantee that the cluster, or the capability of a queue above, cannot keep beside those of older
+        queues must not stop everybody else."""
         root = self.accounts[ROOT]
         named = [record for record in self.accounts.values() if record.noun is not None and record.noun.guarantee]
         self.guarantees = bool(named)
@@ -109,7 +110,12 @@ class Paths:
                 continue
             wanted = dict(record.noun.guarantee)
             record.guaranteed(wanted)
-            kept = {name: amount for name, amount in wanted.items() if _fits(root, name, offered)}
+            above = record.lineage()[1:]
+            kept = {
+                name: amount
+                for name, amount in wanted.items()
+                if _fits(root, name, offered) and all(_allows(each, name) for each in above)
+            }
             if kept != wanted:
                 record.guaranteed(kept)
 
@@ -243,6 +249,12 @@ def _claims(quota: Account) -> tuple[str, ...]:
 
 def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> bool:
     return root.reserved.get(resource, 0) <= offered.get(resource, 0)
+
+
+def _allows(queue: AccountRecord, resource: str) -> bool:
+    """Whether a queue may hold all that is kept for those below it."""
+    limits = dict(queue.noun.capability) if queue.noun is not None else {}
+    return resource not in limits or queue.reserved.get(resource, 0) <= limits[resource]
 
 
 def _own_fault(record: AccountRecord) -> Problem | None:

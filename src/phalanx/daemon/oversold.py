@@ -5,11 +5,12 @@ from __future__ import annotations
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder, ObjectReference
-from phalanx.model.account import Account, Limits, Tree
+from phalanx.model.account import Account, AccountKey, Limits, Tree
 from phalanx.model.quantity import format_quantity
 
 CODE = "SumMinExceedsCapacity"
 GUARANTEES = "GuaranteesExceedCapacity"
+UNLIMITED = 2**62
 
 
 class Oversold:
@@ -24,7 +25,7 @@ class Oversold:
         self._state = state
         self._recorder = recorder
         self._looked: int | None = None
-        self._told: dict[Tree, tuple[str, frozenset[str]]] = {}
+        self._told: dict[Tree | AccountKey, tuple[str, frozenset[str]]] = {}
 
     def look(self) -> None:
         """Compares anew if anything may have changed; the ledger must be settled."""
@@ -45,8 +46,26 @@ class Oversold:
         self._compare(Tree.ELASTIC_QUOTA, quotas, offered, "the min of all ElasticQuotas together exceeds")
         self._compare(Tree.ACK, roots, offered, "the min of the root of the ElasticQuotaTree exceeds")
         self._compare(Tree.QUEUE, queues, offered, "the guarantees of all queues together exceed")
+        for record in self._state.ledger.accounts.values():
+            parent = record.noun
+            if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
+                continue
+            below = [noun for child in record.children.values() if (noun := child.noun) and noun.guarantee]
+            limits = {
+                name: dict(parent.capability).get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee
+            }
+            sentence = f"the guarantees of the queues below {record.label} together exceed"
+            self._compare(record.key, below, limits, sentence, "its capability", "raise that")
 
-    def _compare(self, tree: Tree, nouns: list[Account], offered: dict[str, int], sentence: str) -> None:
+    def _compare(
+        self,
+        tree: Tree | AccountKey,
+        nouns: list[Account],
+        offered: dict[str, int],
+        sentence: str,
+        whole: str = "what all nodes offer",
+        remedy: str = "add nodes",
+    ) -> None:
         minima: dict[str, int] = {}
         for noun in nouns:
             for name, amount in _promised(noun):
@@ -70,9 +89,10 @@ class Oversold:
             source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
         )
         # (What the guarantees of older queues leave no room for is not kept: see cluster/paths.py.)
-        until = "; until then the youngest that do not fit are not kept" if tree is Tree.QUEUE else ""
-        note = f"{sentence} what all nodes offer: {amounts}; lower some, or add nodes{until}"
-        reason = GUARANTEES if tree is Tree.QUEUE else CODE
+        queues = tree is Tree.QUEUE or isinstance(tree, AccountKey)
+        until = "; until then the youngest that do not fit are not kept" if queues else ""
+        note = f"{sentence} {whole}: {amounts}; lower some, or {remedy}{until}"
+        reason = GUARANTEES if queues else CODE
         self._recorder.record(about, type="Warning", reason=reason, action="Validating", note=note)
 
 

@@ -78,7 +78,7 @@ class Allowance:
                             used,
                             wanted,
                             ceiling.change,
-                            ceiling.hint,
+                            bar.hint(name),
                             ceiling.computed,
                             placed,
                             need,

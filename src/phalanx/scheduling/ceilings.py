@@ -62,6 +62,25 @@ class Bar(msgspec.Struct, frozen=True):
             kept += each.idle_guarantee(resource) - each.reserved.get(resource, 0)
         return limit - account.reserved.get(resource, 0) + kept, used, kept
 
+    def hint(self, resource: str) -> str:
+        """What somebody could do about the ceiling, "" where nobody can: lower the guarantee for whose sake most is
+        kept of the resource beside the path."""
+        if not self.ceiling.reserves:
+            return self.ceiling.hint
+        holder, account = None, self.account
+        while others := [
+            child
+            for child in account.children.values()
+            if child not in self.below and child.idle_guarantee(resource) > 0
+        ]:
+            account = max(others, key=lambda child: (child.idle_guarantee(resource), child.key.name))
+            holder = account
+            if account.guarantee.get(resource, 0) - account.used.get(resource, 0) >= account.reserved.get(
+                resource, 0
+            ):
+                break
+        return f"lower the guarantee of {holder.label}" if holder is not None else ""
+
     def _left_to_nodes(self, resource: str, held: int) -> bool:
         """Whether not even the whole cluster has so much: what nodes say about that helps more."""
         whole = self.ceiling.reserves and self.account.parent is None

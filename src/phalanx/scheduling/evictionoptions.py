@@ -10,6 +10,7 @@ from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.errors import PolicyError
 from phalanx.scheduling.vocabulary import (
     ACTION_ARGUMENTS,
+    BEST_EFFORT,
     EVICTION_ARGUMENTS,
     FOREIGN_VICTIMS,
     SINGLE_NODE,
@@ -29,7 +30,8 @@ class EvictionOptions(msgspec.Struct, frozen=True):
     Whole gangs: a gang may be evicted as a whole; otherwise only what it has above its minimum. With
     `foreign_victims` pods of other schedulers may be evicted. With `surplus` a gang that has its minimum evicts
     for its other members too, and with `levels` a gang may take from gangs of the same priority in its queue that
-    have a larger dominant share.
+    have a larger dominant share. With `best_effort` pods that ask for nothing but a slot evict such as ask for
+    resources; without it only each other.
     """
 
     preempt: bool = False
@@ -42,6 +44,7 @@ class EvictionOptions(msgspec.Struct, frozen=True):
     foreign_victims: bool = False
     surplus: bool = False
     levels: bool = False
+    best_effort: bool = False
 
     @property
     def active(self) -> bool:
@@ -86,6 +89,7 @@ def eviction_options(
         foreign_victims=truth(FOREIGN_VICTIMS, (*_PREEMPTING, *_RECLAIMING), False),
         surplus=plugins.get("gang", {}).get("enableJobStarving") is False,
         levels=plugins.get("drf", {}).get("enablePreemptable") is True,
+        best_effort=truth(BEST_EFFORT, (*_PREEMPTING, *_RECLAIMING), False),
     )
 
 
@@ -109,6 +113,8 @@ def describe(options: EvictionOptions, way: str) -> list[str]:
         rules.append("pods of other schedulers may go")
     if options.surplus:
         rules.append("also for what a gang asks for above its minimum")
+    if options.best_effort:
+        rules.append("also for pods that ask for no resources")
     if options.levels:
         rules.append("also from gangs of the same priority with a larger dominant share")
     return [*rules, "through the Eviction API" if way == "eviction-api" else "by deleting the pod"]

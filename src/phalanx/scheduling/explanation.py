@@ -174,14 +174,15 @@ def too_many_tied(gang: GangKey, most: int) -> Verdict:
 
 def awaiting_admission(gang: GangRecord, noun: Gang, facts: NotAdmitted) -> Verdict:
     wanted = _amounts(noun.min_resources or ())
-    message = facts.message or f"its minResources ({wanted}) exceed what may be promised now"
+    announced = f"its minResources ({wanted}) exceed what may be promised now"
+    message = facts.message or (announced if wanted else "the policy lets nothing in now")
     return Verdict(
         AWAITING_ADMISSION,
         f"gang {gang.key} waits to be admitted: {message}",
         unschedulable=False,
         needed=noun.min_member,
         members=gang.counts().present,
-        change=facts.change or "wait for other groups to finish, or lower minResources",
+        change=facts.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
     )
 
 

@@ -94,6 +94,9 @@ class Session:
         self._should_stop = should_stop
         self._steps = 0
         self.cause = f"c{plan.cycle}"
+        # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
+        policy = pipeline.policy
+        self.slots_only = "allocate" not in policy.actions and not policy.custom_actions
         self.seen: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
@@ -279,10 +282,13 @@ class Session:
         return tuple([plugin.gang_order(self, gang) for plugin in self.pipeline.plugins("gang_order")])
 
     def in_order(self, gang: GangRecord) -> list[PodRecord]:
-        """Pending members by the plugins' pod order, then index, age and name."""
+        """Pending members whom the policy's actions place, by the plugins' pod order, then index, age and name."""
         plugins = self.pipeline.plugins("pod_order")
+        pending: Iterable[PodRecord] = gang.pending.values()
+        if self.slots_only:
+            pending = (member for member in pending if member.cls.pod_class.best_effort)
         return sorted(
-            gang.pending.values(),
+            pending,
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
         )
 

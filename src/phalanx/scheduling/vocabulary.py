@@ -62,7 +62,8 @@ _PREEMPT = (
 SINGLE_NODE = "singleNodePreemption"
 WHOLE_GANGS = "allowWholeBundle"
 FOREIGN_VICTIMS = "phalanx.foreignVictims"
-EVICTION_ARGUMENTS = (FOREIGN_VICTIMS, SINGLE_NODE, WHOLE_GANGS)
+BEST_EFFORT = "phalanx.bestEffortEvicts"
+EVICTION_ARGUMENTS = (FOREIGN_VICTIMS, SINGLE_NODE, WHOLE_GANGS, BEST_EFFORT)
 """What we act on; all four actions that evict for others take them."""
 
 # Action -> the argument keys that `configurations:` may carry. The others have no effect: a failed filter is never

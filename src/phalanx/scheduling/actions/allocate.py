@@ -297,6 +297,8 @@ def _held(session: Session, unit: Unit) -> bool:
         if noun.problem is not None:
             verdict = held_by_problem(gang, noun)
         elif not (noun.admitted or gang.admitted):
+            if _held_by_account(session, unit, gang, asks=True):
+                return True
             if "enqueue" in session.pipeline.policy.actions:
                 demand = admission(session, unit, gang)
                 refusal = session.known(demand)
@@ -330,9 +332,10 @@ def _missing_mate(session: Session, unit: Unit, gang: GangKey) -> Verdict:
     return unrequited(gang, mate, by)
 
 
-def _held_by_account(session: Session, unit: Unit, gang: GangRecord) -> bool:
-    """Whether who pays for the gang may be charged nothing new; says why."""
-    held = session.held(gang) if gang.pending else None
+def _held_by_account(session: Session, unit: Unit, gang: GangRecord, *, asks: bool = False) -> bool:
+    """Whether who pays for the gang may be charged nothing new; says why. A group that waits to be admitted `asks`
+    before it has pods."""
+    held = session.held(gang) if gang.pending or asks else None
     if held is None:
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))

@@ -2,10 +2,30 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
 from phalanx.scheduling.session import Session
+from phalanx.scheduling.work import Unit
 
 
 def backfill(session: Session) -> None:
-    """Places zero-request pods that belong to no gang; zero-request members of gangs go with their gang."""
-    walk(session, [unit for unit in session.units if asks_for_a_slot_only(unit)])
+    """Places zero-request pods: those that belong to no gang, and, where the policy has no `allocate` with which
+    the others go, those of gangs too. Queues take turns, then gangs, then pods, as in every action; a gang's
+    minimum holds here as well (Volcano, actions/backfill)."""
+    units = [unit for unit in session.units if asks_for_a_slot_only(unit) or _has_slots_to_fill(session, unit)]
+    walk(session, units)
+
+
+def _has_slots_to_fill(session: Session, unit: Unit) -> bool:
+    return session.slots_only and bool(unit.gangs) and all(_enough(session, gang) for gang in unit.gangs)
+
+
+def _enough(session: Session, gang: GangRecord) -> bool:
+    """Whether zero-request members alone can make up what the gang needs; the rest is not considered."""
+    if gang.noun is None or gang.noun.problem is not None or gang.noun.subgroups:
+        return False
+    members, need = session.in_order(gang), session.requirement(gang)
+    if need.satisfied:
+        return bool(members) or not gang.pending
+    roles = [member.pod.role for member in members]
+    return len(members) >= need.total and all(roles.count(role) >= least for role, least in need.roles)

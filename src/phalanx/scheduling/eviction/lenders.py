@@ -14,6 +14,7 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.resources import PODS
 from phalanx.scheduling.eviction.columns import columns_of
 from phalanx.scheduling.eviction.grounds import Ground, Grounds
 from phalanx.scheduling.eviction.levelling import Levelling
@@ -22,6 +23,7 @@ from phalanx.scheduling.session import Session
 
 _OWN = "they belong to the same gang and have no lower priority"
 _HIGH = "their priority is not lower"
+_MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
 
 Level = tuple[bool, int, float, int]
 """In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
@@ -71,6 +73,11 @@ class Lenders:
         self._session = session
         self._beneficiary = beneficiary
         self._foreign = foreign
+        self._modest = (
+            bool(beneficiary.payers)
+            and all(amounts.keys() <= {PODS} for amounts in beneficiary.payers.values())
+            and not session.pipeline.policy.eviction.best_effort
+        )
         together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
         for record in beneficiary.claimed:
             if record.payer is not None:
@@ -124,6 +131,11 @@ class Lenders:
         if not self._foreign:
             refuse(columns.foreign, "they belong to other schedulers")
         refuse(columns.fixed, "they belong to their nodes")
+        if self._modest:
+            refuse(
+                np.array([bool(kind.footprint.amounts.keys() - {PODS}) for kind in self.kinds], dtype=np.bool_),
+                _MODEST,
+            )
         below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
         # Which of the pods that are marked must go all the same is asked pod by pod.
         keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
@@ -174,6 +186,8 @@ class Lenders:
     def may_lend(self, record: PodRecord) -> Ground | str:
         """The ground on which one pod may be taken, or why there is none."""
         assert record.payer is not None
+        if self._modest and record.footprint.amounts.keys() - {PODS}:
+            return _MODEST
         return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
 
     def overrules(self, record: PodRecord) -> bool:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
-
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Tree
 from phalanx.scheduling.arguments import Arguments
@@ -38,12 +35,4 @@ def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
         return None
     real = real_capabilities(session).of(account)
     limits = {name: real[name] for name in sorted(named) if name in real}
-    largest = max(account.children.values(), key=lambda child: _part(child, real))
-    hint = f"lower the guarantee of {largest.label}"
-    return Ceiling("capacity beside what others are guaranteed", limits, hint=hint, reserves=True)
-
-
-def _part(child: AccountRecord, whole: Mapping[str, int]) -> tuple[Fraction, str]:
-    """The largest part of anything that is kept for a child."""
-    parts = (Fraction(child.idle_guarantee(name), whole[name]) for name in child.kept if whole.get(name, 0) > 0)
-    return max(parts, default=Fraction(0)), child.key.name
+    return Ceiling("capacity beside what others are guaranteed", limits, reserves=True)

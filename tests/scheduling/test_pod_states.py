@@ -1,0 +1,114 @@
+"""The picture in docs/pod-states.md is true: its states are ours, and every arrow can be played."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from phalanx.model.pod import MemberState, PodPhase
+
+from .scenario import Scenario
+
+PICTURE = Path(__file__).parents[2] / "docs" / "pod-states.md"
+ARROWS = re.findall(r"^    (\[\*\]|\w+) --> (\[\*\]|\w+): ", PICTURE.read_text("utf-8"), re.MULTILINE)
+NOWHERE = "[*]"
+
+
+def world() -> Scenario:
+    return Scenario().node("n1", cpu=4)
+
+
+def pending() -> Scenario:
+    return world().pod("p", cpu=1)
+
+
+def placed() -> Scenario:
+    return pending().work()
+
+
+def bound() -> Scenario:
+    return world().pod("p", cpu=1, node="n1", phase=PodPhase.PENDING)
+
+
+def running() -> Scenario:
+    return world().pod("p", cpu=1, node="n1")
+
+
+def told_to_leave() -> Scenario:
+    made = running()
+    made.state.doom(made.state.pods["p"])
+    return made
+
+
+def failed_binding(made: Scenario) -> None:
+    made.state.forget("p")
+
+
+def refused_eviction(made: Scenario) -> None:
+    made.state.spare("p", 0.0)
+
+
+def leaves(made: Scenario) -> None:
+    made.becomes("p", terminating=True)
+
+
+def is_gone(made: Scenario) -> None:
+    made.gone("p")
+
+
+def ends(phase: PodPhase) -> Callable[[Scenario], object]:
+    return lambda made: made.becomes("p", phase=phase)
+
+
+def comes(**fields: object) -> Callable[[Scenario], object]:
+    return lambda made: made.pod("p", cpu=1, **fields)  # type: ignore[arg-type]
+
+
+# Arrow -> (how the pod came to where it begins, what happens).
+PLAYS: dict[tuple[str, str], tuple[Callable[[], Scenario], Callable[[Scenario], object]]] = {
+    (NOWHERE, "Gated"): (world, comes(gated=True)),
+    (NOWHERE, "Pending"): (world, comes()),
+    (NOWHERE, "Foreign"): (world, comes(scheduler="other")),
+    ("Gated", "Pending"): (lambda: world().pod("p", gated=True), lambda made: made.becomes("p", gated=False)),
+    ("Foreign", "Bound"): (lambda: world().pod("p", scheduler="other"), lambda made: made.becomes("p", node="n1")),
+    ("Pending", "Placed"): (pending, lambda made: made.work()),
+    ("Placed", "Pending"): (placed, failed_binding),
+    ("Placed", "Bound"): (placed, lambda made: made.becomes("p", node="n1")),
+    ("Bound", "Running"): (bound, ends(PodPhase.RUNNING)),
+    ("Bound", "Failed"): (bound, ends(PodPhase.FAILED)),
+    ("Running", "Succeeded"): (running, ends(PodPhase.SUCCEEDED)),
+    ("Running", "Failed"): (running, ends(PodPhase.FAILED)),
+    ("Pending", "Terminating"): (pending, leaves),
+    ("Placed", "Terminating"): (placed, leaves),
+    ("Bound", "Terminating"): (bound, leaves),
+    ("Running", "Terminating"): (running, lambda made: made.state.doom(made.state.pods["p"])),
+    ("Terminating", "Running"): (told_to_leave, refused_eviction),
+    ("Terminating", "Failed"): (told_to_leave, ends(PodPhase.FAILED)),
+    ("Succeeded", NOWHERE): (lambda: running().finishes("p"), is_gone),
+    ("Failed", NOWHERE): (lambda: running().finishes("p", phase=PodPhase.FAILED), is_gone),
+    ("Terminating", NOWHERE): (told_to_leave, is_gone),
+}
+
+
+def where(made: Scenario) -> str:
+    record = made.state.pods.get("p")
+    return record.state.name.capitalize() if record is not None else NOWHERE
+
+
+def test_its_states_are_those_of_the_code() -> None:
+    assert {state for arrow in ARROWS for state in arrow} == {NOWHERE, *(s.name.capitalize() for s in MemberState)}
+    assert sorted(ARROWS) == sorted(PLAYS)
+
+
+@pytest.mark.parametrize(("arrow", "play"), PLAYS.items(), ids=lambda each: str(each)[:40])
+def test_every_arrow_can_be_played(
+    arrow: tuple[str, str], play: tuple[Callable[[], Scenario], Callable[[Scenario], object]]
+) -> None:
+    come, happens = play
+    made = come()
+    assert where(made) == arrow[0]
+    happens(made)
+    assert where(made) == arrow[1]
