@@ -120,7 +120,7 @@ class TestSmallGangs:
 
 
 class TestLenders:
-    """The worked example of ACK's capacity scheduling: pods of five CPUs, four teams that have a min of two pods."""
+    """The worked example of ACK's capacity scheduling: pods of five CPUs, four teams with a min of two."""
 
     def world(self) -> Scenario:
         scenario = Scenario().node(NODE, cpu=56)

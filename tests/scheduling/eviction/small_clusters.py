@@ -42,7 +42,8 @@ class SmallCluster:
     pod, or a gang of up to four members.
 
     `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
-    roles, subgroups, or as units; have four priorities, their own and their gangs'; some are protected, some count in a PodDisruptionBudget.
+    roles, subgroups, or as units; have four priorities, their own and their gangs'; some are protected, some
+    count in a PodDisruptionBudget.
     """
 
     def __init__(self, seed: int, victims: tuple[int, int] = (3, MOST_VICTIMS), nodes: int = 5) -> None:
