@@ -23,8 +23,9 @@ class Victim:
     """Pods that go together or stay together.
 
     `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
-    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers, with
-    what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has nothing left.
+    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
+    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has
+    nothing left.
     `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some gangs; a single
     member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
     """
