@@ -12,7 +12,7 @@ from .eviction.small_clusters import SmallCluster
 
 # More than is looked through completely.
 VICTIMS, NODES = (20, 45), 10
-SEEDS = range(25)
+SEEDS = range(10, 35)
 QUIET = 50
 
 

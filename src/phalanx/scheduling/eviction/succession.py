@@ -92,7 +92,7 @@ def admissible(rules: Rules, order: Iterable[Victim]) -> list[Victim]:
     return [victim for victim in order if succession.take(victim)]
 
 
-def in_turns(rules: Rules, candidates: Sequence[Victim]) -> Sequence[Victim]:
+def in_turns(rules: Rules, candidates: list[Victim]) -> list[Victim]:
     """The candidates, which are in the policy's order, with lenders counted anew after everyone who goes: of equal
     distance the next is one of whoever is furthest above his due then."""
     lenders: dict[object, list[Victim]] = {}

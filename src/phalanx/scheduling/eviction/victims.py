@@ -15,18 +15,22 @@ from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.eviction.grounds import Ground, held
 from phalanx.scheduling.eviction.integrity import Subquorum, bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.eviction.levelling import Levelling
+from phalanx.scheduling.topology.subgroups import PartKey
 
 _SECONDS = 3600.0
+
+Part = str | PartKey | None
+"""Of a gang: a role, a subgroup, or all of it (None)."""
 
 
 class Victim:
     """Pods that go together or stay together.
 
     `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
-    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers, with
-    what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has nothing left.
-    `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some gangs; a single
-    member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
+    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that
+    has nothing left. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of
+    some gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
     """
 
     __slots__ = (
@@ -191,17 +195,17 @@ class Spare:
             self._subquorum = Subquorum(gang, gang.noun)
         self.everybody = not self._roles and self._subquorum is None and self.free >= active
 
-    def allows(self, record: PodRecord, spent: Mapping[object, int]) -> bool:
+    def allows(self, record: PodRecord, spent: Mapping[Part, int]) -> bool:
         """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
             return False
         if self._subquorum is None:
             return True
-        gone = {key: count for key, count in spent.items() if isinstance(key, tuple)}
+        gone: dict[PartKey | None, int] = {key: count for key, count in spent.items() if isinstance(key, tuple)}
         return self._subquorum.spares(record, gone)
 
-    def keys(self, record: PodRecord) -> Iterator[object]:
+    def keys(self, record: PodRecord) -> Iterator[Part]:
         """What a member that goes counts for: the gang (None), its role, its subgroup."""
         yield None
         if record.pod.role in self._roles:
@@ -239,7 +243,7 @@ class Removals:
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
-        self._spent: dict[Spare, Counter[object]] = {}
+        self._spent: dict[Spare, Counter[Part]] = {}
         self._levelling = levelling
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
