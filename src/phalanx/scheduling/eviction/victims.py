@@ -57,7 +57,7 @@ class Victim:
         self.priority = priority
         self.work = work
         self.breaks = breaks
-        self.own = sum(record.pod.priority for record in records)
+        self.own = records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
         self.whole = False
         self.spare: Spare | None = None
         self.exposed = 0
@@ -104,7 +104,7 @@ class Victim:
     @property
     def importance(self) -> int:
         """The highest priority of a pod, whatever its gang's."""
-        return max(record.pod.priority for record in self.records)
+        return self.own if len(self.records) == 1 else max(record.pod.priority for record in self.records)
 
     @property
     def name(self) -> tuple[str, str]:
