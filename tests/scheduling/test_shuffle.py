@@ -14,6 +14,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.disruption import DisruptionBudget, Portion
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
+from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.arguments import Arguments
 from phalanx.scheduling.plugin import Outcast, Plugin
 from phalanx.scheduling.policy import ConfiguredPlugin, load_policy
@@ -107,6 +108,12 @@ class TestGangs:
         scenario = world().gang("gang", 1, roles=(("ps", 1),))
         scenario.pods("ps", 2, gang="gang", role="ps", cpu=1).pods("worker", 2, gang="gang", role="worker", cpu=1)
         assert sweep(scenario.run(), "ps-0", "ps-1", "worker-0", "worker-1") == ["ps-0", "worker-0", "worker-1"]
+
+    def test_so_do_subgroups(self) -> None:
+        scenario = world().gang("gang", 2, subgroups=(SubgroupRule("parts", keys=("part",), size=2, least=1),))
+        for part in "ab":
+            scenario.pods(f"{part}", 2, gang="gang", cpu=1, more={"labels": (("part", part),)})
+        assert sweep(scenario.run(), "a-0", "b-0", "a-1", "b-1") == ["a-0", "a-1"]
 
     def test_one_that_needs_everybody_loses_nobody(self) -> None:
         scenario = world().job("gang", 3, cpu=1).run()

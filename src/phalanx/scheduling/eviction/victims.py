@@ -15,8 +15,12 @@ from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.eviction.grounds import Ground, held
 from phalanx.scheduling.eviction.integrity import Subquorum, bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.eviction.levelling import Levelling
+from phalanx.scheduling.topology.subgroups import PartKey
 
 _SECONDS = 3600.0
+
+Part = str | PartKey | None
+"""Of a gang: a role, a subgroup, or all of it (None)."""
 
 
 class Victim:
@@ -53,7 +57,7 @@ class Victim:
         self.priority = priority
         self.work = work
         self.breaks = breaks
-        self.own = sum(record.pod.priority for record in records)
+        self.own = records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
         self.whole = False
         self.spare: Spare | None = None
         self.exposed = 0
@@ -100,7 +104,7 @@ class Victim:
     @property
     def importance(self) -> int:
         """The highest priority of a pod, whatever its gang's."""
-        return max(record.pod.priority for record in self.records)
+        return self.own if len(self.records) == 1 else max(record.pod.priority for record in self.records)
 
     @property
     def name(self) -> tuple[str, str]:
@@ -191,7 +195,7 @@ class Spare:
             self._subquorum = Subquorum(gang, gang.noun)
         self.everybody = not self._roles and self._subquorum is None and self.free >= active
 
-    def allows(self, record: PodRecord, spent: Mapping[object, int]) -> bool:
+    def allows(self, record: PodRecord, spent: Mapping[Part, int]) -> bool:
         """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
@@ -200,7 +204,7 @@ class Spare:
             return True
         return self._subquorum.spares(record, spent)
 
-    def keys(self, record: PodRecord) -> Iterator[object]:
+    def keys(self, record: PodRecord) -> Iterator[Part]:
         """What a member that goes counts for: the gang (None), its role, its subgroup."""
         yield None
         if record.pod.role in self._roles:
@@ -238,7 +242,7 @@ class Removals:
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
-        self._spent: dict[Spare, Counter[object]] = {}
+        self._spent: dict[Spare, Counter[Part]] = {}
         self._levelling = levelling
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
