@@ -92,6 +92,22 @@ async def test_1_37_the_minimum_may_change(tmp_path: Path) -> None:
         assert told["status"] == "True"
 
 
+async def test_1_37_members_have_the_priority_of_their_group(tmp_path: Path) -> None:
+    async with serving(tmp_path, "v1beta1") as world:
+        await world.node("n1")
+        high = {"apiVersion": f"{API}/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 10}
+        await world.make(high)
+        await world.scheduler()
+        await world.make(native("PodGroup", "g", schedulingPolicy=gang(1), priorityClassName="high"))
+        await world.pod("a", schedulingGroup={"podGroupName": "g"})
+        said = await world.until_held("a", reason="SchedulerError")
+        assert "has priority 0, but its PodGroup has 10" in said["message"]
+        await until_told(world, BETA, "g", "PodGroupInitiallyScheduled", "False", "SchedulerError")
+        await world.make(native("PodGroup", "h", schedulingPolicy=gang(1), priorityClassName="high"))
+        await world.pod("b", priorityClassName="high", schedulingGroup={"podGroupName": "h"})
+        await world.until_bound("b")
+
+
 async def composite(world: World) -> None:
     """A service of which two of three replicas must start, each a leader with two workers."""
     leaf = [

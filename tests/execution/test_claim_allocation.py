@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 from collections.abc import Callable
@@ -46,6 +47,7 @@ class Api:
         self.interfere: Callable[[], None] = lambda: None
         self.pauses: list[float] = []
         self.on_pause: Callable[[], None] = lambda: None
+        self.conflicts = 0
 
     @property
     def handler(self) -> ClaimAllocation:
@@ -79,8 +81,10 @@ class Api:
         interfere, self.interfere = self.interfere, lambda: None
         interfere()
         self._fail()
+        await asyncio.sleep(0)
         assert self.claim is not None
         if patch["metadata"]["resourceVersion"] != self.claim["metadata"]["resourceVersion"]:
+            self.conflicts += 1
             raise ApiError(409, "Conflict", "changed meanwhile")
         self.touch()
         if path == PATH:
@@ -333,3 +337,13 @@ async def test_devices_that_will_never_be_ready_refuse_the_pod() -> None:
         await api.handler.prepare(
             BIND, wanted(allocation=json.dumps({"devices": {"results": [slow]}}), conditions=True)
         )
+
+
+async def test_pods_that_share_a_claim_do_not_get_in_each_others_way() -> None:
+    api = Api(allocation=ALLOCATION)
+    handler = api.handler
+    pods = [f"p{number}" for number in range(50)]
+    await asyncio.gather(*(handler.prepare(BIND, wanted(pod, allocation="")) for pod in pods))
+    assert api.status["reservedFor"] == [consumer(pod) for pod in pods]
+    assert api.log == ["finalizers"] + ["reservedFor"] * 50
+    assert api.conflicts == 0

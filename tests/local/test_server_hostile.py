@@ -176,3 +176,20 @@ def test_a_line_that_is_no_record_is_named(tmp_path: Path) -> None:
         path.write_bytes(b"phalanx-data-1\n1\trevision\n" + line)
         with pytest.raises(DataFileError, match=r"line 3 \(byte 26\) is damaged"):
             FileJournal(path)
+
+
+async def test_more_warnings_than_headers_can_carry(client: Client) -> None:
+    unknown = {f"field{index}": 1 for index in range(10_000)} | {"line\nbreak": 1}
+    reply = await client.call("POST", CONFIG_MAPS, {**config_map("a"), **unknown})
+    assert reply.status == 201
+    assert len(reply.warnings) == 100
+    long = {"x" * 5000: 1, "y": 1}
+    reply = await client.call("POST", CONFIG_MAPS, {**config_map("b"), **long})
+    assert [len(warning) < 300 for warning in reply.warnings] == [True, True]
+
+
+async def test_copies_of_copies_are_refused_before_they_fill_the_memory(client: Client) -> None:
+    await client.create(CONFIG_MAPS, config_map("a", a="x" * 100_000))
+    doubling = [{"op": "copy", "from": "/data", "path": f"/data/{index}"} for index in range(60)]
+    reply = await client.call("PATCH", f"{CONFIG_MAPS}/a", doubling, content_type="application/json-patch+json")
+    assert (reply.status, reply.reason) == (422, "Invalid")

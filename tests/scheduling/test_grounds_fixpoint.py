@@ -23,6 +23,12 @@ _SIZES: list[dict[str, Any]] = [
     {"cpu": 1, "gpu": 1},
     {"cpu": 2, "gpu": 3},
 ]
+_PLUGINS = [
+    "capacity",
+    "capacity, arguments: {ancestorReclaimLevel: 0}",
+    "capacity, arguments: {ancestorReclaimLevel: 1}",
+    "proportion",
+]
 _NAMESPACES = ["na", "nb", "nc"]
 
 
@@ -31,7 +37,7 @@ class Disorder:
 
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
-        self.plugin = self.draw.choice(["capacity", "proportion"])
+        self.plugin = self.draw.choice(_PLUGINS)
         self.scenario = Scenario(policy(f"name: {self.plugin}")).node("n", cpu=1000, gpu=1000, pods=1000)
         self.leaves = [*self._queues("", "q", 0), "default"]
         if self.draw.random() < 0.5:

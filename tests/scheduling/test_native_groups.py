@@ -198,6 +198,12 @@ class TestPreemption:
         assert world.placed("p") == ["p-0"]
         assert len(world.evicted) == 1
 
+    def test_a_group_that_goes_as_a_whole_is_worth_what_it_says_whatever_its_members_are(self) -> None:
+        world = native(Scenario(PREEMPTING).node("n1", cpu=2), 2, priority=10, unit=True)
+        world.pods("p", 2, gang="job", cpu=1, priority=100).run()
+        assert native(world, 2).pod("mid", cpu=1, priority=50).run().placed("mid") == ["mid"]
+        assert sorted(world.evicted) == ["p-0", "p-1"]
+
 
 class TestTopology:
     """Members of a group with a topology key go into one domain together, as far as there is room."""

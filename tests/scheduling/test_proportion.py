@@ -8,6 +8,8 @@ import pytest
 
 from phalanx.model.account import AccountState
 from phalanx.model.gang import Problem
+from phalanx.model.pod import PodClass
+from phalanx.model.selectors import Taint, Toleration
 from phalanx.scheduling.plugins.proportion import deserved_shares
 
 from .desk import Desk, policy, queue
@@ -240,3 +242,17 @@ class TestAdmission:
         world = cluster(10, policy("name: overcommit", "name: proportion")).queue("a")
         self.group(self.group(world, "one", 12), "two", 13)
         assert self.admitted(world) == ["one"]
+
+
+def test_what_nobody_of_ours_can_have_is_deserved_by_nobody() -> None:
+    """Two queues share what is left beside another scheduler's pods and nodes that none of theirs tolerates."""
+    taint = Taint("dedicated", "others", "NoSchedule")
+    world = Scenario(PROPORTION).node("kept", gpu=8, taints=[taint]).node("n", gpu=12).queue("a").queue("b")
+    world.pod("foreign", scheduler="another", node="n", gpu=4)
+    world.pods("a", 12, queue="a", gpu=1).pods("b", 12, queue="b", gpu=1)
+    assert deserved(world, "a", "b") == [4, 4]
+    # Somebody of ours comes who tolerates the taint; then the other scheduler's pod goes.
+    world.pod("bold", queue="a", gpu=1, pod_class=PodClass(tolerations=(Toleration("dedicated", "Exists"),)))
+    assert deserved(world, "a", "b") == [8, 8]
+    world.gone("foreign")
+    assert deserved(world, "a", "b") == [10, 10]

@@ -1,7 +1,8 @@
 """Victims as good as any: hundreds of small clusters, each compared with the best choice that there is.
 
 The cost of a choice is `Problem.cost`: what is not lent before what is, near lenders before far ones, no budget
-broken before one, no gang broken before one, low priorities before high, few pods before many. An engine that
+broken before one, no gang broken before one, low priorities before high, few pods before many, and
+of equal groups the members of low priorities of their own. An engine that
 compares part by part has the best cost if and only if `scalar` of it, one number with weights, is the least.
 """
 
@@ -68,6 +69,6 @@ def test_at_length() -> None:
 
 
 def test_one_number_orders_costs_as_their_parts_do() -> None:
-    costs = [(0, 1, 0, 0, 3, 14, 42), (0, 1, 0, 1, 0, 1, 0), (0, 1, 1, 0, 0, 1, 0), (1, 0, 0, 0, 0, 1, 0)]
+    costs = [(0, 1, 0, 0, 3, 14, 42, 9), (0, 1, 0, 1, 0, 1, 0, 0), (0, 1, 1, 0, 0, 1, 0, 0), (1,) + (0,) * 7]
     assert sorted(costs, key=scalar) == sorted(costs)
     assert weights()[-1] == 1

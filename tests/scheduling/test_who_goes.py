@@ -1,11 +1,18 @@
-"""Who goes: members by their own priority, subgroups as far as the gang can do without, few gangs before many."""
+"""Who goes: members by their own priority, subgroups that can be spared, few gangs before many."""
 
 from __future__ import annotations
 
+import pytest
+
+from phalanx.model.account import AccountKey, Tree
 from phalanx.model.topology import SubgroupRule
 
 from .scenario import Scenario
 
+CAPACITY = """
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: capacity}, {name: nodeorder}]}]
+"""
 INDEX = "index"
 NODE = "n1"
 
@@ -110,3 +117,59 @@ class TestSmallGangs:
         )
         scenario.pod("high", cpu=1, priority=10).run(10)
         assert len(scenario.evicted) == 3
+
+
+class TestLenders:
+    """The worked example of ACK's capacity scheduling: pods of five CPUs, four teams with a min of two."""
+
+    def world(self) -> Scenario:
+        scenario = Scenario().node(NODE, cpu=56)
+        self.quota(scenario, "root", 40, 40)
+        for branch in "ab":
+            self.quota(scenario, branch, 20, 40, "root")
+            for leaf in "12":
+                self.quota(scenario, f"{branch}{leaf}", 10, 20, branch, namespaces=(f"{branch}{leaf}",))
+        scenario.recreates = True
+        for team in ("a1", "a2"):
+            self.deploy(scenario, team, 5).run()
+            scenario.now += 100
+        return scenario
+
+    def quota(self, scenario: Scenario, name: str, least: int, most: int, parent: str = "", **more: object) -> None:
+        above = AccountKey(Tree.ACK, parent) if parent else None
+        stated = {"deserved": {"cpu": least, "gpu": 1}, "capability": {"cpu": most, "gpu": 4}}
+        scenario.account(AccountKey(Tree.ACK, name), label=f"quota {name}", parent=above, **stated, **more)
+
+    def deploy(self, scenario: Scenario, team: str, replicas: int, **fields: object) -> Scenario:
+        return scenario.within(team).pods(f"nginx-{team}", replicas, cpu=5, **fields)
+
+    def running(self, scenario: Scenario) -> list[int]:
+        return [len(scenario.placed(f"nginx-{team}")) for team in ("a1", "a2", "b1", "b2")]
+
+    @pytest.mark.parametrize("batch", [1, 2, 5])
+    def test_they_give_in_turns_whether_two_ask_at_once_or_one_by_one(self, batch: int) -> None:
+        scenario = self.world()
+        assert self.running(scenario) == [4, 4, 0, 0]
+        for number in range(0, 5, batch):
+            for each in range(number, min(5, number + batch)):
+                scenario.within("b1").pod(f"nginx-b1-{each}", cpu=5)
+            scenario.run(20)
+        assert self.running(scenario) == [3, 3, 2, 0]
+        self.deploy(scenario, "b2", 5).run(20)
+        assert self.running(scenario) == [2, 2, 2, 2]
+        assert len(scenario.evicted) == 4
+
+    def test_they_give_in_turns_to_a_gang(self) -> None:
+        scenario = self.world()
+        scenario.within("b1").job("nginx-b1", 2, cpu=5).run(20)
+        assert self.running(scenario) == [3, 3, 2, 0]
+
+    def test_so_do_many_queues(self) -> None:
+        scenario = Scenario(CAPACITY).nodes(5, cpu=20)
+        names = [f"q{number}" for number in range(5)]
+        for name in names:
+            scenario.queue(name, deserved={"cpu": 10})
+            scenario.pods(name, 20, cpu=1, queue=name).run()
+            scenario.now += 100
+        scenario.queue("mine", deserved={"cpu": 50}).job("mine", 20, cpu=1, queue="mine").run(10)
+        assert [len(scenario.placed(name)) for name in names] == [16] * 5

@@ -16,6 +16,7 @@ from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.surroundings import Surroundings
 from phalanx.cluster.tenancy import Table, Tenancy
 from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
+from phalanx.cluster.tolerance import ToleranceBook
 from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
     AccountRemoved,
@@ -68,6 +69,7 @@ class ClusterState:
         self.ripened = 0
         self.version = 0
         self.tenancy = Tenancy()
+        self.tolerances = ToleranceBook(self.schedulers)
         self._tenants = Tenants(self.tenancy.moved)
         self._homeless = Homeless()
         self._touched_gangs: dict[GangKey, None] = {}
@@ -297,6 +299,7 @@ class ClusterState:
         self.nodes.peers.enter(record)
         record.mark = pod.mark
         self.pods[pod.uid] = record
+        self.tolerances.count(pod, 1)
         if pod.gang:
             self._gang(GangKey(pod.namespace, pod.gang)).add(record)
         elif record.state is MemberState.PENDING:
@@ -313,6 +316,7 @@ class ClusterState:
         record = self.pods.pop(uid, None)
         if record is None:
             return
+        self.tolerances.count(record.pod, -1)
         self._vacate(record)
         self.nodes.peers.leave(record)
         self._regroup(self.nodes.peers.withdraw(record.pod.pod_class.peers))
@@ -443,7 +447,7 @@ class ClusterState:
             return
         self.version += 1
         known = self.nodes.nodes[row] if row != NO_ROW else None
-        if known is None or known.allocatable != node.allocatable:
+        if known is None or (known.allocatable, known.taints) != (node.allocatable, node.taints):
             self.ledger.resized()
         row, more = self.nodes.upsert(node)
         self.classes.widen()

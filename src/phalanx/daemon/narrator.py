@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
+from phalanx.dialects import volcano
 from phalanx.dialects.notices import Notice
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
@@ -81,7 +82,7 @@ class Narrator:
 
     def held(self, record: GangRecord, verdict: Verdict) -> None:
         reason = "Unschedulable" if verdict.unschedulable else verdict.code
-        self._tell_gang(record, reason, text_of(verdict))
+        self._tell_gang(record, reason, text_of(verdict), held=True)
 
     def member_held(self, pod: Pod, verdict: Verdict) -> None:
         """One more member of a gang that waits."""
@@ -127,10 +128,14 @@ class Narrator:
             reference, type=notice.type, reason=notice.reason, action="Validating", note=notice.message
         )
 
-    def _tell_gang(self, record: GangRecord, reason: str, note: str) -> None:
+    def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
         source = source_reference(record)
         if source is not None:
-            self._recorder.record(source, type="Warning", reason=reason, action="Scheduling", note=note)
+            noun = record.noun
+            # Who waits for Volcano's groups waits for its one word.
+            volcanic = noun is not None and noun.source is not None and noun.source.group == volcano.GROUP
+            told = "Unschedulable" if volcanic and held else reason
+            self._recorder.record(source, type="Warning", reason=told, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
         if first is not None:
             pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason

@@ -10,6 +10,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -70,6 +71,7 @@ class ClaimAllocation:
         self._members: dict[str, set[str]] = {}
         # pod -> the claim that was made for its extended resources, until it is bound or given up
         self._made: dict[str, AllocateClaim] = {}
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def prepare(self, bind: Bind, preparation: Preparation) -> None:
         assert isinstance(preparation, AllocateClaim)
@@ -82,6 +84,19 @@ class ClaimAllocation:
             self._members.setdefault(wanted.uid, set()).add(wanted.pod_uid)
             if len(self._members) > _MOST_GROUPS:
                 del self._members[next(iter(self._members))]
+        async with self._turn(wanted):
+            await self._reserve(wanted)
+        if wanted.conditions:
+            await self._ready(wanted)
+        if wanted.mappings:
+            await self._tell_pod(wanted)
+
+    def _turn(self, wanted: AllocateClaim) -> asyncio.Lock:
+        """Pods that share a claim write to it one after the other: at once each would have to try as often as there
+        are others."""
+        return self._turns.setdefault(wanted.uid, asyncio.Lock())
+
+    async def _reserve(self, wanted: AllocateClaim) -> None:
         while True:
             claim = await self._usable(wanted)
             if FINALIZER not in (claim["metadata"].get("finalizers") or ()):
@@ -92,16 +107,12 @@ class ClaimAllocation:
                 claim = protected
             status = self._reserved(wanted, claim)
             if status is None or await self._patch(wanted, claim, {"status": status}, "status") is not None:
-                break
-        if wanted.conditions:
-            await self._ready(wanted)
-        if wanted.mappings:
-            await self._tell_pod(wanted)
+                return
 
     async def undo(self, bind: Bind, preparation: Preparation) -> None:
         """The pod is no consumer any more. What we have allocated is given back when nobody else is one either."""
         assert isinstance(preparation, AllocateClaim)
-        wanted, consumer = preparation, _consumer(preparation)
+        wanted = preparation
         if wanted.create:
             made = self._made.pop(wanted.pod_uid, None)
             if made is not None:
@@ -115,6 +126,11 @@ class ClaimAllocation:
             if members:
                 return
             del self._members[wanted.uid]
+        async with self._turn(wanted):
+            await self._release(wanted)
+
+    async def _release(self, wanted: AllocateClaim) -> None:
+        consumer = _consumer(wanted)
         while True:
             claim = await self._document(wanted)
             if claim is None or claim["metadata"].get("uid") != wanted.uid:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -30,6 +30,11 @@ from phalanx.local.watching import Watch
 log = logging.getLogger(__name__)
 
 _NO_QUERY: Final[Mapping[str, str]] = {}
+# Warnings of one answer (aiohttp's clients take 128 headers), their characters together, and of one where
+# they are more.
+_HEADERS: Final = 100
+_MOST_WARNINGS: Final = 4096
+_LONG_WARNING: Final = 256
 
 
 class ProtocolLog(logging.LoggerAdapter[logging.Logger]):
@@ -243,10 +248,23 @@ def _drop(request: web.BaseRequest) -> web.StreamResponse:
 
 def _respond(answer: Answer) -> web.Response:
     response = web.Response(body=answer.body, status=answer.status, headers={"Content-Type": answer.content_type})
-    for warning in answer.warnings:
+    for warning in _few(answer.warnings):
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
         response.headers.add("Warning", f'299 - "{quoted}"')
     return response
+
+
+def _few(warnings: Sequence[str]) -> list[str]:
+    """Each warning once, and no more than headers can carry: then shortened, and the last ones left out."""
+    told = list(dict.fromkeys(warnings))[:_HEADERS]
+    if sum(map(len, told)) <= _MOST_WARNINGS:
+        return told
+    room = _MOST_WARNINGS
+    for count, warning in enumerate(told):
+        if room <= 0:
+            return [warning[:_LONG_WARNING] for warning in told[:count]]
+        room -= min(len(warning), _LONG_WARNING)
+    return [warning[:_LONG_WARNING] for warning in told]
 
 
 def _json(document: Json) -> web.Response:

@@ -211,6 +211,9 @@ def parse_delete_options(body: Json, write: Write) -> DeleteOptions:
     if propagation not in (None, "Background", "Foreground", "Orphan"):
         supported = ("Foreground", "Background", "Orphan", "nil")
         raise invalid_options("DeleteOptions", unsupported_value("propagationPolicy", propagation, supported))
+    if propagation is not None and body.get("orphanDependents") is not None:
+        why = "orphanDependents and deletionPropagation cannot be both set"
+        raise invalid_options("DeleteOptions", wrong_value("propagationPolicy", propagation, why))
     if propagation is None and isinstance(body.get("orphanDependents"), bool):
         propagation = "Orphan" if body["orphanDependents"] else "Background"
     grace = body.get("gracePeriodSeconds")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
+from phalanx.cluster.eligibility import objections
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.cluster.resource_space import exact_sums
@@ -65,6 +66,22 @@ def offered(session: View) -> dict[str, int]:
     nodes = session.state.nodes
     sums = exact_sums(np.maximum(nodes.allocatable, nodes.used))
     return dict(zip(session.state.space.names, sums, strict=True))
+
+
+def usable(session: View) -> dict[str, int]:
+    """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
+    what pods of nobody's queue hold on the others."""
+    state = session.state
+    nodes, tolerances = state.nodes, list(state.tolerances)
+    open_to = [
+        not taints or any(not objections(each, taints) for each in tolerances) for taints in nodes.taints.sets
+    ]
+    rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
+    # What is promised counts as if it were there: while it is placed it is.
+    ours = session.ledger.accounts[ROOT].used
+    what = np.maximum(nodes.allocatable, nodes.used)[:, rows], nodes.used[:, rows]
+    found = zip(state.space.names, *map(exact_sums, what), strict=True)
+    return {name: amount - max(0, used - ours.get(name, 0)) for name, amount, used in found}
 
 
 class RealCapabilities:

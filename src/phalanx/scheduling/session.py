@@ -14,8 +14,8 @@ from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
-from phalanx.model.gang import Dialect, GangKey
-from phalanx.model.pod import MemberState, PlanMark
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import PlanMark
 from phalanx.model.resources import Requests
 from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.allowance import Allowance
@@ -28,6 +28,7 @@ from phalanx.scheduling.parking import Rank, Refusal, UnitKey
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
 from phalanx.scheduling.plugins.network_topology_aware import NetworkTopologyAware
+from phalanx.scheduling.priorities import Priorities
 from phalanx.scheduling.quorum import Requirement, joining_mark, requirement
 from phalanx.scheduling.shortage import Shortage, shortage
 from phalanx.scheduling.topology.domains import Domains
@@ -41,7 +42,6 @@ T = TypeVar("T")
 
 # A cycle that is short of time does at least one part in so many of its work.
 _LEAST_PART = 64
-_ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
 
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
@@ -93,8 +93,7 @@ class Session:
         self._shortages: dict[ClassRecord, Refusal] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
-        # By record, not by key: a gang that is gone must not speak for another of its name.
-        self._priorities: dict[GangRecord, int] = {}
+        self._priorities = Priorities(state.surroundings.composites)
         self._memory = memory
         past = past if past is not None else Past()
         self.history, self.rounds, self.evictions, self.futility = (
@@ -125,47 +124,16 @@ class Session:
     # what plugins ask
 
     def priority(self, gang: GangRecord | PodRecord) -> int:
-        """A pod's priority; of a gang the group's own, else the highest among its members.
-
-        (The highest, so that a gang with one low member does not starve; research/coscheduling.md, 1.4. Of all
-        that are alive, so that the gang does not change its place while it is being placed.)
-        """
-        if isinstance(gang, PodRecord):
-            return gang.pod.priority
-        if gang.noun is not None and gang.noun.composite is not None:
-            above = self.state.surroundings.composites.priority(gang)
-            if above is not None:
-                return above
-        if gang.noun is not None and gang.noun.priority is not None:
-            return gang.noun.priority
-        return self._highest(gang)
+        """A pod's priority; of a gang the group's own, else the highest among its members."""
+        return self._priorities.own(gang)
 
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
-        """With which priority it takes its turn. As `priority`, but Kubernetes' own groups go by their members': a
-        group's, often a mere default, tells only who may go for whom."""
-        noun = gang.noun if isinstance(gang, GangRecord) else None
-        if noun is None or noun.dialect is not Dialect.NATIVE:
-            return self.priority(gang)
-        assert isinstance(gang, GangRecord)
-        below = noun.composite is not None and self.state.surroundings.composites.priority(gang) is not None
-        return self.priority(gang) if below else self._highest(gang)
-
-    def _highest(self, gang: GangRecord) -> int:
-        found = self._priorities.get(gang)
-        if found is None:
-            alive = (member for member in gang.members.values() if member.state in _ALIVE)
-            found = max((member.pod.priority for member in alive), default=0)
-            self._priorities[gang] = found
-        return found
+        """With which priority it takes its turn."""
+        return self._priorities.turn(gang)
 
     def victim_priority(self, gang: GangRecord | None, own: int) -> int:
-        """What must be exceeded by whoever evicts a pod for its priority: its own, or what its group or a composite
-        above states, whichever is higher. (What states nothing keeps no member that is worth less.)"""
-        if gang is None or gang.noun is None:
-            return own
-        stated = self.state.surroundings.composites.priority(gang) if gang.noun.composite is not None else None
-        stated = gang.noun.priority if stated is None else stated
-        return own if stated is None else max(stated, own)
+        """What must be exceeded by whoever evicts a pod for its priority."""
+        return self._priorities.victim(gang, own)
 
     def requirement(self, gang: GangRecord) -> Requirement:
         noun = gang.noun

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.plugins.capacity import Capacity
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session import Session
@@ -42,6 +43,15 @@ def has_min(session: Session, tree: Tree) -> frozenset[str]:
     return session.memo(("resources with a min", tree), compute)
 
 
+def _left_to_parents(session: Session, plugin: Plugin, queue: AccountRecord) -> frozenset[str]:
+    """The resources of which neither a queue nor a sibling says what it deserves, but one above them does."""
+    if not isinstance(plugin, Capacity) or queue.parent is None:
+        return frozenset()
+    above = (plugin.stated(session, each) for each in queue.parent.lineage()[:-1])
+    beside = (plugin.stated(session, each) | each.guarantee.keys() for each in queue.parent.children.values())
+    return frozenset().union(*above).difference(*beside)
+
+
 def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int], ...]:
     """What is meant for a queue below the root, or for a quota, in the words of everybody who says something; a
     resource that is absent is shared by nobody's word."""
@@ -50,7 +60,7 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
         for plugin in session.pipeline.plugins("deserved"):
             deserved, least = plugin.deserved(session, account), account.guarantee
             if deserved is not None:
-                names = has_share(session, plugin)
+                names = has_share(session, plugin) - _left_to_parents(session, plugin, account)
                 found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
     elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
         least = dict(account.noun.deserved or ()) if account.noun is not None else {}

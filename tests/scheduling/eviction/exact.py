@@ -17,11 +17,12 @@ import numpy as np
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.model.decisions import EvictionReason
+from phalanx.model.topology import SubgroupRule
 
-from .problem import Candidate, Problem
+from .problem import Candidate, Company, Problem
 
 # Weights for the order of costs: every part counts more than all that follow can add up to in these clusters.
-MOST = (2, 4, 29, 8, 4, 15, 15 * 3 + 1)
+MOST = (2, 4, 29, 8, 4, 15, 14 * 3 + 1, 14 * 3 + 1)
 """How many values each part may have: see `Problem.cost`."""
 
 
@@ -75,10 +76,12 @@ class Exact:
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
         self._program = _Program()
-        far, near, against, breaks, highest, pods, sums = weights()
+        far, near, against, breaks, highest, pods, sums, own = weights()
         program = self._program
         self._goes = {
-            pod: program.column(pods + sums * pod.priority) for pod in problem.pods if pod.ground is not None
+            pod: program.column(pods + sums * pod.priority + own * pod.own)
+            for pod in problem.pods
+            if pod.ground is not None
         }
         self._falls: dict[GangRecord, int] = {}
         self._preempts = program.column(far)
@@ -139,6 +142,22 @@ class Exact:
             for role, most in company.roles.items():
                 of_role = [m for m in company.members if m.record.pod.role == role and m in self._goes]
                 self._limit([self._goes[m] for m in of_role], max(0, most), falls, len(company.members))
+
+            for rule in company.rules:
+                self._subgroups(company, rule, falls)
+
+    def _subgroups(self, company: Company, rule: SubgroupRule, falls: int) -> None:
+        """No more subgroups lose their size than the gang can do without, unless everybody goes."""
+        whole = company.whole_parts(rule, company.members)
+        broken = [self._program.column() for _ in whole]
+        for column, part in zip(broken, whole.values(), strict=True):
+            members = {self._goes[member]: 1.0 for member in part if member in self._goes}
+            if members:
+                terms = {**members, column: -float(len(part))}
+                self._program.row(-highspy.kHighsInf, terms, len(part) - rule.size)
+        if broken:
+            terms = {**dict.fromkeys(broken, 1.0), falls: -float(len(whole))}
+            self._program.row(-highspy.kHighsInf, terms, len(whole) - rule.least)
 
     def _limit(self, columns: Sequence[int], most: int, falls: int, all_of_them: int) -> None:
         """At most so many, unless everybody goes."""

@@ -14,6 +14,7 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
+from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.eviction.ground import Ground, held
 from phalanx.scheduling.eviction.grounds import Grounds
 from phalanx.scheduling.session import Session
@@ -35,7 +36,9 @@ class Candidate:
         self.gang = record.gang
         self.payer: Payer = record.payer
         self.amounts = dict(record.footprint.amounts)
-        self.priority = session.priority(record.gang if record.gang is not None else record)
+        self.own = record.pod.priority
+        stated = record.gang.noun.priority if record.gang is not None and record.gang.noun is not None else None
+        self.priority = self.own if stated is None else max(stated, self.own)
         self.ground = ground
         self.budgets = [(record.pod.namespace, name) for name in record.pod.budgets]
 
@@ -51,12 +54,15 @@ class Company:
         assert noun is not None
         self.members = members
         there = len(members)
-        # A gang that needs nobody beside a member has nothing to break.
-        self.free = there if noun.min_member <= 1 and not noun.roles else there - noun.min_member
         of_role = Counter(member.record.pod.role for member in members)
         self.roles = {role: of_role[role] - least for role, least in noun.roles}
-        holds = there >= noun.min_member and min(self.roles.values(), default=0) >= 0
-        if noun.unit or not holds:
+        self.rules = noun.subgroups
+        holds = there >= noun.min_member and min(self.roles.values(), default=0) >= 0 and self._enough(members)
+        self.free = there - noun.min_member
+        # Without a minimum, and where it is lacking already, there is nothing to break.
+        if not holds or (there == 1 and not self.roles and not self.rules):
+            self.free, self.roles, self.rules = there, {}, ()
+        if noun.unit:
             self.free = 0
         self.may_fall = all(member.ground is not None for member in members) and self.free < there
         self.breaks = int(holds)
@@ -64,7 +70,25 @@ class Company:
     def spares(self, going: Collection[Candidate]) -> bool:
         mine = [member for member in self.members if member in going]
         roles = Counter(member.record.pod.role for member in mine)
-        return len(mine) <= max(0, self.free) and all(roles[role] <= most for role, most in self.roles.items())
+        return (
+            len(mine) <= max(0, self.free)
+            and all(roles[role] <= most for role, most in self.roles.items())
+            and self._enough([member for member in self.members if member not in going])
+        )
+
+    def whole_parts(
+        self, rule: SubgroupRule, members: Iterable[Candidate]
+    ) -> dict[tuple[str, ...], list[Candidate]]:
+        """The subgroups of a rule that have as many members as they need."""
+        parts: dict[tuple[str, ...], list[Candidate]] = {}
+        for member in members:
+            values = rule.part(dict(member.record.pod.labels))
+            if values is not None:
+                parts.setdefault(values, []).append(member)
+        return {values: part for values, part in parts.items() if len(part) >= rule.size}
+
+    def _enough(self, members: Collection[Candidate]) -> bool:
+        return all(len(self.whole_parts(rule, members)) >= rule.least for rule in self.rules)
 
 
 class Problem:
@@ -125,8 +149,7 @@ class Problem:
         ground = grounds.of(record.payer)
         if isinstance(ground, str):
             return None
-        owner = record.gang if record.gang is not None else record
-        if ground.below and self.session.priority(owner) >= self.priority:
+        if ground.below and Candidate(self.session, record, None).priority >= self.priority:
             return None
         spared = (plugin.spares(self.session, record) for plugin in self.session.pipeline.plugins("spares"))
         return None if any(each is not None for each in spared) else ground
@@ -156,9 +179,9 @@ class Problem:
 
     def cost(self, going: Collection[Candidate]) -> tuple[int, ...]:
         """The order of costs: whether anything is taken that was not lent, how far away, pods against budgets,
-        gangs broken, highest priority, pods, sum of priorities. Priorities are 0 or more here."""
+        gangs broken, highest priority, pods, sum of priorities, sum of own priorities. They are 0 or more here."""
         if not going:
-            return (0,) * 7
+            return (0,) * 8
         grounds = [pod.ground for pod in going]
         assert all(ground is not None for ground in grounds)
         counts = Counter(budget for pod in going for budget in pod.budgets if budget in self.budgets)
@@ -171,6 +194,7 @@ class Problem:
             max(pod.priority for pod in going),
             len(going),
             sum(pod.priority for pod in going),
+            sum(pod.own for pod in going),
         )
 
     def named(self, names: Iterable[str]) -> frozenset[Candidate]:

@@ -8,6 +8,7 @@ from typing import Any
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import ClusterEvent, DisruptionBudgetUpdated
 from phalanx.model.pod import PodClass
+from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.policy import DEFAULT_POLICY
 
 from ..scenario import Scenario
@@ -20,9 +21,11 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: conformance}]},
 CAPACITY = PROPORTION.replace("proportion", "capacity")
 # How far owners' words reach is another question (`test_ownwords.py`).
 HEARD = "phalanx: {selfProtection: all}\n"
-KINDS = ("priorities", "quotas", "capacity", "tree", "proportion")
+KINDS = ("priorities", "quotas", "capacity", "tree", "proportion", "lenders")
 MOST_VICTIMS = 14
 HIGH = 10
+PART = "part"
+Labels = tuple[tuple[str, str], ...]
 
 
 class Unaudited(Scenario):
@@ -39,14 +42,15 @@ class SmallCluster:
     pod, or a gang of up to four members.
 
     `kind` says which accounts there are. Pods stand alone or in gangs, with and without members to spare, with
-    roles, or as units; have four priorities; some are protected, some count in a PodDisruptionBudget.
+    roles, subgroups, or as units; have four priorities, their own and their gangs'; some are protected, some
+    count in a PodDisruptionBudget.
     """
 
     def __init__(self, seed: int, victims: tuple[int, int] = (3, MOST_VICTIMS), nodes: int = 5) -> None:
         self.draw = draw = random.Random(seed)
         self.kind = KINDS[seed % len(KINDS)]
-        self.gpus = draw.random() < 0.3
-        policies = {"capacity": CAPACITY, "tree": CAPACITY, "proportion": PROPORTION}
+        self.gpus = draw.random() < 0.5
+        policies = {"capacity": CAPACITY, "tree": CAPACITY, "lenders": CAPACITY, "proportion": PROPORTION}
         self.scenario = Unaudited(HEARD + policies.get(self.kind, DEFAULT_POLICY))
         self.scenario.now = 100_000
         self._pods = 0
@@ -60,7 +64,7 @@ class SmallCluster:
     # nodes and accounts
 
     def _size(self) -> tuple[int, int]:
-        return self.draw.choice([1, 1, 2, 2, 3]), self.draw.choice([0, 1]) if self.gpus else 0
+        return self.draw.choice([1, 1, 2, 2, 3]), self.draw.choice([0, 0, 1, 2]) if self.gpus else 0
 
     def _fill(self, most: int) -> None:
         """As many nodes as will be nearly full."""
@@ -81,7 +85,8 @@ class SmallCluster:
         draw, scenario = self.draw, self.scenario
         if self.kind == "priorities":
             return [{"namespace": "ns", "queue": "default"}]
-        shares = self._shares(3)
+        names = {"tree": ["xa", "xb", "ya"], "lenders": ["a", "b", "c", "d", "e"]}.get(self.kind, ["a", "b", "c"])
+        shares = self._shares(len(names))
         if self.kind == "quotas":
             for name, (cpu, gpu) in zip("abc", shares, strict=True):
                 least: dict[str, object] = {"cpu": cpu}
@@ -89,7 +94,6 @@ class SmallCluster:
                     least["gpu"] = gpu
                 scenario.elastic_quota(name, least, {"cpu": draw.randint(cpu, self.cpu), "gpu": self.gpu})
             return [{"namespace": name, "queue": "default"} for name in "abc"]
-        names = ["xa", "xb", "ya"] if self.kind == "tree" else ["a", "b", "c"]
         if self.kind == "tree":
             for name, (cpu, gpu) in zip("xy", self._shares(2), strict=True):
                 scenario.queue(name, **self._queue(cpu, gpu, lends=name != names[self._taker][0]))
@@ -134,21 +138,28 @@ class SmallCluster:
                 self._settle(home, priority=priority)
                 continue
             gangs += 1
+            mixed = draw.random() < 0.4
             for number in range(members):
-                self._settle(home, priority=priority, gang=f"g{gangs}", role=f"r{number % 2}")
-            self._declare(f"g{gangs}", members, home)
+                own = draw.choice([0, 1, 2, 3]) if mixed else priority
+                labels = ((PART, str(number // 2)),)
+                self._settle(home, labels, priority=own, gang=f"g{gangs}", role=f"r{number % 2}")
+            stated: dict[str, Any] = {"priority": priority} if draw.random() < 0.5 else {}
+            self._declare(f"g{gangs}", members, home, **stated)
 
-    def _declare(self, name: str, there: int, home: dict[str, str]) -> None:
+    def _declare(self, name: str, there: int, home: dict[str, str], **stated: Any) -> None:
         draw = self.draw
-        minimum = draw.randint(1, there)
+        minimum = draw.randint(1, there + (draw.random() < 0.1))
+        if there > 2 and draw.random() < 0.4:
+            rule = SubgroupRule("parts", keys=(PART,), size=draw.randint(1, 2), least=draw.randint(1, 2))
+            stated["subgroups"] = (rule,)
         roles = (("r0", 1),) if minimum > 1 and draw.random() < 0.3 else ()
         self.scenario.within(home["namespace"])
-        self.scenario.gang(name, minimum, roles=roles, unit=draw.random() < 0.15, queue=home["queue"])
+        self.scenario.gang(name, minimum, roles=roles, unit=draw.random() < 0.15, queue=home["queue"], **stated)
 
-    def _settle(self, home: dict[str, str], **fields: Any) -> None:
+    def _settle(self, home: dict[str, str], labels: Labels = (), **fields: Any) -> None:
         draw = self.draw
         (cpu, gpu), node = self._sizes[self._pods], self.places[self._pods]
-        more: dict[str, object] = {"started": self.scenario.now - draw.randint(10, 50_000)}
+        more: dict[str, object] = {"labels": labels, "started": self.scenario.now - draw.randint(10, 50_000)}
         if draw.random() < 0.08:
             more["preemptable"] = False
         if draw.random() < 0.3:

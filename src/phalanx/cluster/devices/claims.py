@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from phalanx.cluster.allocation.outcome import allocations
@@ -22,7 +21,9 @@ from phalanx.cluster.allocation.question import Question
 from phalanx.cluster.allocation.selectors import Selectors
 from phalanx.cluster.allocation.supply import PoolId, Supply
 from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
+from phalanx.cluster.devices.extended import Standing, requests_of
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.labels import Rows, row_numbers, term_matches
@@ -30,21 +31,15 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.claims import (
     MOST_CONSUMERS,
-    AllocateClaim,
     Allocation,
     Claim,
     ClaimGone,
-    ClaimNeed,
     ClaimSpec,
     DeviceClass,
     DeviceClassGone,
-    DeviceRequest,
     DeviceSlice,
     DeviceSliceGone,
-    ExtendedNeed,
 )
-from phalanx.model.decoding import decode_json
-from phalanx.model.gang import Dialect, GroupRef
 from phalanx.model.pod import PodClass
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm
@@ -61,22 +56,6 @@ IN_USE = "resourceclaim in use"
 
 # Kinds of claims whose answers are kept.
 _MOST_INQUIRIES = 64
-
-
-class _Standing(msgspec.Struct, frozen=True):
-    """How a class stands: what of its claims is yet to be allocated, where the others let it go, and for how many
-    pods there is room among their consumers. `joint`: one of those to be allocated has several pods. `extended` are
-    resources that are met by amounts or by devices, node by node; `everything` is to be allocated where all are met
-    by devices."""
-
-    fresh: tuple[ClaimSpec, ...] = ()
-    extended: tuple[ExtendedNeed, ...] = ()
-    nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    room: int = MANY
-    joint: bool = False
-    limited: bool = False
-    waits: str = ""
-    everything: tuple[ClaimSpec, ...] = ()
 
 
 class DeviceClaims(Stock):
@@ -218,9 +197,9 @@ class DeviceClaims(Stock):
         assert isinstance(taken, Taken)
         needs = record.cls.pod_class.claims
         found = (
-            self._creation(record, need, allocation, taken.fault)
+            creation(record, need, allocation, taken.fault)
             if need.extended
-            else self._preparation(record, key, allocation, taken.fault)
+            else reservation(self._entries.get(key), record, key, allocation, taken.fault)
             for need, (key, allocation) in zip(needs, taken.claims, strict=True)
         )
         return tuple(preparation for preparation in found if preparation is not None)
@@ -312,7 +291,7 @@ class DeviceClaims(Stock):
         entry = self._entries.get(key)
         return entry.fact.uid if entry is not None and entry.fact is not None else key
 
-    def _standing(self, cls: ClassRecord) -> _Standing:
+    def _standing(self, cls: ClassRecord) -> Standing:
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in cls.pod_class.claims if need.waits]
@@ -331,11 +310,11 @@ class DeviceClaims(Stock):
                 limited = True
                 known = entry.fact.consumers if entry.fact is not None else ()
                 room = min(room, MOST_CONSUMERS - len(entry.users.keys() | set(known)))
-        why, requests = "; ".join(dict.fromkeys(waits)), _requests_of(extended)
+        why, requests = "; ".join(dict.fromkeys(waits)), requests_of(extended)
         everything = (*fresh, ClaimSpec(requests)) if requests else tuple(fresh)
-        return _Standing(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
+        return Standing(tuple(fresh), extended, tuple(nodes), max(0, room), joint, limited, why, everything)
 
-    def _complaint(self, standing: _Standing) -> str:
+    def _complaint(self, standing: Standing) -> str:
         if standing.waits:
             return standing.waits
         if not standing.room:
@@ -347,7 +326,7 @@ class DeviceClaims(Stock):
             self._counts(standing.everything)
         return inquiry.question.fault or inquiry.error
 
-    def _at_row(self, standing: _Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
+    def _at_row(self, standing: Standing, row: int) -> tuple[tuple[ClaimSpec, ...], tuple[tuple[str, int], ...]]:
         """The claims to be allocated on a row, and the amounts that its kubelet offers in place of devices."""
         plain = tuple(
             (need.resource, need.amount) for need in standing.extended if self._offered(need.resource, row) > 0
@@ -355,7 +334,7 @@ class DeviceClaims(Stock):
         if not plain:
             return standing.everything, ()
         names = {resource for resource, _ in plain}
-        requests = _requests_of(need for need in standing.extended if need.resource not in names)
+        requests = requests_of(need for need in standing.extended if need.resource not in names)
         return (*standing.fresh, ClaimSpec(requests)) if requests else standing.fresh, plain
 
     def _offered(self, resource: str, row: int) -> int:
@@ -367,7 +346,7 @@ class DeviceClaims(Stock):
         column = self._nodes.space.find(resource)
         return int(self._nodes.idle[column, row]) - self._plain[row, resource] if column is not None else 0
 
-    def _extended_copies(self, standing: _Standing, rows: Rows) -> IntArray:
+    def _extended_copies(self, standing: Standing, rows: Rows) -> IntArray:
         found = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
             asked, plain = self._at_row(standing, row)
@@ -377,7 +356,7 @@ class DeviceClaims(Stock):
             found.append(count)
         return np.array(found, dtype=np.int64).reshape(self._nodes.alive[rows].shape)
 
-    def _fault(self, standing: _Standing, row: int) -> str:
+    def _fault(self, standing: Standing, row: int) -> str:
         """Why a row takes no copy; "" if it takes one."""
         asked, plain = self._at_row(standing, row)
         for resource, amount in plain:
@@ -386,74 +365,6 @@ class DeviceClaims(Stock):
         if asked and self._counts(asked)[row] <= 0:
             return self._inquiry(asked).fault(row) or NOT_ALLOCATABLE
         return ""
-
-    def _creation(
-        self, record: PodRecord, need: ClaimNeed, allocation: Allocation | None, fault: str
-    ) -> AllocateClaim | None:
-        """The claim for extended resources, made as kube-scheduler makes it; None where all are met by amounts."""
-        if allocation is None and not fault:
-            return None
-        pod = record.pod
-        body = decode_json(allocation.document) if allocation is not None else {}
-        served = {result["request"] for result in body.get("devices", {}).get("results", ())}
-        asks = [
-            (request.name, ask)
-            for each in need.extended
-            for request in each.requests
-            for ask in request.asks
-            if request.name in served
-        ]
-        requests = [
-            {
-                "name": name,
-                "exactly": {
-                    "deviceClassName": ask.device_class,
-                    "allocationMode": "ExactCount",
-                    "count": ask.count,
-                },
-            }
-            for name, ask in sorted(asks, key=lambda entry: entry[0])
-        ]
-        mappings = [each for one in need.extended for each in one.mappings if each.request_name in served]
-        return AllocateClaim(
-            namespace=pod.namespace,
-            name=f"for extended resources of pod {pod.name}",
-            uid="",
-            pod=pod.name,
-            pod_uid=pod.uid,
-            allocation=allocation.document if allocation is not None else "",
-            conditions=allocation is not None and allocation.conditions,
-            fault=fault,
-            create=msgspec.json.encode({"devices": {"requests": requests}}).decode(),
-            mappings=msgspec.json.encode(mappings).decode(),
-        )
-
-    def _preparation(
-        self, record: PodRecord, key: str, allocation: Allocation | None, fault: str
-    ) -> AllocateClaim | None:
-        entry, pod, name = self._entries.get(key), record.pod, key.partition("/")[2]
-        fact = entry.fact if entry is not None else None
-        if fact is None:
-            return AllocateClaim(pod.namespace, name, "", pod.name, pod.uid, fault=fault or "it is gone")
-        group = _owner(record, fact)
-        consumer = group.uid if group is not None else pod.uid
-        known = fact.allocation if fact.allocation is not None else allocation
-        conditions = known is not None and known.conditions
-        if not fault and consumer in fact.consumers and fact.allocation is not None and not conditions:
-            return None
-        return AllocateClaim(
-            namespace=fact.namespace,
-            name=fact.name,
-            uid=fact.uid,
-            pod=pod.name,
-            pod_uid=pod.uid,
-            allocation=allocation.document if allocation is not None and fact.allocation is None else "",
-            group=group.name if group is not None else "",
-            group_uid=group.uid if group is not None else "",
-            conditions=conditions,
-            fault=fault,
-            version=fact.version,
-        )
 
     # devices
 
@@ -534,18 +445,3 @@ class DeviceClaims(Stock):
     def _is_joint(entry: Entry) -> bool:
         """Whether classes name the claim: it may have several pods, or it decides where its pod can be."""
         return entry.fact is None or not entry.fact.owner or bool(entry.fact.group)
-
-
-def _requests_of(needs: Iterable[ExtendedNeed]) -> tuple[DeviceRequest, ...]:
-    requests = (request for need in needs for request in need.requests)
-    return tuple(sorted(requests, key=lambda request: request.name))
-
-
-def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
-    """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
-    noun = record.gang.noun if record.gang is not None else None
-    if noun is None or noun.source is None or noun.dialect is not Dialect.NATIVE:
-        return None
-    if claim.group != noun.source.name and all(entry.claim != claim.name for entry in noun.claims):
-        return None
-    return None if record.pod.uid in claim.consumers else noun.source

@@ -17,7 +17,7 @@ from phalanx.local.store import Collection
 
 log = logging.getLogger(__name__)
 
-_BATCH: Final = 50
+_SLICE_SECONDS: Final = 0.01
 _RETRY_SECONDS: Final = 1.0
 
 
@@ -50,9 +50,11 @@ class Controller(ABC):
 
     async def run(self) -> None:
         """Works until it is cancelled, in slices that leave the loop to requests."""
+        now = asyncio.get_running_loop().time
         while True:
             await self._wake.wait()
-            for _ in range(_BATCH):
+            end = now() + _SLICE_SECONDS
+            while now() < end:
                 if not self._queue:
                     self._wake.clear()
                     break

@@ -18,6 +18,8 @@ from phalanx.local.store import Collection
 _SOLID: Final = "solid"
 _WAITING: Final = "waiting"
 _ABSENT: Final = "absent"
+# What an object without finalizers need not be decoded for.
+_HELD: Final = b'"finalizers"'
 
 
 class _Object(NamedTuple):
@@ -73,7 +75,8 @@ class GarbageCollector(Controller):
             if record is None or type_ is None:
                 return
             if record.terminating:
-                self._as_owner(type_, record)
+                if _HELD in record.body:
+                    self._as_owner(type_, record)
             elif record.owners:
                 self._as_dependent(type_, record)
 

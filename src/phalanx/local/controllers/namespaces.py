@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from typing import Final
 
 from phalanx.local.api import NAMESPACES, DeleteOptions
 from phalanx.local.controllers.base import Controller
 from phalanx.local.objects import mapping, sequence
 from phalanx.local.records import Change
+from phalanx.local.resources import ResourceType
 from phalanx.local.store import Collection
 from phalanx.local.strategies.namespaces import FINALIZER
 from phalanx.local.subresources import set_condition
+
+# What is deleted at once, before requests have their turn.
+_MOST_BYTES: Final = 200_000
 
 
 class NamespaceController(Controller):
@@ -37,7 +42,10 @@ class NamespaceController(Controller):
         record = self.current(NAMESPACES, ("", name))
         if record is None or not record.terminating:
             return
-        left = self._delete_contents(name)
+        if not self._delete_some(name):
+            self.add_later(name, 0.0)
+            return
+        left = self._left(name)
         type_ = self.types()[NAMESPACES]
         obj = record.load()
         if left:
@@ -47,21 +55,30 @@ class NamespaceController(Controller):
             spec["finalizers"] = [item for item in sequence(spec.get("finalizers")) if item != FINALIZER]
         self.save(type_, record, obj)
 
-    def _delete_contents(self, namespace: str) -> dict[str, int]:
-        """Asks everything in the namespace to go; returns what is still there, by plural."""
-        left: dict[str, int] = {}
+    def _delete_some(self, namespace: str) -> bool:
+        """Asks what is in the namespace to go, as much as fits into a slice of time; whether that was all."""
+        weight = 0
+        for type_, collection in self._contents():
+            for key in collection.keys(namespace):
+                record = collection.records[key]
+                if record.terminating:
+                    continue
+                if weight > _MOST_BYTES:
+                    return False
+                weight += len(record.body)
+                self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
+        return True
+
+    def _left(self, namespace: str) -> dict[str, int]:
+        """What is still there, by plural."""
+        counts = {type_.plural: len(collection.keys(namespace)) for type_, collection in self._contents()}
+        return {plural: count for plural, count in counts.items() if count}
+
+    def _contents(self) -> Iterator[tuple[ResourceType, Collection]]:
         for storage, type_ in self.types().items():
             collection = self.api.store.collections.get(storage)
-            if collection is None or not type_.namespaced:
-                continue
-            for key in list(collection.keys(namespace)):
-                record = collection.records[key]
-                if not record.terminating:
-                    self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
-            remaining = len(collection.keys(namespace))
-            if remaining:
-                left[type_.plural] = remaining
-        return left
+            if collection is not None and type_.namespaced:
+                yield type_, collection
 
     def _report(self, obj: dict[str, object], left: dict[str, int]) -> None:
         listed = ", ".join(f"{plural} has {count} resource instances" for plural, count in sorted(left.items()))

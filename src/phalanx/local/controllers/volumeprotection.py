@@ -28,7 +28,7 @@ class VolumeProtection(Controller):
         elif collection.storage == VOLUMES and change.new is not None:
             self.add((VOLUMES, *change.key))
         elif collection.storage == PODS and change.old is not None and _is_over(change.new):
-            for claim in claims_of(change.old.load()):
+            for claim in claims_of(change.old.load()) if b'"volumes"' in change.old.body else ():
                 self.add((CLAIMS, change.old.namespace, claim))
 
     def resync(self) -> None:

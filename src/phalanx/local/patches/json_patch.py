@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from phalanx.local.objects import encode
 from phalanx.local.patches.errors import PatchError
 from phalanx.model.decoding import parse_whole
 
 MAX_OPERATIONS: Final = 10_000
+#: What all copies of one patch may weigh together, in bytes of JSON.
+MAX_COPIED: Final = 3 * 1024 * 1024
 
 
 def clone(value: Any) -> Any:
@@ -47,6 +50,7 @@ def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, 
     if len(ops) > MAX_OPERATIONS:
         raise PatchError(f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}", 413)
     root: list[Any] = [clone(doc)]
+    copied = 0
     for op in ops:
         if not isinstance(op, dict):
             raise PatchError("error decoding patch: json: an operation must be an object")
@@ -57,6 +61,15 @@ def json_patch(doc: dict[str, Any], ops: Sequence[dict[str, Any]]) -> dict[str, 
         path = op.get("path")
         if not isinstance(path, str):
             raise PatchError(f"{name} operation failed to decode path: missing value", 422)
+        if name == "copy":
+            # Few operations can make much of little: copies of copies.
+            copied += _weight(root, _source(op, "copy"))
+            if copied > MAX_COPIED:
+                raise PatchError(
+                    "Unable to complete the copy, the accumulated size increase of copy is "
+                    f"{copied}, exceeding the limit {MAX_COPIED}",
+                    422,
+                )
         action(root, op, path)
     if not isinstance(root[0], dict):
         raise PatchError("Invalid JSON Patch: the result is not an object", 422)
@@ -188,6 +201,12 @@ def _source(op: dict[str, Any], verb: str) -> str:
     if not isinstance(source, str):
         raise _missing(f"{verb} operation failed to decode from: operation, missing from field")
     return source
+
+
+def _weight(root: list[Any], path: str) -> int:
+    """The bytes of JSON at a path; 0 where nothing is."""
+    place = _find(root, path)
+    return len(encode(_get(*place))) if place is not None else 0
 
 
 def _do_move(root: list[Any], op: dict[str, Any], path: str) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 from phalanx.local.errors import forbidden
 from phalanx.local.objects import Json, mapping, metadata, sequence, text
 from phalanx.local.strategies.base import Strategy, Write
-from phalanx.local.strategies.priority import admit_priority, default_class
+from phalanx.local.strategies.priority import admit_priority
 
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
 
@@ -61,8 +61,7 @@ class PodGroupStrategy(Strategy):
             spec.setdefault("disruptionMode", {"single": {}})
         self._spell(spec)
         self._admit_template(obj, spec, write)
-        if spec.get("priorityClassName") or spec.get("priority") is not None or default_class(write):
-            admit_priority(obj, write, _PodGroups())
+        admit_priority(obj, write, _PodGroups())
         if self._protect:
             finalizers = metadata(obj).setdefault("finalizers", [])
             if isinstance(finalizers, list) and PROTECTION not in finalizers:
@@ -96,8 +95,7 @@ class CompositePodGroupStrategy(Strategy):
         if reference:
             wanted = text(reference.get("templateName"))
             _admit_template(obj, _Composites(), text(reference.get("workloadName")), wanted, write)
-        if spec.get("priorityClassName") or spec.get("priority") is not None or default_class(write):
-            admit_priority(obj, write, _Composites())
+        admit_priority(obj, write, _Composites())
 
 
 def _admit_template(obj: Json, kind: _PodGroups | _Composites, wanted: str, template: str, write: Write) -> None:

@@ -86,7 +86,7 @@ class CompleteSearch:
             for record in victim.records:
                 if record.pod.budgets:
                     caps.count(record, 1)
-        return cost_of(chosen, caps.violations)
+        return cost_of(chosen, caps.violations, self._rules.holding)
 
 
 def _twin(victim: Victim) -> object:

@@ -60,6 +60,7 @@ class Search:
             32 * len(beneficiary.classes) + 8 * beneficiary.total + session.state.nodes.extent // 8
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
+        self._held: dict[AccountRecord, dict[str, int]] = {}
         self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
@@ -187,12 +188,12 @@ class Search:
         return facts
 
     def _holding(self, account: AccountRecord) -> Mapping[str, int]:
-        """What an account will hold once everything has gone that is on its way out: who leaves soon has gone."""
-        late = self._late.get(account)
-        if late is None:
-            return account.used
-        amounts = dict(account.used)
-        add_amounts(amounts, late, -1)
+        """What an account will hold once everything has gone that is on its way out, before anybody else has to go:
+        who leaves soon has gone."""
+        amounts = self._held.get(account)
+        if amounts is None:
+            amounts = self._held[account] = dict(account.used)
+            add_amounts(amounts, self._late.get(account, {}), -1)
         return amounts
 
     def _will_leave(self, record: PodRecord) -> bool:
@@ -405,7 +406,7 @@ class Search:
             tuple(chosen),
             tuple(self._for.placed),
             self._needed(),
-            cost_of(chosen, taken.violations),
+            cost_of(chosen, taken.violations, self._holding),
             self._losers() if self._rivals else (),
         )
         self._transaction.unplace()

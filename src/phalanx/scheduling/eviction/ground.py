@@ -57,8 +57,8 @@ class Ground(msgspec.Struct, frozen=True):
     limits of something that the victim holds and the beneficiary asks for; after it each of `floors` must still
     hold its limits (`permits`). `distance` counts the levels from the beneficiary's leaf up to
     the account that it shares with the lender; nearer lenders go first, then those with the larger `excess`: which
-    part of what it holds the lender was not meant to have, 1 for all of it. `dues` say what that is measured by, as
-    holdings change (see `excess_of`).
+    part of what it holds the lender was not meant to have, 1 for all of it. `dues` say what that is measured by
+    when holdings change (see `excess_of`).
     """
 
     reason: EvictionReason

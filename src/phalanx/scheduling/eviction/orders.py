@@ -9,7 +9,7 @@ from phalanx.model.resources import PODS
 from phalanx.scheduling.eviction.beneficiary import Beneficiary
 from phalanx.scheduling.eviction.interplay import Interplay
 from phalanx.scheduling.eviction.nearby import Nearby
-from phalanx.scheduling.eviction.succession import Rules, thrifty
+from phalanx.scheduling.eviction.succession import Rules, in_turns, thrifty
 from phalanx.scheduling.eviction.victims import Victim
 from phalanx.scheduling.session import Session
 
@@ -27,7 +27,7 @@ def orders(rules: Rules, beneficiary: Beneficiary, candidates: list[Victim]) -> 
     blockers = interplay.first(candidates) if interplay else candidates
     if blockers != candidates:
         yield blockers
-    yield candidates
+    yield in_turns(rules, candidates)
     larger = _largest_first(beneficiary, candidates)
     if larger != candidates:
         yield larger

@@ -124,8 +124,8 @@ class QueueGrounds:
         return () if queue is None or queue.parent is None else (queue,)
 
     def _claim(self, depth: int) -> frozenset[str] | str:
-        """The resources that the beneficiary may take back from outside the queue at `depth`, since the queues
-        below it stay within what they deserve; or which of these would not."""
+        """The resources that the beneficiary may take back from outside the queue at `depth`, since those below it
+        stay within what they deserve; or which of these would not."""
         found = self._claims.get(depth)
         if found is None:
             found = self._claims[depth] = self._find_claim(depth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -89,6 +90,46 @@ def admissible(rules: Rules, order: Iterable[Victim]) -> list[Victim]:
     """The order without those who may not go once those before them have gone."""
     succession = Succession(rules)
     return [victim for victim in order if succession.take(victim)]
+
+
+def in_turns(rules: Rules, candidates: list[Victim]) -> list[Victim]:
+    """The candidates, which are in the policy's order, with lenders counted anew after everyone who goes: of equal
+    distance the next is one of whoever is furthest above his due then."""
+    lenders: dict[object, list[Victim]] = {}
+    for victim in candidates:
+        if not any(ground.dues for ground in victim.grounds.values()):
+            return candidates
+        lenders.setdefault((victim.preempted, victim.distance, *map(id, victim.grounds)), []).append(victim)
+    if len(lenders) < 2:
+        return candidates
+    removals = Removals(None, rules.holding)
+
+    def place(waiting: list[Victim]) -> tuple[object, ...]:
+        first = waiting[-1]
+        excess = min(ground.excess_at(removals.holdings) for ground in first.grounds.values())
+        return (first.preempted, first.distance, -excess, *first.key[3:])
+
+    # What a lender has too much only shrinks: one whose place is as good as before is the next.
+    heap = []
+    for number, waiting in enumerate(lenders.values()):
+        waiting.reverse()
+        heap.append((place(waiting), number, waiting))
+    heapq.heapify(heap)
+    order: list[Victim] = []
+    while heap:
+        known, number, waiting = heap[0]
+        now = place(waiting)
+        if now != known:
+            heapq.heapreplace(heap, (now, number, waiting))
+            continue
+        victim = waiting.pop()
+        removals.add(victim)
+        order.append(victim)
+        if waiting:
+            heapq.heapreplace(heap, (place(waiting), number, waiting))
+        else:
+            heapq.heappop(heap)
+    return order
 
 
 def thrifty(rules: Rules, candidates: Iterable[Victim]) -> list[Victim]:

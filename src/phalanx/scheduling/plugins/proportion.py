@@ -21,6 +21,7 @@ from phalanx.scheduling.queuetree import (
     real_capabilities,
     requested,
     takes_part,
+    usable,
 )
 from phalanx.scheduling.sharing.dominance import order_by_share
 from phalanx.scheduling.sharing.waterfilling import Claim, deserved
@@ -32,7 +33,8 @@ _NONE: Amounts = {}
 
 class Proportion(QueueAdmission):
     """What a queue deserves is its part, by weight, of what its parent deserves: at most what it requests and its
-    real capability, at least its guarantee. The root deserves the cluster.
+    real capability, at least its guarantee. The root deserves what the pods of queues can use of the cluster: not
+    what pods of nobody's queue hold, nor nodes whose taints none of them tolerates.
 
     Queues that ask for nothing take no part; what they are guaranteed is kept for them all the same (Volcano lends
     it). Volcano's proportion is flat; in a tree each level is shared as the cluster is.
@@ -100,14 +102,24 @@ def entitled_shares(session: View) -> dict[AccountKey, Amounts]:
     queues = [session.ledger.accounts[ROOT]]
     for queue in queues:
         queues.extend(child for child in queue.children.values() if takes_part(child))
-    everything = real_capabilities(session).total
+    everything = _shared(session)
     return _shares(session, {queue.key: everything for queue in queues})
+
+
+def _shared(session: View) -> Amounts:
+    """What all queues together can have."""
+    return session.memo("shared by queues", lambda: _share_out(session))
+
+
+def _share_out(session: View) -> dict[str, int]:
+    left = usable(session)
+    return {name: min(amount, left[name]) for name, amount in real_capabilities(session).total.items()}
 
 
 def _shares(session: View, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
     """What every queue deserves that could use so much."""
     root = session.ledger.accounts[ROOT]
-    shares: dict[AccountKey, Amounts] = {ROOT: real_capabilities(session).total}
+    shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
     charged = _charged(session)
     parents = [root]
     for parent in parents:

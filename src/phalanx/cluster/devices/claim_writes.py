@@ -1,0 +1,94 @@
+"""What has to be written to resource claims before a pod is bound."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from phalanx.cluster.devices.entries import Entry
+from phalanx.model.claims import AllocateClaim, Allocation, Claim, ClaimNeed
+from phalanx.model.decoding import decode_json
+from phalanx.model.gang import Dialect, GroupRef
+
+if TYPE_CHECKING:
+    from phalanx.cluster.members import PodRecord
+
+
+def reservation(
+    entry: Entry | None, record: PodRecord, key: str, allocation: Allocation | None, fault: str
+) -> AllocateClaim | None:
+    """What is written to a claim that is there; None where the API shows all of it already."""
+    pod, name = record.pod, key.partition("/")[2]
+    fact = entry.fact if entry is not None else None
+    if fact is None:
+        return AllocateClaim(pod.namespace, name, "", pod.name, pod.uid, fault=fault or "it is gone")
+    group = _owner(record, fact)
+    consumer = group.uid if group is not None else pod.uid
+    known = fact.allocation if fact.allocation is not None else allocation
+    conditions = known is not None and known.conditions
+    if not fault and consumer in fact.consumers and fact.allocation is not None and not conditions:
+        return None
+    return AllocateClaim(
+        namespace=fact.namespace,
+        name=fact.name,
+        uid=fact.uid,
+        pod=pod.name,
+        pod_uid=pod.uid,
+        allocation=allocation.document if allocation is not None and fact.allocation is None else "",
+        group=group.name if group is not None else "",
+        group_uid=group.uid if group is not None else "",
+        conditions=conditions,
+        fault=fault,
+        version=fact.version,
+    )
+
+
+def creation(record: PodRecord, need: ClaimNeed, allocation: Allocation | None, fault: str) -> AllocateClaim | None:
+    """The claim for extended resources, made as kube-scheduler makes it; None where all are met by amounts."""
+    if allocation is None and not fault:
+        return None
+    pod = record.pod
+    body = decode_json(allocation.document) if allocation is not None else {}
+    served = {result["request"] for result in body.get("devices", {}).get("results", ())}
+    asks = [
+        (request.name, ask)
+        for each in need.extended
+        for request in each.requests
+        for ask in request.asks
+        if request.name in served
+    ]
+    requests = [
+        {
+            "name": name,
+            "exactly": {
+                "deviceClassName": ask.device_class,
+                "allocationMode": "ExactCount",
+                "count": ask.count,
+            },
+        }
+        for name, ask in sorted(asks, key=lambda entry: entry[0])
+    ]
+    mappings = [each for one in need.extended for each in one.mappings if each.request_name in served]
+    return AllocateClaim(
+        namespace=pod.namespace,
+        name=f"for extended resources of pod {pod.name}",
+        uid="",
+        pod=pod.name,
+        pod_uid=pod.uid,
+        allocation=allocation.document if allocation is not None else "",
+        conditions=allocation is not None and allocation.conditions,
+        fault=fault,
+        create=msgspec.json.encode({"devices": {"requests": requests}}).decode(),
+        mappings=msgspec.json.encode(mappings).decode(),
+    )
+
+
+def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
+    """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
+    noun = record.gang.noun if record.gang is not None else None
+    if noun is None or noun.source is None or noun.dialect is not Dialect.NATIVE:
+        return None
+    if claim.group != noun.source.name and all(entry.claim != claim.name for entry in noun.claims):
+        return None
+    return None if record.pod.uid in claim.consumers else noun.source
