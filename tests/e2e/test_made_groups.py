@@ -199,3 +199,18 @@ async def test_the_policy_switches_it_off(world: World, tmp_path: Any) -> None:
     await world.until_bound("a", "b")
     await asyncio.sleep(1.0)
     assert await find(world, X_K8S, "g") is None
+
+
+async def test_what_another_scheduler_has_made_for_its_own_gang_is_left_to_it(world: World) -> None:
+    scheduler = await world.scheduler()
+    await world.pods("a", "b", scheduler="another", **labelled())
+    document = {
+        "apiVersion": X_K8S.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "g", "annotations": {MARK: '{"minMember":2}'}},
+        "spec": {"minMember": 2},
+    }
+    made_by_another = await world.make(document)
+    await asyncio.sleep(1.0)
+    await world.settled(scheduler, quiet=0.5)
+    assert (await world.get(X_K8S, "g"))["metadata"] == made_by_another["metadata"]

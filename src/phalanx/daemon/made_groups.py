@@ -170,6 +170,8 @@ class MadeGroups:
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:
         """The next thing to write, None where everything is as it should be."""
         made = self._intake.made_groups(key)
+        if not self._intake.is_ours(key):
+            return None  # another Phalanx looks after its own
         for each in made:
             if each.adopted:
                 return lambda: self._let_go(each)
@@ -200,7 +202,7 @@ class MadeGroups:
             return None
         mine = {made.ref.uid for made in self._intake.made_groups(key)}
         declared = gang.source is not None and gang.source.uid not in mine
-        return gang if self._intake.is_ours(key) and not declared else None
+        return None if declared else gang
 
     def _kind(self) -> ServedKind | None:
         """The kind in which objects are made."""

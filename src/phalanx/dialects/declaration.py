@@ -100,12 +100,17 @@ def declare(pod: PodObject) -> Declaration | None:
     )
 
 
-def empty_name(metadata: Metadata) -> str:
-    """The first key of a group's name that the pod has without a name in it, "" where there is none."""
+def nameless(metadata: Metadata) -> str:
+    """What to tell whoever leaves the name of a group empty and may have meant one (seed 000), "" for others."""
     labels, annotations = metadata.labels, metadata.annotations
     found = [f"label {key}" for _, key in _NAME_LABELS if labels.get(key) == ""]
     found += [f"annotation {key}" for _, key in (*_NAME_ANNOTATIONS, _OWN_NAME) if annotations.get(key) == ""]
-    return found[0] if found else ""
+    if not found:
+        return ""
+    return (
+        f"{found[0]} is empty, so the pod belongs to no group and is scheduled on its own; write the group's name "
+        "into it and create the pod again, or leave it out"
+    )
 
 
 def may_declare_alone(metadata: Metadata) -> bool:

@@ -27,7 +27,7 @@ from phalanx.dialects.core import (
     ResourceQuotaObject,
     clamp_priority,
 )
-from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, empty_name, stated_queue
+from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, nameless, stated_queue
 from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
@@ -154,7 +154,7 @@ class Intake:
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
         if last is None and (voice is None or voice.declaration.dialect is Dialect.SHADOW):
-            self._tell_nameless(noun, empty_name(metadata))
+            self._tell_nameless(noun, metadata)
         events += facts + self._store(noun, voice, owners)
         if shown:
             events += self.heed(([], shown))
@@ -305,16 +305,9 @@ class Intake:
                 lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
             )
 
-    def _tell_nameless(self, pod: Pod, key: str) -> None:
-        """Whoever leaves a group's name empty may have meant one (seed 000)."""
-        if key and not pod.finished and not pod.node:
-            self._warn(
-                pod,
-                "InvalidPodGroup",
-                f"{key} is empty, so the pod belongs to no group and is scheduled on its own; write the group's "
-                "name into it and create the pod again, or leave it out",
-                lambda now: not now.pod.node,
-            )
+    def _tell_nameless(self, pod: Pod, metadata: Metadata) -> None:
+        if not (pod.finished or pod.node) and (text := nameless(metadata)):
+            self._warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
 
     def _warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[_PodRecord], bool]) -> None:
         def holds() -> bool:

@@ -81,6 +81,11 @@ class Policy(msgspec.Struct, frozen=True):
     custom_actions: Mapping[str, Action] = {}
     create_pod_groups: bool = True
 
+    @property
+    def places_slots_only(self) -> bool:
+        """Whether no action is for members of gangs that ask for more than a slot; of others' nobody knows."""
+        return "allocate" not in self.actions and not self.custom_actions
+
     def configured(self, kind: type[T]) -> T | None:
         """The plugin of a class that a tier names."""
         found = (entry.plugin for entry in self.plugins)

@@ -20,6 +20,7 @@ from phalanx.scheduling.eviction.prospects import Prospects
 from phalanx.scheduling.explanation import not_considered
 from phalanx.scheduling.failures import attempt, mute, note
 from phalanx.scheduling.history import UsageHistory
+from phalanx.scheduling.memory import Memory
 from phalanx.scheduling.parking import Rank, Refusal
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.pipeline import Pipeline
@@ -28,7 +29,7 @@ from phalanx.scheduling.plugins.rest import Rest
 from phalanx.scheduling.policy import Policy
 from phalanx.scheduling.promised import claimed, promise
 from phalanx.scheduling.refusals import tell
-from phalanx.scheduling.session import Memory, Session
+from phalanx.scheduling.session import Session
 from phalanx.scheduling.surplus import surplus_refusal
 from phalanx.scheduling.work import Unit, WorkList, awaits_admission
 

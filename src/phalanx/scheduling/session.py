@@ -23,6 +23,7 @@ from phalanx.scheduling.ceilings import Ceiling, Excess, Held
 from phalanx.scheduling.demand import UNBOUNDED, Admission, Alone, Awaiting, Behind, Charge, Demand, Parts, hopes
 from phalanx.scheduling.explanation import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.huddles import Huddles
+from phalanx.scheduling.memory import Memory
 from phalanx.scheduling.parking import Rank, Refusal, UnitKey
 from phalanx.scheduling.past import Past
 from phalanx.scheduling.placement import Placer
@@ -45,23 +46,6 @@ _LEAST_PART = 64
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
     return {}
-
-
-class Memory:
-    """What was computed from demand, until demand changes."""
-
-    def __init__(self) -> None:
-        self._version = -1
-        self._found: dict[Hashable, Any] = {}
-
-    def recall(self, key: Hashable, version: int, compute: Callable[[], T]) -> T:
-        if version != self._version:
-            self._found.clear()
-            self._version = version
-        if key not in self._found:
-            self._found[key] = compute()
-        found: T = self._found[key]
-        return found
 
 
 class Session:
@@ -95,8 +79,7 @@ class Session:
         self._steps = 0
         self.cause = f"c{plan.cycle}"
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
-        policy = pipeline.policy
-        self.slots_only = "allocate" not in policy.actions and not policy.custom_actions
+        self.slots_only = pipeline.policy.places_slots_only
         self.seen: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
