@@ -32,7 +32,7 @@ from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.facets import Facets, News
-from phalanx.dialects.field_owners import is_controlled
+from phalanx.dialects.field_owners import controller_of
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.hypernodes import HyperNodes
@@ -411,8 +411,8 @@ class Intake:
         else:
             spec = read_account(resource, document, self._options.quota_namespaces)
         status = status if isinstance(status, Mapping) else {}
-        controlled = is_controlled(metadata, "f:status", "f:state")
-        return self._told(self._accounts.replace(address, spec, status, controlled))
+        controller = controller_of(metadata, "f:status", "f:state")
+        return self._told(self._accounts.replace(address, spec, status, controller))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
         """The facts about accounts, and the pods whose queues state other rules now."""
