@@ -223,7 +223,7 @@ async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(worl
 
 async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: World) -> None:
     told = queue("q", status={"state": "Open", "allocated": NOTHING})
-    fields = {"f:status": {"f:state": {}}}
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
     told["metadata"]["managedFields"] = [{"manager": "vc-controller", "operation": "Update", "fieldsV1": fields}]
     world.put(VOLCANO_QUEUE, told)
     world.group("a", queue="q", status={"phase": "Completed"})

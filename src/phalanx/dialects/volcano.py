@@ -145,7 +145,7 @@ def gang_conditions(standing: Standing) -> Conditions:
         reason, message = problem.code, problem.message
     elif standing.verdict is not None:
         reason, message = _reason(standing), standing.verdict.message
-    elif has_lost_members(standing):
+    elif has_lost_members(standing) or standing.counts.gated:
         reason, message = _reason(standing), _loss(standing)
     else:
         return conditions
