@@ -223,6 +223,16 @@ async def test_the_state_of_a_queue_is_left_to_the_controller_that_tells_it(worl
     assert await world.look() == [{"state": "Closed"}]
 
 
+async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: World) -> None:
+    told = queue("q", status={"state": "Open", "allocated": NOTHING})
+    fields: dict[str, Any] = {"f:status": {"f:state": {}}}
+    told["metadata"]["managedFields"] = [{"manager": "vc-controller", "operation": "Update", "fieldsV1": fields}]
+    world.put(VOLCANO_QUEUE, told)
+    world.group("a", queue="q", status={"phase": "Completed"})
+    world.pod("a", annotations={"scheduling.volcano.sh/queue-name": "q"})
+    assert await world.look() == [{"allocated": {"cpu": "1", "pods": "1"}}]
+
+
 async def test_where_volcanos_controller_takes_orders_no_queue_is_given_a_state(world: World) -> None:
     """It applies the state without force: whoever wrote one before makes every later order fail."""
     world.writer.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))

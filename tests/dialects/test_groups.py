@@ -168,6 +168,14 @@ def test_volcano_role_minima_above_the_minimum_are_ignored_with_a_warning() -> N
     assert "write spec.minMember: 5" in warning.message
 
 
+def test_volcano_role_minima_that_a_webhook_has_filled_in_are_ignored_in_silence() -> None:
+    document = group(minMember=4, minTaskMember={"worker": 4, "ps": 1})
+    owner = {"apiVersion": "batch.volcano.sh/v1alpha1", "kind": "Job", "name": "j"}
+    document["metadata"]["ownerReferences"] = [owner]
+    (spec,) = read_group(VOLCANO, document)
+    assert (spec.roles, spec.warnings) == ((), ())
+
+
 @pytest.mark.parametrize("roles", [{"ps": -1}, {"ps": "one"}, ["ps"], {"ps": True}])
 def test_volcano_role_minima_that_are_none_are_a_problem(roles: object) -> None:
     spec = read(VOLCANO, minMember=4, minTaskMember=roles)

@@ -425,3 +425,23 @@ def test_a_group_whose_members_are_all_foreign_is_not_ours_to_write(schedulers: 
     record = door.group_record(G)
     assert record is not None
     assert record.ours is ours
+
+
+def test_what_waits_in_a_namespace_that_is_being_deleted_waits_for_nothing() -> None:
+    door = Intake(["phalanx"])
+    door.pod(pod("waits"))
+    door.pod(pod("runs", node="n1"))
+    ending = decode_namespace(
+        b'{"metadata":{"name":"default","deletionTimestamp":"2026-01-01T00:00:00Z"},"status":{"phase":"Terminating"}}'
+    )
+    assert [(event.pod.name, event.pod.gated) for event in pods_of(door.namespace(ending))] == [("waits", True)]
+    assert door.namespace(ending) == []
+    (late,) = pods_of(door.pod(pod("late")))
+    assert late.pod.gated
+    door.namespace_removed("default")
+    (next_life,) = pods_of(door.pod(pod("another")))
+    assert not next_life.pod.gated
+
+
+def pods_of(events: list[ClusterEvent]) -> list[PodUpdated]:
+    return [event for event in events if isinstance(event, PodUpdated)]

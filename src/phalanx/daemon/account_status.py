@@ -214,14 +214,19 @@ class AccountStatuses:
             # Another scheduler serves this queue, and says so itself.
             return None
         change = status_change(
-            found.status, record.noun, self._holdings(record), tell_state=self._tells_state(found)
+            found.status,
+            record.noun,
+            self._holdings(record),
+            tell_state=self._tells_state(found),
+            # Older releases of Volcano's controller replace the status, without the counts that they do not know.
+            tell_counts=found.controller != "Update",
         )
         return (found.ref, change) if change else None
 
     def _tells_state(self, found: AccountObject) -> bool:
         """Volcano's controller takes no orders for a queue whose state somebody wrote before it; where its orders
         can be given it is taken to run."""
-        return not found.state_controlled and not self._writer.serves(*_COMMANDS)
+        return not found.controller and not self._writer.serves(*_COMMANDS)
 
     def _holdings(self, record: AccountRecord) -> Holdings:
         return Holdings(record.held, record.running, self._groups(record.key))

@@ -18,6 +18,7 @@ from phalanx.dialects import volcano
 from phalanx.dialects.group_objects import GroupRecord
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.standing import find_condition
 from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
@@ -172,7 +173,18 @@ class GroupStatuses:
         except (ApiError, ConnectionLost, ConfigError) as error:
             entry.written, entry.hypernode = None, ""
             return self._failed(key, entry, change.ref, error)
+        self._tell_gated(key, change)
         return None
+
+    def _tell_gated(self, key: GangKey, change: StatusChange) -> None:
+        """Nothing is decided about members that are gated, so nobody else tells that their group waits."""
+        record = self._state.gangs.get(key)
+        if record is None or record.pending or not record.counts().gated or change.ref.group != volcano.GROUP:
+            return
+        conditions = change.patch.get("status", {}).get("conditions", [])
+        held = find_condition(conditions, "Unschedulable")
+        if held is not None and held["status"] == "True":
+            self._writer.held(change.ref, held["message"])
 
     def _failed(self, key: GangKey, entry: _Entry, ref: GroupRef, error: Failure) -> float | None:
         """The seconds until the next try, for which the status is derived anew."""

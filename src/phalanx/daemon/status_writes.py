@@ -83,6 +83,11 @@ class StatusWriter:
         note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
         self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
 
+    def held(self, ref: GroupRef, why: str) -> None:
+        """Tells on the object that it waits."""
+        about = ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+        self._recorder.record(about, reason="Unschedulable", action="Scheduling", note=why, type="Warning")
+
     async def _exists(self, path: str) -> bool:
         try:
             await self._client.get(path)

@@ -21,12 +21,12 @@ Address = tuple[ServedKind, str, str]
 
 
 class AccountObject(msgspec.Struct, frozen=True):
-    """The object behind an account, with its status as last seen. `state_controlled` tells that a controller, and
-    not the scheduler, says in which state it is."""
+    """The object behind an account, with its status as last seen. `controller` tells how somebody else's
+    controller says in which state it is: "Apply", "Update", or "" where there is none."""
 
     ref: GroupRef
     status: Mapping[str, Any]
-    state_controlled: bool = False
+    controller: str = ""
 
 
 class AccountBook:
@@ -35,7 +35,7 @@ class AccountBook:
     def __init__(self, notices: NoticeBoard) -> None:
         self._notices = notices
         self._objects: dict[Address, AccountSpec] = {}
-        self._statuses: dict[Address, tuple[Mapping[str, Any], bool]] = {}
+        self._statuses: dict[Address, tuple[Mapping[str, Any], str]] = {}
         self._candidates: dict[Place, dict[Address, AccountSpec]] = {}
         # What holders declare, before they are compared with each other.
         self._declared: dict[AccountKey, tuple[Account, Address]] = {}
@@ -51,13 +51,13 @@ class AccountBook:
         address: Address,
         spec: AccountSpec | None,
         status: Mapping[str, Any],
-        state_controlled: bool = False,
+        controller: str = "",
     ) -> list[ClusterEvent]:
         """One object declares this now; None where it is gone."""
         if spec is None:
             self._statuses.pop(address, None)
         else:
-            self._statuses[address] = (status, state_controlled)
+            self._statuses[address] = (status, controller)
         last = self._objects.get(address)
         if spec == last:
             return []

@@ -12,8 +12,9 @@ OWN_NAME = "phalanx"
 _BY_HAND = "kubectl"
 
 
-def is_controlled(metadata: Document, *path: str) -> bool:
-    """Whether a controller other than ours owns a field, given as managedFields spell its path (`f:status`)."""
+def controller_of(metadata: Document, *path: str) -> str:
+    """How a controller other than ours writes a field, given as managedFields spell its path (`f:status`): "Apply"
+    for this field alone, "Update" for the status as a whole; "" where none does."""
     entries = metadata.get("managedFields")
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, Mapping):
@@ -24,5 +25,5 @@ def is_controlled(metadata: Document, *path: str) -> bool:
         for step in path:
             fields = fields.get(step) if isinstance(fields, Mapping) else None
         if fields is not None:
-            return True
-    return False
+            return str(entry.get("operation") or "Update")
+    return ""

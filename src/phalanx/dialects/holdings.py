@@ -38,17 +38,23 @@ class Holdings(msgspec.Struct, frozen=True):
 
 
 def status_change(
-    current: Mapping[str, Any], account: Account, holdings: Holdings, *, tell_state: bool = True
+    current: Mapping[str, Any],
+    account: Account,
+    holdings: Holdings,
+    *,
+    tell_state: bool = True,
+    tell_counts: bool = True,
 ) -> dict[str, Any]:
     """The fields of the object's status that are not true, as they should be; null takes a field away.
 
-    Without `tell_state` the state of a queue is left to whoever else tells it: Volcano's controller.
+    Without `tell_state` the state of a queue is left to whoever else tells it, without `tell_counts` the number of
+    its groups in each phase: Volcano's controller. What is allocated is the scheduler's to say.
     """
     group = account.source.group if account.source is not None else ""
     match account.key.tree:
         case Tree.QUEUE if group == volcano.GROUP:
             state = _state(current, account, holdings) if tell_state else ""
-            return _volcano_queue(current, state, holdings)
+            return _volcano_queue(current, state, _counts(holdings) if tell_counts else {}, holdings)
         case Tree.QUEUE if group in kube_batch.GROUPS:
             counts = _counts(holdings)
             return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
@@ -59,8 +65,10 @@ def status_change(
     return {}
 
 
-def _volcano_queue(current: Mapping[str, Any], state: str, holdings: Holdings) -> dict[str, Any]:
-    changed = _differing(current, _counts(holdings))
+def _volcano_queue(
+    current: Mapping[str, Any], state: str, counts: Mapping[str, int], holdings: Holdings
+) -> dict[str, Any]:
+    changed = _differing(current, counts)
     if state and current.get("state") != state:
         changed["state"] = state
     # Many releases require the field: no status without it is accepted, from whomever.

@@ -32,7 +32,7 @@ from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
 from phalanx.dialects.facets import Facets, News
-from phalanx.dialects.field_owners import is_controlled
+from phalanx.dialects.field_owners import controller_of
 from phalanx.dialects.gangs import GangBook
 from phalanx.dialects.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.hypernodes import HyperNodes
@@ -99,6 +99,8 @@ class Intake:
         self._nodes: dict[str, Node] = {}
         self._notices = NoticeBoard()
         self._queues = QueueDefaults()
+        # Namespaces that are being deleted: nothing can be bound there any more.
+        self._ending: set[str] = set()
         self._gangs = GangBook(self._options, self._notices)
         self._groups = GroupObjects(self._gangs)
         self._claimants = Claimants(self._notices)
@@ -133,6 +135,8 @@ class Intake:
         labels = self._nouns.shared(metadata.labels)
         budgets = self._budgets_of(pod, labels)
         noun = self._nouns.pod(pod, spec, declaration.name if declaration else "", queue, budgets, labels)
+        if metadata.namespace in self._ending and not noun.node:
+            noun = msgspec.structs.replace(noun, gated=True)
         last = self._pods.get(uid)
         if last is not None and last.pod.cards and last.pod.cards != noun.cards and last.pod.node == noun.node:
             # Whoever owns a pod may write on it; what it had when it came to its node is what it has.
@@ -422,8 +426,8 @@ class Intake:
         else:
             spec = read_account(resource, document, self._options.quota_namespaces)
         status = status if isinstance(status, Mapping) else {}
-        controlled = is_controlled(metadata, "f:status", "f:state")
-        return self._told(self._accounts.replace(address, spec, status, controlled))
+        controller = controller_of(metadata, "f:status", "f:state")
+        return self._told(self._accounts.replace(address, spec, status, controller))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
         """The facts about accounts, and the pods whose queues state other rules now."""
@@ -496,11 +500,26 @@ class Intake:
         """Reads Volcano's annotation for the default queue; the labels are for the facets."""
         name, labels = namespace.metadata.name, namespace.metadata.labels
         events = self._prefer_queue(name, namespace.metadata.annotations.get(QUEUE_ANNOTATION, ""))
+        if namespace.metadata.deletion_timestamp is not None:
+            events += self._end(name)
         return (
             events + self._namespaces.namespace(namespace.metadata) + self.heed(self.facets.namespace(name, labels))
         )
 
+    def _end(self, namespace: str) -> list[ClusterEvent]:
+        """What waits there waits for nothing any more, as if somebody held it back."""
+        if namespace in self._ending:
+            return []
+        self._ending.add(namespace)
+        events: list[ClusterEvent] = []
+        for record in list(self._pods.values()):
+            if record.pod.namespace == namespace and not record.pod.node:
+                record.pod = msgspec.structs.replace(record.pod, gated=True)
+                events += self._shown(record)
+        return events
+
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
+        self._ending.discard(name)
         events = self._prefer_queue(name, "")
         return events + self._namespaces.namespace_removed(name) + self.heed(self.facets.namespace(name, None))
 

@@ -24,6 +24,7 @@ from phalanx.model.disruption import Portion
 from phalanx.model.gang import Dialect, Problem
 
 GROUP = "scheduling.volcano.sh"
+_JOBS = "batch.volcano.sh/"
 # In which HyperNode all members of a group are.
 ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
@@ -79,6 +80,9 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
         if minimum:
             roles[str(role)] = minimum
     total = sum(roles.values())
+    if total > min_member and _is_of_a_job(reader):
+        # Its webhook fills in every replica of a task that states no minimum: nobody's wish.
+        return ()
     if total > min_member:
         reader.warn(
             "RoleMinimaIgnored",
@@ -89,6 +93,15 @@ def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
         )
         return ()
     return tuple(sorted(roles.items()))
+
+
+def _is_of_a_job(reader: GroupReader) -> bool:
+    """Whether Volcano's controller has made the group for one of its Jobs."""
+    owners = reader.metadata.get("ownerReferences")
+    return any(
+        isinstance(owner, Mapping) and str(owner.get("apiVersion")).startswith(_JOBS)
+        for owner in (owners if isinstance(owners, list) else ())
+    )
 
 
 def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
@@ -133,7 +146,7 @@ def gang_conditions(standing: Standing) -> Conditions:
         reason, message = problem.code, problem.message
     elif standing.verdict is not None:
         reason, message = _reason(standing), standing.verdict.message
-    elif has_lost_members(standing):
+    elif has_lost_members(standing) or (standing.counts.gated and _reason(standing) != _NO_ROOM):
         reason, message = _reason(standing), shortfall(standing.gang, standing.counts, standing.roles)
     else:
         return conditions
