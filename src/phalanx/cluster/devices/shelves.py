@@ -15,6 +15,7 @@ from phalanx.cluster.devices.use import DeviceUse
 from phalanx.cluster.resource_space import IntArray
 
 TOO_HARD = "gave up allocating devices after too many tries"
+INVALID_POOLS = "invalid resource pools were encountered"
 _MOST_ANSWERS = 4096
 
 # The pools that can be used from a node, each with the devices that can.
@@ -126,6 +127,8 @@ class Inquiry:
         found = self.answer(laid.shelf)
         if found.hard and not found.copies:
             self._faults[row] = TOO_HARD
+        elif not found.copies and any(pool.fault for pool, _ in self._near(row)):
+            self._faults[row] = INVALID_POOLS
         self._merits[row] = found.merits
         return most if found.endless else len(found.copies)
 
