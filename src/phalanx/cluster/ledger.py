@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
 from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.paths import Paths
-from phalanx.model.account import DEFAULT_QUEUE, Account, AccountKey
+from phalanx.model.account import DEFAULT_QUEUE, AccountKey
+from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
 
 _BUCKETS: dict[MemberState, Bucket] = {
@@ -67,16 +68,15 @@ class Ledger:
 
     # what the world says
 
-    def declare(self, account: Account) -> None:
-        if self._paths.declare(account):
-            self._changed()
-
-    def withdraw(self, key: AccountKey) -> None:
-        if self._paths.withdraw(key):
-            self._changed()
-
-    def weigh(self, namespace: str, weight: int) -> None:
-        if self._paths.weigh(namespace, weight):
+    def learn(self, event: AccountUpdated | AccountRemoved | NamespaceWeighed) -> None:
+        match event:
+            case AccountUpdated(account):
+                changed = self._paths.declare(account)
+            case AccountRemoved(key):
+                changed = self._paths.withdraw(key)
+            case NamespaceWeighed(namespace, weight):
+                changed = self._paths.weigh(namespace, weight)
+        if changed:
             self._changed()
 
     def resized(self) -> None:

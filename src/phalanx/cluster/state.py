@@ -91,15 +91,9 @@ class ClusterState:
                 self._gang_updated(gang)
             case GangRemoved(key):
                 self._gang_removed(key)
-            case AccountUpdated(account):
+            case AccountUpdated() | AccountRemoved() | NamespaceWeighed():
                 self.version += 1
-                self.ledger.declare(account)
-            case AccountRemoved(account_key):
-                self.version += 1
-                self.ledger.withdraw(account_key)
-            case NamespaceWeighed(namespace, weight):
-                self.version += 1
-                self.ledger.weigh(namespace, weight)
+                self.ledger.learn(event)
             case NamespaceLabelled(namespace, labels):
                 self._regroup(self.nodes.peers.label(namespace, labels))
                 self._ease()

@@ -27,7 +27,7 @@ from phalanx.dialects.core import (
     ResourceQuotaObject,
     clamp_priority,
 )
-from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, nameless, stated_queue
+from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
 from phalanx.dialects.device_plans import DEVICE_PLAN
 from phalanx.dialects.disruption import DisruptionBook
 from phalanx.dialects.evictability import eviction_terms
@@ -38,12 +38,12 @@ from phalanx.dialects.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.hypernodes import HyperNodes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.known_facets import known_facets
-from phalanx.dialects.koordinator import Stated
+from phalanx.dialects.known_pods import KnownPod, PodWarnings
 from phalanx.dialects.lending import LentClasses, follows
 from phalanx.dialects.made_groups import MadeGroup
 from phalanx.dialects.marks import PLAN_ANNOTATION
 from phalanx.dialects.namespaces import NamespaceBook
-from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref, pod_ref
+from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.pools import PoolFacet
@@ -66,18 +66,6 @@ _LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
 Distrust = Callable[[str, str, str], None]
 
 
-class _PodRecord(msgspec.Struct, gc=False):
-    """`pod` is what the object says, `told` what the scheduler was told: with what others decide about it, such as
-    its gang's word on lent nodes. `faults` are what is passed over in it.
-    """
-
-    pod: Pod
-    voice: Voice | None
-    owners: str
-    told: Pod | None = None
-    faults: tuple[Fault, ...] = ()
-
-
 class Intake:
     """Methods named after an object take its latest state; methods named `..._removed` take what is left of it."""
 
@@ -94,10 +82,11 @@ class Intake:
         self._options = options or DialectOptions()
         self._nouns = PodNouns(self._options, signer)
         self._distrust = distrust
-        self._pods: dict[str, _PodRecord] = {}
+        self._pods: dict[str, KnownPod] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
         self._notices = NoticeBoard()
+        self._warnings = PodWarnings(self._notices, self._pods)
         self._queues = QueueDefaults()
         # Namespaces that are being deleted: nothing can be bound there any more.
         self._ending: set[str] = set()
@@ -158,7 +147,7 @@ class Intake:
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
         if last is None and (voice is None or voice.declaration.dialect is Dialect.SHADOW):
-            self._tell_nameless(noun, metadata)
+            self._warnings.nameless(noun, metadata)
         events += facts + self._store(noun, voice, owners)
         if shown:
             events += self.heed(([], shown))
@@ -212,12 +201,12 @@ class Intake:
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
         if record is None:
-            self._pods[uid] = _PodRecord(noun, voice, owners)
+            self._pods[uid] = KnownPod(noun, voice, owners)
             self._uids[noun.key] = uid
             if voice is not None:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
             events += self._shown(self._pods[uid])
-            self._tell_about(noun, voice, "", ())
+            self._warnings.changed(noun, voice, "", ())
             return events
         last, said = record.pod, record.voice
         record.pod, record.voice, record.owners = noun, voice, owners
@@ -228,7 +217,7 @@ class Intake:
                 events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
         if noun != last:
             events += self._shown(record)
-            self._tell_about(noun, voice, last.problem, said.declaration.conflicts if said else ())
+            self._warnings.changed(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
             events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
         return events
@@ -241,11 +230,11 @@ class Intake:
         fresh = tuple(fault for fault in faults if fault not in record.faults)
         record.faults = faults
         if fresh:
-            self._warn(
+            self._warnings.warn(
                 record.pod, "InvalidAnnotation", summary(fresh), lambda now: not set(fresh).difference(now.faults)
             )
 
-    def _shown(self, record: _PodRecord) -> list[ClusterEvent]:
+    def _shown(self, record: KnownPod) -> list[ClusterEvent]:
         """The pod with what others decide about it, if that is another than what was told last."""
         gang = self._gang_of(record.pod)
         own = self._lent.of(record.pod) if follows(record.pod, gang) else record.pod
@@ -293,32 +282,6 @@ class Intake:
             return DEFAULT_QUEUE, False
         own = stated_queue(metadata)
         return (own.value, False) if own is not None else (self._queues.queue(metadata.namespace), True)
-
-    def _tell_about(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
-        """Each new problem of a pod once."""
-        if pod.problem and pod.problem != problem:
-            self._warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
-        if voice is not None and voice.declaration.conflicts and voice.declaration.conflicts != conflicts:
-            declaration = voice.declaration
-            others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
-            self._warn(
-                pod,
-                "ConflictingGangDeclaration",
-                f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
-                "remove all but one",
-                lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
-            )
-
-    def _tell_nameless(self, pod: Pod, metadata: Metadata) -> None:
-        if not (pod.finished or pod.node) and (text := nameless(metadata)):
-            self._warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
-
-    def _warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[_PodRecord], bool]) -> None:
-        def holds() -> bool:
-            record = self._pods.get(pod.uid)
-            return record is not None and still_true(record)
-
-        self._notices.pin(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds)
 
     # Nodes
 
