@@ -103,7 +103,7 @@ def test_its_states_are_those_of_the_code() -> None:
     assert sorted(ARROWS) == sorted(PLAYS)
 
 
-@pytest.mark.parametrize(("arrow", "play"), PLAYS.items(), ids=lambda each: str(each)[:40])
+@pytest.mark.parametrize(("arrow", "play"), PLAYS.items(), ids=["-".join(arrow) for arrow in PLAYS])
 def test_every_arrow_can_be_played(
     arrow: tuple[str, str], play: tuple[Callable[[], Scenario], Callable[[Scenario], object]]
 ) -> None:
