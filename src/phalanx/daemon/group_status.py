@@ -35,16 +35,35 @@ _GATHER = 0.1
 # How long an admission holds that could not be written (seconds).
 _ADMISSION_GRACE = 30.0
 
+# Somebody else writes other words into the same status: after so many seconds at most we say ours again.
+_LONGEST_TRUCE = 600.0
+
 
 class _Entry:
     """One gang's object. `written` is the last change with the status that it was derived from: until the watch
     shows the object anew, the same change is not written again. At most one write is under way (`busy`).
     `disruption` says why the gang is evicted as a whole, until it has its quorum again. `hypernode` is what the
     object was last told to be in. `uid` is the object's: of a namesake nothing is known. `scheduled` tells that
-    the first quorum was bound at some time.
+    the first quorum was bound at some time. `said` is what was written last, `contested` counts how often it was
+    replaced although it was still true; before `quiet_until` (loop time) it is not said again, and `later` is the
+    look at it that is planned then.
     """
 
-    __slots__ = ("backoff", "busy", "disruption", "gathering", "hypernode", "scheduled", "stale", "uid", "written")
+    __slots__ = (
+        "backoff",
+        "busy",
+        "contested",
+        "disruption",
+        "gathering",
+        "hypernode",
+        "later",
+        "quiet_until",
+        "said",
+        "scheduled",
+        "stale",
+        "uid",
+        "written",
+    )
 
     def __init__(self, uid: str) -> None:
         self.uid = uid
@@ -56,6 +75,10 @@ class _Entry:
         self.stale = False
         self.written: tuple[object, StatusChange] | None = None
         self.backoff: Backoff | None = None
+        self.said: object = None
+        self.contested = 0
+        self.quiet_until = 0.0
+        self.later: asyncio.TimerHandle | None = None
 
 
 class GroupStatuses:
@@ -135,7 +158,7 @@ class GroupStatuses:
     def rewrite(self) -> None:
         """What has been written may not be there: everything is compared with the objects again."""
         for key, entry in list(self._entries.items()):
-            entry.written = None
+            entry.written = entry.said = None
             self.touch(key)
 
     def forget(self, key: GangKey) -> None:
@@ -166,15 +189,38 @@ class GroupStatuses:
             return None
         entry.stale = False
         change = self._derive(key, entry)
-        if change is None:
+        if change is None or self._keeps_truce(key, entry, change):
             return None
         try:
             await self._send(change)
         except (ApiError, ConnectionLost, ConfigError) as error:
-            entry.written, entry.hypernode = None, ""
+            entry.written, entry.hypernode, entry.said = None, "", None
             return self._failed(key, entry, change.ref, error)
         self._tell_gated(key, change)
         return None
+
+    def _keeps_truce(self, key: GangKey, entry: _Entry, change: StatusChange) -> bool:
+        """Two that correct each other would go on for ever: what somebody has replaced although it was still true
+        is said again after a pause that grows. Anything new is said at once."""
+        loop, words = asyncio.get_running_loop(), timeless(change.patch)
+        if words != entry.said:
+            entry.said, entry.contested, entry.quiet_until = words, 0, 0.0
+        elif loop.time() < entry.quiet_until:
+            entry.written = None
+            if entry.later is None:
+                entry.later = loop.call_at(entry.quiet_until, self._end_truce, key, entry)
+            return True
+        else:
+            entry.contested += 1
+            entry.quiet_until = loop.time() + min(_LONGEST_TRUCE, 2.0**entry.contested)
+            if entry.contested == 2:
+                log.warning("somebody else writes the status of gang %s, too", key)
+        return False
+
+    def _end_truce(self, key: GangKey, entry: _Entry) -> None:
+        entry.later = None
+        if self._entries.get(key) is entry:
+            self.touch(key)
 
     def _tell_gated(self, key: GangKey, change: StatusChange) -> None:
         """Nothing is decided about members that are gated, so nobody else tells that their group waits."""
