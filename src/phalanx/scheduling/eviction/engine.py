@@ -343,7 +343,8 @@ class Search:
             return False
         if self._cut is None:
             return True
-        priority = self._session.victim_priority(record.gang, record.pod.priority)
+        own, gang = record.pod.priority, record.gang
+        priority = own if gang is None else self._session.victim_priority(gang, own)
         return level_of(ground, priority) <= self._cut
 
     def _may_go(self, record: PodRecord) -> bool:

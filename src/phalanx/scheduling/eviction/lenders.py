@@ -275,7 +275,7 @@ class Lenders:
             lower = pod_priority < self._beneficiary.pod_priority
             return ground if lower else _OWN
         if ground.below:
-            priority = self._session.victim_priority(gang, pod_priority)
+            priority = pod_priority if gang is None else self._session.victim_priority(gang, pod_priority)
             if priority >= self._beneficiary.priority and not self._level(ground, gang, priority):
                 return _HIGH
         return ground

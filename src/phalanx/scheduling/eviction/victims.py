@@ -173,7 +173,10 @@ class Roster:
         yield victim
 
     def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
-        priority = max(self._priority(record.gang, record.pod.priority) for record in records)
+        priority = max(
+            self._priority(record.gang, record.pod.priority) if record.gang is not None else record.pod.priority
+            for record in records
+        )
         return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
 
 
