@@ -264,6 +264,14 @@ async def test_a_write_that_fails_for_now_is_tried_again(world: World) -> None:
     assert await world.look() == [{"used": {"cpu": "0"}}]
 
 
+async def test_a_write_that_finds_nothing_is_tried_again_while_the_object_is_known(world: World) -> None:
+    """A definition that is made anew serves nothing for a moment."""
+    world.put(QUOTA, quota(min={"cpu": 2}))
+    world.api.answers = [404, 404, 404, 404]
+    assert await world.look() == [{"used": {"cpu": "0"}}]
+    assert world.refused == []
+
+
 async def test_a_write_that_is_refused_is_told_and_waits_for_a_change(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.answers = [403]

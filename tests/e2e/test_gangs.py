@@ -375,7 +375,7 @@ async def test_a_volcano_group_is_admitted_before_it_has_pods(world: World) -> N
     await world.until_status(VOLCANO, "fits", phase="Inqueue")
     await world.make(group("big", VOLCANO, minMember=2, minResources={"cpu": "30"}))
     await world.pod("eager", annotations={"scheduling.k8s.io/group-name": "big"})
-    await world.until_event("AwaitingAdmission", "big")
+    await world.until_event("Unschedulable", "big")
 
     async def held() -> bool:
         said = condition(await world.get(PODS, "eager"), "phalanx.dev/Admitted")

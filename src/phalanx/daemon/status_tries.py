@@ -27,7 +27,8 @@ def next_try(what: str, error: Failure, backoff: Backoff, retry: RetryPolicy) ->
     status = error.status if isinstance(error, ApiError) else 0
     tries = backoff.failures + 1
     passing = isinstance(error, ConfigError) or retry.retryable(error, "PATCH", guarded=True)
-    if passing or (status == 409 and tries < retry.attempts):
+    # While a definition is replaced there is nothing at the place of an object that is there.
+    if passing or (status in (404, 409) and tries < retry.attempts):
         if tries == retry.attempts:
             log.warning("the status of %s was not written, it is tried on: %s", what, error)
         return NextTry(backoff.next(error.retry_after if isinstance(error, ApiError) else None))

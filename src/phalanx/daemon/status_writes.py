@@ -74,7 +74,12 @@ class StatusWriter:
             log.info("%s.%s has no status subresource", resource.plural, resource.group)
             self._move(self._without | {resource})
             self.outdated()
-        await self._client.patch(path, patch, patch_type)
+        answer = await self._client.patch(path, patch, patch_type)
+        if not _shows(answer, patch) and await self._takes(f"{path}/status", patch, patch_type):
+            # It has one by now: what is written to the object itself passes it by.
+            log.info("%s.%s has a status subresource", resource.plural, resource.group)
+            self._move(self._without - {resource})
+            self.outdated()
 
     def refused(self, ref: GroupRef, error: Failure) -> None:
         """The API server does not want a status although its object is there: tells so on the object."""
@@ -97,12 +102,34 @@ class StatusWriter:
             raise
         return True
 
+    async def _takes(self, path: str, patch: Mapping[str, Any], patch_type: PatchType) -> bool:
+        try:
+            await self._client.patch(path, patch, patch_type)
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise
+        return True
+
     def _move(self, without: frozenset[Resource]) -> None:
         if without == self._without:
             return
         self._without = without
         for tell in self.moved:
             tell()
+
+
+def _shows(answer: Any, patch: Mapping[str, Any]) -> bool:
+    """Whether the object that the API server answers with has any of the status that was written."""
+    status = answer.get("status") or {} if isinstance(answer, dict) else {}
+    wanted = patch.get("status") or {}
+    return not wanted or any(_has(status.get(name), value) for name, value in wanted.items())
+
+
+def _has(value: Any, wanted: Any) -> bool:
+    if not isinstance(wanted, dict):
+        return bool(value == wanted)
+    return isinstance(value, dict) and all(_has(value.get(name), each) for name, each in wanted.items())
 
 
 def resource_of(ref: GroupRef) -> Resource:
