@@ -160,8 +160,8 @@ def test_a_group_in_a_queue_with_children_is_told_so() -> None:
 
 
 def test_a_group_whose_queue_takes_it_now_is_told_what_else_keeps_it_out() -> None:
-    world = Scenario().node("n1", cpu=8).queue("org").queue("leaf", parent="org")
-    queued(world, "job", cpu=99).gang("job", 2, queue="org").run()
-    assert world.why("job").code == "QueueNotLeaf"
-    world.gang("job", 2, queue="leaf").run()
+    world = queued(Scenario().node("n1", cpu=8).queue("other"), "job", cpu=99)
+    world.gang("job", 2, queue="late").run()
+    assert world.why("job").code == "QueueNotFound"
+    world.queue("late").run()
     assert world.why("job").code == "AwaitingAdmission"
