@@ -118,7 +118,7 @@ class Inquiry:
             verdict = self._gangs.get(record.gang.key)
         self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
         if record.gang is not None:
-            answer.message += self._no_minimum(record.gang)
+            answer.message = _joined(answer.message, self._no_minimum(record.gang))
         return answer
 
     def gang(self, key: GangKey) -> Answer | None:
@@ -135,7 +135,7 @@ class Inquiry:
         if self._counts[key].pending:
             verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
             self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
-            answer.message += self._no_minimum(record)
+            answer.message = _joined(answer.message, self._no_minimum(record))
             return self._in_part(answer, key)
         return self._in_part(self._mourn(self._without_pending(answer, key), record), key)
 
@@ -215,7 +215,7 @@ class Inquiry:
         if not (need.satisfied and counts.active):
             return ""
         return (
-            f"; the minimum of {noun.min_member} was met in this run, so by match policy {noun.match_policy} it is "
+            f"the minimum of {noun.min_member} was met in this run, so by match policy {noun.match_policy} it is "
             f"not asked for while a member is left ({counts.active} have a node)"
         )
 
@@ -312,7 +312,7 @@ class Inquiry:
         if found.state == DUE:
             nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
             answer.state, answer.reason, answer.missing = "Evicting", "", 0
-            answer.message = f"{found.message}; once they have left it starts on {nodes}"
+            answer.message = _joined(found.message, f"once they have left it starts on {nodes}")
             answer.change = (
                 f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
                 if found.paced
@@ -350,3 +350,8 @@ class Inquiry:
 
 # After the dry run, members that it placed count as PLACED.
 _MOVABLE = frozenset({MemberState.PENDING, MemberState.PLACED})
+
+
+def _joined(sentence: str, more: str) -> str:
+    """A sentence that goes on; verdicts of nodes end with a full stop."""
+    return "; ".join(part for part in (sentence.removesuffix("."), more) if part) if more else sentence
