@@ -11,15 +11,16 @@ from phalanx.daemon import lost_members
 from phalanx.daemon.lost_members import LostMembers
 from phalanx.kube.events import EventRecorder
 from phalanx.model.events import PodRemoved, PodUpdated
-from phalanx.model.gang import Gang
+from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import PodPhase
 from tests.daemon.nouns import REF, G, Recorded, pod, state_of
 
 
 class World:
-    def __init__(self, **gang: object) -> None:
+    def __init__(self, min_member: int = 3, **gang: object) -> None:
         running = (pod(f"p{number}", node="n1", phase=PodPhase.RUNNING) for number in range(3))
-        self.state = state_of(*running, gang=Gang(G, source=REF, min_member=3, **gang))  # type: ignore[arg-type]
+        noun = Gang(G, source=REF, min_member=min_member, **gang)  # type: ignore[arg-type]
+        self.state = state_of(*running, gang=noun)
         self.recorded = Recorded()
         self.lost = LostMembers(self.state, cast(EventRecorder, self.recorded))
 
@@ -61,6 +62,28 @@ async def test_a_replacement_that_waits_is_counted_and_a_later_loss_told_again()
     assert await world.notes() == []
     world.state.apply(PodRemoved("uid-p9"))
     assert len(await world.notes()) == 1
+
+
+async def test_where_a_member_waits_its_verdict_tells_it() -> None:
+    world = World()
+    world.becomes("p0", PodPhase.FAILED)
+    world.becomes("p1", PodPhase.FAILED)
+    world.state.apply(PodUpdated(pod("p9")))
+    assert await world.notes() == []
+    world.state.apply(PodRemoved("uid-p9"))
+    assert await world.notes() == ["gang ns/g has 1 of the 3 members that it needs (2 failed)"]
+
+
+@pytest.mark.parametrize(("policy", "told"), [(MatchPolicy.ONCE_SATISFIED, 0), (MatchPolicy.ONLY_WAITING, 1)])
+async def test_a_minimum_that_is_asked_for_once_is_not_missed_later(policy: MatchPolicy, told: int) -> None:
+    world = World(match_policy=policy)
+    world.becomes("p0", PodPhase.FAILED)
+    assert len(await world.notes()) == told
+
+
+async def test_a_run_that_never_had_its_quorum_lacks_members_by_any_policy() -> None:
+    world = World(match_policy=MatchPolicy.ONCE_SATISFIED, min_member=4)
+    assert await world.notes() == ["gang ns/g has 3 of the 4 members that it needs"]
 
 
 async def test_members_that_have_succeeded_are_not_lost() -> None:

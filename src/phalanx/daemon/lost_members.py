@@ -11,6 +11,7 @@ from phalanx.dialects import native
 from phalanx.dialects.standing import shortfall
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
+from phalanx.scheduling.quorum import requirement
 
 # Controllers replace a member that is gone; until then nobody need be told (seconds).
 _SETTLE = 1.0
@@ -53,10 +54,16 @@ class LostMembers:
 
 
 def _is_short(record: GangRecord) -> bool:
-    """Whether some members run, and with all that exist the minimum is out of reach."""
+    """Whether some members run, and with all that exist the minimum is out of reach, though it is still asked for.
+
+    Where members wait, their gang's verdict tells it.
+    """
     noun, counts = record.noun, record.counts()
-    if noun is None or noun.source is None or noun.source.group == native.GROUP or not counts.running:
+    if noun is None or noun.source is None or noun.source.group == native.GROUP:
         return False
-    if counts.present + counts.succeeded < noun.min_member:
-        return True
-    return any((role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles)
+    if not counts.running or record.pending:
+        return False
+    short = counts.present + counts.succeeded < noun.min_member or any(
+        (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
+    )
+    return short and not requirement(record, noun).satisfied
