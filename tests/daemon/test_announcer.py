@@ -220,6 +220,27 @@ def test_a_group_that_may_have_no_pods_yet_is_not_told_that_it_has_too_few() -> 
     assert world.recorded.told == []
 
 
+def test_a_group_that_is_not_admitted_has_one_event_per_reason_whatever_the_amounts() -> None:
+    world = gang_world(members=0, admission=True, admitted=False)
+
+    def refused(words: str) -> list[str]:
+        verdict = Verdict("AwaitingAdmission", f"gang ns/g-1 waits to be admitted: {words}", unschedulable=False)
+        world.recorded.events.clear()
+        world.announcer.gang(G, verdict)
+        world.after(200)
+        assert world.announcer.verdict(G) is verdict
+        return [about for about, _ in world.recorded.told]
+
+    assert refused("it asks for 12 cpu and 9300m may still be promised") == ["PodGroup/g"]
+    assert refused("it asks for 12 cpu and 9200m may still be promised") == []
+    assert refused("it asks for 12 cpu and 10.5 may still be promised") == []
+    world.state.apply(PodUpdated(pod("p0")))
+    assert refused("it asks for 12 cpu and 9 may still be promised") == ["Pod/p0"]
+    assert refused("queue q-1 is full") == ["PodGroup/g", "Pod/p0"]
+    assert refused("queue q-2 is full") == ["PodGroup/g", "Pod/p0"]
+    assert refused("it asks for 12 cpu and 9 may still be promised") == ["PodGroup/g", "Pod/p0"]
+
+
 def test_pods_on_their_own_are_told_one_by_one() -> None:
     world = World(state_of(pod("a", ""), pod("b", "")))
     world.announcer.pod("uid-a", FULL)

@@ -126,6 +126,6 @@ def test_it_is_said_when_a_minimum_is_not_asked_for_any_more(about: str) -> None
     cluster.pods(3, 1)
     answer = cluster.gang() if about == "gang" else cluster.pod(3)
     assert answer.message.endswith(
-        "1 Insufficient cpu; the minimum of 3 was met in this run, so by match policy once-satisfied it is not asked "
-        "for while a member is left (3 have a node)"
+        "1 Insufficient cpu; the minimum of 3 was met in this run, so by match policy once-satisfied it is not "
+        "asked for while a member is left (3 have a node)"
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
+import re
 import time
 from collections.abc import Callable
 from functools import partial
@@ -23,6 +24,8 @@ from phalanx.scheduling.work import awaits_admission
 _NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
 # One that never stands still is told after this many settling times.
 _RESTLESS = 3
+# An amount in a sentence; digits in a name are none.
+_AMOUNT = re.compile(r"(?<![\w./-])\d[\w.]*(?![\w/-])")
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -49,10 +52,10 @@ class _Topic:
     """What is known about one gang or pod: the newest verdict, the one told last, and when to tell the newest.
 
     `gang` is set for a member above its gang's minimum. `members` are those of a gang that have been told of its
-    reason by an event.
+    reason by an event. `refused` is the last event's reason why a group is not admitted, without its amounts.
     """
 
-    __slots__ = ("arrivals", "due", "gang", "members", "since", "told", "told_at", "verdict")
+    __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "told", "told_at", "verdict")
 
     def __init__(self, gang: GangKey | None = None) -> None:
         self.gang = gang
@@ -63,6 +66,7 @@ class _Topic:
         self.since = 0.0
         self.due: float | None = None
         self.members: tuple[str, set[str]] = ("", set())
+        self.refused = ""
 
 
 class Announcer:
@@ -213,10 +217,15 @@ class Announcer:
         for uid in sorted(record.pending):
             self._conditions.judge(uid, verdict)
         self._status_changed(key)
-        self._narrator.held(record, verdict)
-        self._tell_members(record, topic, verdict)
+        # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
+        refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
+        news = not refused or refused != topic.refused
+        topic.refused = refused
+        if news:
+            self._narrator.held(record, verdict)
+        self._tell_members(record, topic, verdict, first_knows=news)
 
-    def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict) -> None:
+    def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
         """Each member once per reason, however its numbers change; the first one is told with the gang."""
         reason, members = topic.members
         if reason != verdict.code:
@@ -226,7 +235,7 @@ class Announcer:
         for member in sorted(record.pending.values(), key=lambda member: member.order):
             if member.pod.uid not in members:
                 members.add(member.pod.uid)
-                if member is not first:
+                if member is not first or not first_knows:
                     self._narrator.member_held(member.pod, verdict)
 
     def _tell_pods(self, records: list[PodRecord]) -> None:
