@@ -73,6 +73,10 @@ class TestWhoGoesForASlot:
         cluster.pod("another", priority=9).run(50)
         assert cluster.evicted == ["idles"]
 
+    def test_a_pod_whose_kubelet_says_that_it_takes_nothing_asks_for_nothing(self) -> None:
+        cluster = self.full(DEFAULT).becomes("idles", usage=NO_AMOUNTS)
+        assert cluster.pod("urgent", priority=10).run(50).evicted == ["idles"]
+
     def test_the_policy_may_let_them_evict_like_all_others(self) -> None:
         cluster = self.full(EVICTS).pods("urgent", 2, priority=10).run(50)
         assert sorted(cluster.evicted) == ["idles", "works"]
