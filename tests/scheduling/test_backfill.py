@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.resources import NO_AMOUNTS
+
 from .scenario import Scenario, key
 
 BACKFILL = """
