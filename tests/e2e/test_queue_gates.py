@@ -1,4 +1,4 @@
-"""Volcano's queue-allocation-gate: pods wait for their queue behind the gate, and no more are let go than it takes."""
+"""Volcano's queue-allocation-gate: pods wait for their queue behind it, and no more are let go than it takes."""
 
 from __future__ import annotations
 
