@@ -19,6 +19,7 @@ from tests.daemon.nouns import REF, Clock, G, Recorded, pod, state_of
 FULL = Verdict("NotEnoughResources", "0/1 nodes are available: 1 Insufficient cpu.")
 FULLER = Verdict("NotEnoughResources", "0/2 nodes are available: 2 Insufficient cpu.")
 FEW = Verdict("NotEnoughMembers", "gang ns/g has 1 of the 3 members that it needs")
+NO_QUEUE = Verdict("QueueNotFound", "gang ns/g cannot start: there is no Queue q", unschedulable=False)
 TURN = Verdict("AwaitingAdmission", "gang ns/g waits to be admitted", unschedulable=False)
 
 
@@ -201,6 +202,22 @@ def test_a_group_without_pods_is_told_that_it_waits_for_its_turn() -> None:
     assert world.after(1) == []
     assert world.announcer.verdict(G) is TURN
     assert world.recorded.told == [("PodGroup/g", "AwaitingAdmission")]
+
+
+def test_a_group_without_pods_is_told_that_its_queue_keeps_it_out() -> None:
+    world = gang_world(members=0, admission=True, admitted=False)
+    world.announcer.gang(G, NO_QUEUE)
+    world.after(1)
+    assert world.announcer.verdict(G) is NO_QUEUE
+    assert world.statuses == [G]
+    assert world.recorded.events == [("PodGroup/g", "QueueNotFound", NO_QUEUE.message)]
+
+
+def test_a_group_that_may_have_no_pods_yet_is_not_told_that_it_has_too_few() -> None:
+    world = gang_world(members=0, admission=True, admitted=False)
+    world.announcer.gang(G, FEW)
+    world.after(5)
+    assert world.recorded.told == []
 
 
 def test_pods_on_their_own_are_told_one_by_one() -> None:

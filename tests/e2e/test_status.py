@@ -147,6 +147,19 @@ async def test_a_volcano_group_from_pending_to_completed(world: World) -> None:
     await world.until_status(VOLCANO, "g", phase="Completed", succeeded=2)
 
 
+async def test_a_volcano_group_whose_queue_is_missing_says_so_before_it_has_pods(world: World) -> None:
+    await world.scheduler()
+    await world.make(group(VOLCANO, minMember=2, queue="absent"))
+    event = await world.until_event("Unschedulable", "g", "g cannot start: queue absent does not exist")
+
+    async def told() -> Object:
+        return condition(await world.get(VOLCANO, "g"), "Unschedulable")
+
+    condition_told = await world.until(told, "the group has the condition")
+    assert (condition_told["status"], condition_told["message"]) == ("True", event["note"])
+    await world.until_status(VOLCANO, "g", phase="Pending")
+
+
 async def test_a_native_group_says_once_that_it_was_scheduled(world: World) -> None:
     await world.node("n1", cpu="1")
     await world.scheduler()

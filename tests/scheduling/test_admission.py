@@ -157,3 +157,11 @@ def test_a_group_in_a_queue_with_children_is_told_so() -> None:
     assert "queue org has child queues and takes no pods of its own" in verdict.message
     world.gang("job", 2, queue="leaf").run()
     assert world.admissions == ["job"]
+
+
+def test_a_group_whose_queue_takes_it_now_is_told_what_else_keeps_it_out() -> None:
+    world = queued(Scenario().node("n1", cpu=8).queue("other"), "job", cpu=99)
+    world.gang("job", 2, queue="late").run()
+    assert world.why("job").code == "QueueNotFound"
+    world.queue("late").run()
+    assert world.why("job").code == "AwaitingAdmission"

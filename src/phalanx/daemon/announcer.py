@@ -18,7 +18,7 @@ from phalanx.kube.failures import Failures
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.explanation import AWAITING_ADMISSION
+from phalanx.scheduling.work import awaits_admission
 
 _NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
 # One that never stands still is told after this many settling times.
@@ -246,5 +246,6 @@ class Announcer:
 
 
 def _listens(record: GangRecord, verdict: Verdict) -> bool:
-    """Whether anyone is left to be told: a group that waits for its admission has no pods yet."""
-    return bool(record.pending) or verdict.code == AWAITING_ADMISSION
+    """Whether anyone is left to be told: a group that waits for its admission has no pods yet. That it has too few
+    of them is no news then."""
+    return bool(record.pending) or (awaits_admission(record) and verdict.code not in _NOT_A_MEMBER_YET)
