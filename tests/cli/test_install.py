@@ -240,7 +240,7 @@ def test_the_rights_name_no_wildcard_and_no_secret() -> None:
     assert not words & {"*", "secrets", "configmaps", "escalate", "bind", "impersonate"}
     pods = {name: rule["verbs"] for rule in role["rules"] for name in rule["resources"] if name.startswith("pods")}
     assert pods == {
-        "pods": ["get", "list", "watch", "delete"],
+        "pods": ["get", "list", "watch", "delete", "patch"],
         "pods/binding": ["create"],
         "pods/status": ["patch"],
         "pods/eviction": ["create"],

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.model.resources import NO_AMOUNTS
+
 from .scenario import Scenario, key
 
 BACKFILL = """
@@ -72,6 +74,10 @@ class TestWhoGoesForASlot:
         assert cluster.evicted == ["idles"]
         cluster.pod("another", priority=9).run(50)
         assert cluster.evicted == ["idles"]
+
+    def test_a_pod_whose_kubelet_says_that_it_takes_nothing_asks_for_nothing(self) -> None:
+        cluster = self.full(DEFAULT).becomes("idles", usage=NO_AMOUNTS)
+        assert cluster.pod("urgent", priority=10).run(50).evicted == ["idles"]
 
     def test_the_policy_may_let_them_evict_like_all_others(self) -> None:
         cluster = self.full(EVICTS).pods("urgent", 2, priority=10).run(50)

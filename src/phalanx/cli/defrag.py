@@ -122,8 +122,8 @@ def defrag(
         from phalanx.daemon.relocation import Carriage, Options
         from phalanx.daemon.snapshot import read_cluster
         from phalanx.daemon.stored_usage import read_usage
+        from phalanx.model.node import HOLD
         from phalanx.scheduling.defragmentation.planning import plan
-        from phalanx.scheduling.defragmentation.rehearsal import HOLD
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits
 
         progress = Progress()
@@ -205,7 +205,7 @@ def _eligible(snapshot: Snapshot, labels: LabelSelector) -> frozenset[str] | Non
 
 
 def _left_closed(snapshot: Snapshot) -> list[str]:
-    from phalanx.scheduling.defragmentation.rehearsal import HOLD
+    from phalanx.model.node import HOLD
 
     nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
     return sorted(node.name for node in nodes if any(taint.key == HOLD.key for taint in node.taints))

@@ -164,7 +164,10 @@ class MadeGroups:
         if complaint not in self._complaints:
             self._complaints.add(complaint)
             log.warning("the PodGroup of gang %s, which only its pods declare, was not written: %s", key, error)
-        if not 400 <= status < 500 or status == 429:
+        if status == 403:
+            # Rights and quotas change without anything about the gang being different.
+            self._plan(key, entry, _LONGEST_PAUSE)
+        elif not 400 <= status < 500 or status == 429:
             self._plan(key, entry, max(_FIRST_PAUSE, entry.rest - asyncio.get_running_loop().time()))
 
     def _step(self, key: GangKey, entry: _Entry) -> Action | None:

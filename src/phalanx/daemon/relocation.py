@@ -18,7 +18,7 @@ from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
 from phalanx.kube.wait import wait_until
 from phalanx.model.decisions import Evict, EvictionReason
-from phalanx.scheduling.defragmentation.rehearsal import HOLD
+from phalanx.model.node import HOLD
 from phalanx.scheduling.defragmentation.relocation import Move, Relocation, counted
 
 Pods = Mapping[Key, dict[str, Any]]

@@ -33,6 +33,7 @@ from phalanx.daemon.observer import Observer
 from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
+from phalanx.daemon.queue_gates import QueueGates
 from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.signing_keys import load_keys
@@ -199,6 +200,7 @@ class SchedulerService:
             lambda: self.observer.known_kinds("podgroups"),
             lambda: self.policy.create_pod_groups,
         )
+        self._queue_gates = QueueGates(client, self._pool, self.state, lambda: self.scheduler.look(time.time()))
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
@@ -212,10 +214,12 @@ class SchedulerService:
         self._refusals.pod_seen(pod)
         self.executor.pod_seen(pod)
         self._made_groups.pod_seen(pod)
+        self._queue_gates.pod_seen(pod)
 
     def _pod_gone(self, uid: str) -> None:
         self.executor.pod_gone(uid)
         self._made_groups.pod_gone(uid)
+        self._queue_gates.pod_gone(uid)
 
     def _distrust(self, key: str, namespace: str, name: str) -> None:
         self.telemetry.distrusted(key)
@@ -477,6 +481,7 @@ class SchedulerService:
                 guard("task", "remnants", self._remnants.check)
                 guard("task", "built-in queues", self._builtin_queues.check)
                 guard("task", "PodGroups for labels", self._made_groups.check)
+                guard("task", "queue allocation gates", self._queue_gates.check)
 
 
 def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,6 +8,9 @@ from phalanx.model.devices import Card
 from phalanx.model.resources import Requests
 from phalanx.model.selectors import Taint
 
+HOLD = Taint("phalanx.dev/defragmentation", "", "NoSchedule")
+"""Keeps those whom `phalanx defrag` moves from coming back, until all of them are where they should be."""
+
 
 class Node(msgspec.Struct, frozen=True):
     """`allocatable` is what the kubelet offers, `pods` included; a resource that is absent is offered zero times.

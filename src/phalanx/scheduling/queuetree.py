@@ -13,6 +13,7 @@ from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ROOT
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.model.account import AccountKey, Tree
+from phalanx.model.node import HOLD
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.ceilings import UNLIMITED
 from phalanx.scheduling.sharing.waterfilling import real_capability
@@ -73,9 +74,9 @@ def usable(session: View) -> dict[str, int]:
     what pods of nobody's queue hold on the others."""
     state = session.state
     nodes, tolerances = state.nodes, list(state.tolerances)
-    open_to = [
-        not taints or any(not objections(each, taints) for each in tolerances) for taints in nodes.taints.sets
-    ]
+    # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
+    lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
+    open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
     rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
     # What is promised counts as if it were there: while it is placed it is.
     ours = session.ledger.accounts[ROOT].used

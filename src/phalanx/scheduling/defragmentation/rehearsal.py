@@ -8,14 +8,10 @@ import msgspec
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.node import Node
+from phalanx.model.node import HOLD, Node
 from phalanx.model.pod import MemberState, Pod, PodPhase
-from phalanx.model.selectors import Taint
 from phalanx.scheduling.defragmentation.facts import Facts, settle
 from phalanx.scheduling.defragmentation.relocation import Goal, Placement, RoomFor
-
-HOLD = Taint("phalanx.dev/defragmentation", "", "NoSchedule")
-"""Keeps those who move from coming back."""
 
 
 class Failure(msgspec.Struct, frozen=True):

@@ -75,7 +75,7 @@ class Lenders:
         self._foreign = foreign
         self._modest = (
             bool(beneficiary.payers)
-            and all(amounts.keys() <= {PODS} for amounts in beneficiary.payers.values())
+            and not any(map(_asks_for_more_than_a_slot, beneficiary.payers.values()))
             and not session.pipeline.policy.eviction.best_effort
         )
         together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
@@ -132,10 +132,8 @@ class Lenders:
             refuse(columns.foreign, "they belong to other schedulers")
         refuse(columns.fixed, "they belong to their nodes")
         if self._modest:
-            refuse(
-                np.array([bool(kind.footprint.amounts.keys() - {PODS}) for kind in self.kinds], dtype=np.bool_),
-                _MODEST,
-            )
+            asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.kinds]
+            refuse(np.array(asks, dtype=np.bool_), _MODEST)
         below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
         # Which of the pods that are marked must go all the same is asked pod by pod.
         keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
@@ -186,7 +184,7 @@ class Lenders:
     def may_lend(self, record: PodRecord) -> Ground | str:
         """The ground on which one pod may be taken, or why there is none."""
         assert record.payer is not None
-        if self._modest and record.footprint.amounts.keys() - {PODS}:
+        if self._modest and _asks_for_more_than_a_slot(record.footprint.amounts):
             return _MODEST
         return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
 
@@ -295,6 +293,10 @@ class Lenders:
             if not isinstance(found, str):
                 self.grounds[payer] = found
         return found
+
+
+def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
+    return any(amount for name, amount in amounts.items() if name != PODS)
 
 
 def level_of(ground: Ground, priority: int) -> Level:

@@ -1,0 +1,90 @@
+"""Volcano's queue-allocation-gate: pods wait for their queue behind it, and no more are let go than it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from phalanx.daemon.queue_gates import GATE
+from phalanx.kube.paths import Resource
+from tests.e2e.world import PODS, World, pod
+
+pytestmark = [pytest.mark.e2e, pytest.mark.asyncio(loop_scope="session")]
+
+QUEUE = Resource("scheduling.volcano.sh", "v1beta1", "queues", "Queue", namespaced=False)
+POLICY = """
+actions: "enqueue, allocate, backfill"
+tiers:
+- plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: nodeorder}, {name: capacity}]
+"""
+
+
+async def gated(
+    world: World, name: str, *, gates: tuple[str, ...] = (GATE,), asks: bool = True, **what: Any
+) -> None:
+    document = pod(name, namespace=world.namespace, cpu="1", **what)
+    annotations = document["metadata"].setdefault("annotations", {})
+    annotations["scheduling.volcano.sh/queue-name"] = world.namespace
+    if asks:
+        annotations[GATE] = "true"
+    document["spec"]["schedulingGates"] = [{"name": gate} for gate in gates]
+    await world.make(document)
+
+
+async def gates_of(world: World, name: str) -> list[str]:
+    found = await world.get(PODS, name)
+    return [gate["name"] for gate in found["spec"].get("schedulingGates", [])]
+
+
+async def queue(world: World, cpu: int) -> None:
+    spec = {"capability": {"cpu": str(cpu)}}
+    metadata = {"name": world.namespace}
+    await world.make({"apiVersion": QUEUE.api_version, "kind": "Queue", "metadata": metadata, "spec": spec})
+
+
+async def test_the_gate_is_lifted_for_as_many_as_the_queue_takes(world: World, tmp_path: Any) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    await world.node("n1", cpu="8")
+    await queue(world, 2)
+    await world.scheduler(config=str(policy))
+    for name in ("a", "b", "c"):
+        await gated(world, name)
+    assert set(await world.until_bound("a", "b")) >= {"a", "b"}
+    await asyncio.sleep(2)
+    assert await gates_of(world, "c") == [GATE]
+    await world.delete(PODS, "a")
+    await world.until_bound("c")
+
+
+async def test_what_was_let_go_and_has_no_node_yet_is_kept_for(world: World, tmp_path: Any) -> None:
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    await queue(world, 1)
+    await world.scheduler(config=str(policy))
+    await gated(world, "a")
+    await gated(world, "b")
+
+    async def let_go() -> bool:
+        return await gates_of(world, "a") == []
+
+    await world.until(let_go, "the gate of a is lifted although there is no node")
+    await asyncio.sleep(2)
+    assert await gates_of(world, "b") == [GATE]
+
+
+async def test_other_gates_and_gates_that_nobody_asked_for_stay(world: World) -> None:
+    await world.node("n1", cpu="8")
+    await queue(world, 4)
+    await world.scheduler()
+    await gated(world, "two", gates=("example.com/wait", GATE))
+    await gated(world, "alone", asks=False)
+    await gated(world, "asked")
+    await world.until_bound("asked")
+    assert await gates_of(world, "two") == ["example.com/wait", GATE]
+    assert await gates_of(world, "alone") == [GATE]
+    patch = {"spec": {"schedulingGates": [{"name": GATE}]}}
+    await world.patch(PODS, "two", patch)
+    await world.until_bound("two")
