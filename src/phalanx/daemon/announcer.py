@@ -231,11 +231,10 @@ class Announcer:
         if reason != verdict.code:
             members = set()
             topic.members = verdict.code, members
-        first = min(record.pending.values(), key=lambda member: member.order, default=None)
-        for member in sorted(record.pending.values(), key=lambda member: member.order):
+        for number, member in enumerate(sorted(record.pending.values(), key=lambda member: member.order)):
             if member.pod.uid not in members:
                 members.add(member.pod.uid)
-                if member is not first or not first_knows:
+                if number or not first_knows:
                     self._narrator.member_held(member.pod, verdict)
 
     def _tell_pods(self, records: list[PodRecord]) -> None:

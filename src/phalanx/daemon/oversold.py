@@ -7,10 +7,10 @@ from phalanx.cluster.state import ClusterState
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.account import Account, AccountKey, Limits, Tree
 from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.ceilings import UNLIMITED
 
 CODE = "SumMinExceedsCapacity"
 GUARANTEES = "GuaranteesExceedCapacity"
-UNLIMITED = 2**62
 
 
 class Oversold:
@@ -51,9 +51,8 @@ class Oversold:
             if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
                 continue
             below = [noun for child in record.children.values() if (noun := child.noun) and noun.guarantee]
-            limits = {
-                name: dict(parent.capability).get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee
-            }
+            capability = dict(parent.capability)
+            limits = {name: capability.get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee}
             sentence = f"the guarantees of the queues below {record.label} together exceed"
             self._compare(record.key, below, limits, sentence, "its capability", "raise that")
 

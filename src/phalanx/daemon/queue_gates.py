@@ -13,14 +13,12 @@ from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
+from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.paths import Resource
 from phalanx.model.pod import Pod
 from phalanx.scheduling.session import Session
-
-PODS = Resource("", "v1", "pods", "Pod")
 
 # Until a write that was refused is tried again (seconds).
 _PAUSE = 30.0

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from phalanx.cluster.stock import MANY
 from phalanx.model.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
-
-if TYPE_CHECKING:
-    pass
 
 
 class Standing(msgspec.Struct, frozen=True):

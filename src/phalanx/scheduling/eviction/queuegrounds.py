@@ -170,9 +170,8 @@ class QueueGrounds:
         found = self._shares.get(key)
         if found is None:
             deserved, least = self._deserved(plugin, account) or {}, account.guarantee
-            names = deserved.keys() | least.keys()
-            found = {name: max(deserved.get(name, 0), least.get(name, 0)) for name in names}
-            self._shares[key] = found = {name: found[name] for name in found if name in self._named[plugin]}
+            names = (deserved.keys() | least.keys()) & self._named[plugin]
+            found = self._shares[key] = {name: max(deserved.get(name, 0), least.get(name, 0)) for name in names}
         return found
 
     def _deserved(self, plugin: Plugin, account: AccountRecord) -> Amounts | None:
