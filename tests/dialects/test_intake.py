@@ -252,6 +252,16 @@ def test_the_replicas_of_a_workload_follow_its_policy() -> None:
     ]
 
 
+def test_an_object_cannot_keep_the_gang_of_a_replica_that_nobody_is_in_any_more() -> None:
+    """A name of three parts is a replica's; nothing declares it but its members (found by tests/fuzz)."""
+    door = intake()
+    labels = {NAME: "job/w/1", MIN: "1"}
+    door.pod(pod("p", labels=labels))
+    assert door.group(SIGS, group("job/w/1", minMember=1)) == []
+    assert GangRemoved(GangKey("default", "job/w/1")) in door.pod(pod("p"))
+    assert door.group_removed(SIGS, "default", "job/w/1") == []
+
+
 # Surroundings
 
 

@@ -144,11 +144,12 @@ class GangBook:
 
     def _settle(self, key: GangKey) -> list[ClusterEvent]:
         """Resolves the gang again, or lets it go when nobody speaks of it any more."""
-        groups = self._objects.get(_declared_as(key), [])
-        if key in self._entries and not len(self._entries[key].members) and _declare_none(self._objects.get(key)):
-            return self._remove(key)
-        if _declare_none(groups) and key not in self._entries:
-            return []
+        name = _declared_as(key)
+        groups = self._objects.get(name, [])
+        entry = self._entries.get(key)
+        # (An object declares the gang of its own name; a replica is there for its members only.)
+        if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
+            return self._remove(key) if entry is not None else []
         entry = self._entry(key)
         surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""), self._native)
         resolved = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
@@ -197,8 +198,8 @@ def _discard(index: dict[K, set[GangKey]], name: K, key: GangKey) -> None:
         del index[name]
 
 
-def _declare_none(groups: Iterable[GroupSpec] | None) -> bool:
-    return all(spec.made for spec in groups or ())
+def _declare_none(groups: Iterable[GroupSpec]) -> bool:
+    return all(spec.made for spec in groups)
 
 
 def _about(gang: Gang, entry: _Entry, culprit: Member | None) -> ObjectRef:
