@@ -11,6 +11,7 @@ from typing import Any
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.misplaced import Misplaced
+from phalanx.daemon.narrator import object_reference
 from phalanx.daemon.oversold import Oversold
 from phalanx.daemon.queue_census import QueueCensus
 from phalanx.daemon.quotas_above_hard import QuotasAboveHard
@@ -22,7 +23,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
-from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Tree
@@ -235,6 +236,6 @@ class AccountStatuses:
         return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING
 
     def _tell_synced(self, ref: GroupRef) -> None:
-        about = ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+        about = object_reference(ref)
         note = f"Elastic Quota {ref.namespace}/{ref.name} synced successfully"
         self._recorder.record(about, reason="Synced", action="Syncing", note=note)

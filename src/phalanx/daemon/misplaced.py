@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
-from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.daemon.narrator import object_reference
+from phalanx.kube.events import EventRecorder
 
 _CODES = frozenset({"ParentNotFound", "ParentCycle"})
 
@@ -35,9 +36,7 @@ class Misplaced:
                 continue
             found[noun.uid] = fault.message
             if self._told.get(noun.uid) != fault.message:
-                source = noun.source
-                version_of = f"{source.group}/{source.version}"
-                about = ObjectReference(source.kind, source.name, source.namespace, source.uid, version_of)
+                about = object_reference(noun.source)
                 note = f"{fault.message}; nothing new is charged to it or below it"
                 self._recorder.record(about, type="Warning", reason=fault.code, action="Validating", note=note)
         self._told = found

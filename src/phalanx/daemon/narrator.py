@@ -12,7 +12,7 @@ from phalanx.dialects.notices import Notice
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind, Evict
-from phalanx.model.gang import GangKey
+from phalanx.model.gang import GangKey, GroupRef
 from phalanx.model.pod import PlanMark, Pod
 from phalanx.model.verdict import Verdict
 
@@ -147,11 +147,12 @@ class Narrator:
 def source_reference(record: GangRecord) -> ObjectReference | None:
     """The object that declares a gang, where there is one."""
     source = record.noun.source if record.noun is not None else None
-    if source is None:
-        return None
-    return ObjectReference(
-        source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
-    )
+    return object_reference(source) if source is not None else None
+
+
+def object_reference(ref: GroupRef) -> ObjectReference:
+    """The object of a custom kind, for an event about it."""
+    return ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
 
 
 def pod_reference(pod: Pod | Bind | Evict) -> ObjectReference:

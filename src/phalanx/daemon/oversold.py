@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
-from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.daemon.narrator import object_reference
+from phalanx.kube.events import EventRecorder
 from phalanx.model.account import Account, AccountKey, Limits, Tree
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.ceilings import UNLIMITED
@@ -84,9 +85,7 @@ class Oversold:
             f"{name} {format_quantity(minima[name], name)} of {format_quantity(offered.get(name, 0), name)}"
             for name in above
         )
-        about = ObjectReference(
-            source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
-        )
+        about = object_reference(source)
         # (What the guarantees of older queues leave no room for is not kept: see cluster/paths.py.)
         queues = tree is Tree.QUEUE or isinstance(tree, AccountKey)
         until = "; until then the youngest that do not fit are not kept" if queues else ""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
-from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.daemon.narrator import object_reference
+from phalanx.kube.events import EventRecorder
 from phalanx.model.account import Account, Tree
 from phalanx.model.quantity import format_quantity
 
@@ -35,10 +36,7 @@ class QuotasAboveHard:
             note = f"{'; '.join(above)}: the rest can never be used; lower it, or raise the ResourceQuota"
             found[noun.uid] = note
             if self._told.get(noun.uid) != note:
-                source = noun.source
-                about = ObjectReference(
-                    source.kind, source.name, source.namespace, source.uid, f"{source.group}/{source.version}"
-                )
+                about = object_reference(noun.source)
                 self._recorder.record(about, type="Warning", reason=CODE, action="Validating", note=note)
         self._told = found
 

@@ -6,11 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from phalanx.daemon.narrator import object_reference
 from phalanx.daemon.status_tries import Failure
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.discovery import Discovery
 from phalanx.kube.errors import ApiError
-from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.kube.events import EventRecorder
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GroupRef
 
@@ -84,13 +85,13 @@ class StatusWriter:
     def refused(self, ref: GroupRef, error: Failure) -> None:
         """The API server does not want a status although its object is there: tells so on the object."""
         self._count(ref.kind)
-        about = ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+        about = object_reference(ref)
         note = f"The status of this {ref.kind} ({ref.group}) was not written: {error}"
         self._recorder.record(about, reason="StatusRefused", action="UpdateStatus", note=note, type="Warning")
 
     def held(self, ref: GroupRef, why: str) -> None:
         """Tells on the object that it waits."""
-        about = ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+        about = object_reference(ref)
         self._recorder.record(about, reason="Unschedulable", action="Scheduling", note=why, type="Warning")
 
     async def _exists(self, path: str) -> bool:

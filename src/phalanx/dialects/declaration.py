@@ -13,6 +13,7 @@ import msgspec
 from phalanx.dialects import koordinator
 from phalanx.dialects.core import Metadata, OwnerReference, PodObject
 from phalanx.dialects.koordinator import Extras, Stated, read_extras
+from phalanx.dialects.made_groups import DIALECTS
 from phalanx.model.gang import Dialect
 
 X_K8S_LABEL = "scheduling.x-k8s.io/pod-group"
@@ -41,6 +42,9 @@ _NAME_ANNOTATIONS = (
     (Dialect.KUBE_BATCH, GROUP_NAME_ANNOTATION),
 )
 _OWN_NAME = (Dialect.OWN, OWN_GROUP)
+# The names of gangs that need no object.
+_LABELS_ALONE = tuple(key for dialect, key in _NAME_LABELS if dialect in DIALECTS)
+_ANNOTATIONS_ALONE = tuple(key for dialect, key in _NAME_ANNOTATIONS if dialect in DIALECTS)
 # The key of a minimum, and the key of the name that it belongs to.
 _MINIMUM_LABELS = (
     ("pod-group.scheduling.sigs.k8s.io/min-available", "pod-group.scheduling.sigs.k8s.io/name"),
@@ -116,7 +120,9 @@ def nameless(metadata: Metadata) -> str:
 def may_declare_alone(metadata: Metadata) -> bool:
     """Whether a pod has one of the names of a gang that needs no object; cheap."""
     labels = metadata.labels
-    return any(key in labels for _, key in _NAME_LABELS[2:]) or koordinator.NAME in metadata.annotations
+    return any(key in labels for key in _LABELS_ALONE) or any(
+        key in metadata.annotations for key in _ANNOTATIONS_ALONE
+    )
 
 
 def role_of(metadata: Metadata) -> str:

@@ -209,7 +209,7 @@ class _Resolution:
 
     def _not_found(self) -> None:
         """Rule 5."""
-        if self.dialect in (Dialect.NATIVE, Dialect.OWN):
+        if self.dialect.by_native_rules:
             advice = "create it"
             if self.dialect is Dialect.OWN:
                 advice += f", or state its size in the annotation {OWN_MIN_COUNT}"

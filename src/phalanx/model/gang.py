@@ -28,6 +28,11 @@ class Dialect(enum.StrEnum):
     KUBE_BATCH = "kube-batch"  # D1, and Volcano, which reads the same annotation
     SHADOW = "shadow"  # D8, D9: kube-batch's groups without a name
 
+    @property
+    def by_native_rules(self) -> bool:
+        """Whether its gangs do as Kubernetes' own groups do."""
+        return self in (Dialect.NATIVE, Dialect.OWN)
+
 
 class MatchPolicy(enum.StrEnum):
     """Which members count towards the quorum (research/coscheduling.md, section 1.5)."""

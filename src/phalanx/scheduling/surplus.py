@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.model.gang import Dialect
 from phalanx.scheduling.demand import Alone, Awaiting, Parts, Surplus
 from phalanx.scheduling.explanation import subgroup_too_small, unreadable
 from phalanx.scheduling.parking import Rank, Refusal
@@ -29,8 +28,8 @@ class Turn:
         self.refused: dict[Alone, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         noun = gang.noun
-        native = noun is not None and noun.dialect in (Dialect.NATIVE, Dialect.OWN)
-        self.together = native and noun is not None and noun.topology is not None and noun.topology.hard
+        topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
+        self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
             if member.pod.problem:

@@ -13,7 +13,6 @@ import msgspec
 
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.model.gang import Dialect
 from phalanx.scheduling.actions.composite import attempt_of
 from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
 from phalanx.scheduling.eviction.answers import Eviction, Futile
@@ -172,7 +171,7 @@ def _surplus_of(session: Session, unit: Unit) -> Iterable[list[PodRecord]]:
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
     itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
-    native = gang.noun is not None and gang.noun.dialect in (Dialect.NATIVE, Dialect.OWN)
+    native = gang.noun is not None and gang.noun.dialect.by_native_rules
     return native or session.pipeline.policy.eviction.surplus
 
 
