@@ -17,7 +17,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
-from phalanx.local.server import ApiServer, ServerOptions
+from phalanx_local.server import ApiServer, ServerOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
