@@ -20,9 +20,9 @@ from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.hypernodes import HYPER_NODES
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.status import desired_status
-from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 
 CRDS = {entry["metadata"]["name"]: entry for entry in definitions()}
 

@@ -10,9 +10,9 @@ from phalanx.dialects.accounts import read_account
 from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.status import desired_status
-from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 from tests.upstream import SHAPES, Shape
 
 GROUPS = [shape for shape in SHAPES if shape.name.startswith("podgroups")]
