@@ -18,9 +18,9 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.marks import encode_mark
-from phalanx.dialects.notices import Notice, group_ref, pod_ref
+from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
+from phalanx.dialects.warnings import Notice, group_ref, pod_ref
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions

@@ -17,9 +17,9 @@ from phalanx.daemon.queue_census import QueueCensus
 from phalanx.daemon.quotas_above_hard import QuotasAboveHard
 from phalanx.daemon.status_tries import next_try
 from phalanx.daemon.status_writes import StatusWriter
-from phalanx.dialects.account_book import AccountObject
-from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.quotas.account_index import AccountObject
+from phalanx.dialects.quotas.usage_status import Holdings, status_change
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

@@ -13,9 +13,9 @@ from phalanx.daemon.group_disruption import disruption_condition
 from phalanx.daemon.group_status import ever_scheduled, timeless
 from phalanx.daemon.status_tries import next_try
 from phalanx.daemon.status_writes import StatusWriter
-from phalanx.dialects.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.families.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.gangs.status_input import Conditions, conditions_in
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.standing import Conditions, conditions_in
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

@@ -14,7 +14,7 @@ from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.group_status import GroupStatuses
 from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.notices import Notice
+from phalanx.dialects.warnings import Notice
 from phalanx.execution.binder import BindResult, Guard, Outcome
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions

@@ -19,7 +19,7 @@ from phalanx.daemon.account_entries import (
     Tenant,
 )
 from phalanx.daemon.lending import Loan, Party, loans
-from phalanx.dialects.holdings import exact_quantity
+from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS
