@@ -21,9 +21,11 @@ FLOORS = {
     "execution": 3,
     "local": 3,
     "nodeagent": 4,
-    "daemon": 4,
-    "demo": 5,
-    "cli": 6,
+    "status": 4,
+    "daemon": 5,
+    "reports": 6,
+    "demo": 7,
+    "cli": 8,
 }
 # Rooms that must not know each other although their floors would allow it.
 STRANGERS = {
@@ -34,7 +36,9 @@ STRANGERS = {
     "execution": {"scheduling", "cluster", "local", "nodeagent"},
     "local": {"kube", "dialects", "cluster", "scheduling", "execution", "nodeagent"},
     "nodeagent": {"scheduling", "execution"},
-    "daemon": {"local"},
+    "status": {"local", "nodeagent"},
+    "daemon": {"local", "nodeagent"},
+    "reports": {"local", "nodeagent"},
 }
 
 

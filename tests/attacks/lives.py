@@ -17,7 +17,7 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.signatures import Signer
 from phalanx.model.decisions import Bind
 from phalanx.model.events import ClusterEvent
-from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.policy.loader import Policy, load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
 from tests.dialects.objects import (
     EPOCH,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.daemon.unheard import unheard
+from phalanx.daemon.ignored_protection import unheard
 from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import SelfProtection
 from phalanx.model.gang import GroupRef

@@ -13,11 +13,11 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from phalanx.daemon.announcer import Announcer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.local.options import ServerOptions
 from phalanx.local.server import ApiServer, free_port
+from phalanx.status.verdict_publisher import Announcer
 from tests.e2e.processes import Process
 from tests.e2e.world import NODES, PODS, World, pod
 

@@ -44,8 +44,8 @@ from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.yaml_text import decode_yaml
 from phalanx.nodeagent.nodefile import NodeFileError, parse_node_file
 from phalanx.nodeagent.script import ScriptDefaults, ScriptError, read_script
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from .hostile import NAMES, TEXTS, mutated, node, pod
 

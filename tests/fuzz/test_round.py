@@ -24,7 +24,7 @@ from phalanx.dialects.core import (
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.dialects.reader import decode_object
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..cluster.audit import audit

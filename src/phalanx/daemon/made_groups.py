@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.own_objects import LABELS
 from phalanx.dialects.core import OwnerReference, PodObject
 from phalanx.dialects.gangs.declaration import controller_of, declare, may_declare_alone
 from phalanx.dialects.gangs.made_groups import (
@@ -25,6 +24,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import ACTIVE, MemberState
