@@ -19,7 +19,6 @@ import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from phalanx.dialects.budgets import parse_budget
 from phalanx.dialects.core import (
     decode_namespace,
     decode_node,
@@ -27,8 +26,9 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
-from phalanx.dialects.eviction_limits import parse_eviction_rate, parse_min_run_time
-from phalanx.dialects.nearness import parse_layers, parse_tier
+from phalanx.dialects.gangs.topology_annotations import parse_layers, parse_tier
+from phalanx.dialects.quotas.budgets import parse_budget
+from phalanx.dialects.quotas.eviction_limits import parse_eviction_rate, parse_min_run_time
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.times import parse_time
 from phalanx.kube.errors import ConfigError, ConnectionLost, api_error

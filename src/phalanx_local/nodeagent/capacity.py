@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.podclass import pod_class_of
-from phalanx.dialects.requests import demand_of, hides_amounts, usage_of
+from phalanx.dialects.pods.pod_class import pod_class_of
+from phalanx.dialects.pods.requests import demand_of, hides_amounts, usage_of
 from phalanx.model.decoding import decode_json
 from phalanx.model.pod import PodClass
 from phalanx.model.quantity import QuantityError

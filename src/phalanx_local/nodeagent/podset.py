@@ -1,7 +1,7 @@
 """All pods of the nodes that one agent tends: who is admitted where, who is due when, what is to be written.
 
-No input or output and no clock, like the lives of the single pods (`phalanx_local.nodeagent.lifecycle`); what has to
-be done outside is asked of `Outside`.
+No input or output and no clock, like the lives of the single pods (`phalanx_local.nodeagent.lifecycle`); what
+has to be done outside is asked of `Outside`.
 """
 
 from __future__ import annotations
