@@ -17,7 +17,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountUpdated, GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
-from phalanx.scheduling.policy import DEFAULT_POLICY, Policy, load_policy
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, Policy, load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 PODS, NODES = 100_000, 10_000

@@ -23,7 +23,7 @@ from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, Preferr
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import Requirement
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 HOST, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from benchmarks.report import Row, in_own_process, show
 from benchmarks.workload import add_gangs, add_singles, cluster
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 PODS = (10_000, 30_000, 100_000)

@@ -13,7 +13,7 @@ from phalanx.model.decisions import Plan
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 CYCLES = 50

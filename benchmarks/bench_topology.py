@@ -19,7 +19,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.topology import HyperNode, HyperNodeMember, TopologyRule
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 RACK, HOST, GPU = "topology.kubernetes.io/rack", "kubernetes.io/hostname", "nvidia.com/gpu"

@@ -23,9 +23,11 @@ FLOORS = {
     "scheduling": 2,
     "kube": 2,
     "execution": 3,
-    "daemon": 4,
-    "demo": 5,
-    "cli": 6,
+    "status": 4,
+    "daemon": 5,
+    "reports": 6,
+    "demo": 7,
+    "cli": 8,
 }
 # Rooms that must not know each other although their floors would allow it.
 STRANGERS = {

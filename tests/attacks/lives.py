@@ -10,14 +10,14 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_node
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.signatures import Signer
 from phalanx.model.decisions import Bind
 from phalanx.model.events import ClusterEvent
-from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.policy.loader import Policy, load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
 from tests.dialects.objects import (
     EPOCH,

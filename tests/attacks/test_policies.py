@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from phalanx.cli.admission import policies
 from phalanx.cli.install import install_policies
-from phalanx.daemon.own_objects import LABELS
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError
+from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
 from tests.attacks.arena import MARK, QUEUE_NAME, VOLCANO, X_K8S, Arena, Tenant, made, member
 from tests.e2e.test_devices import gpu_node, policy, told, wants

@@ -16,7 +16,7 @@ from phalanx.cli.queue_tables import (
     quota_table,
     quota_tree,
 )
-from phalanx.daemon.account_entries import Ceiling, Counts, QueueEntry, QueueReport, QuotaEntry, Tenant, Waiting
+from phalanx.reports.account_entries import Ceiling, Counts, QueueEntry, QueueReport, QuotaEntry, Tenant, Waiting
 
 GPU = "nvidia.com/gpu"
 WAITS = Waiting("gang ns/g", "QuotaExceeded", "Queue a: 6 gpu in use", "free 2 gpu")

@@ -19,7 +19,7 @@ from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.claims import AllocateClaim
 from phalanx.model.decisions import Bind, Plan
 from phalanx.model.events import AccountUpdated
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 Wire = dict[str, Any]

@@ -11,10 +11,8 @@ import msgspec
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.account_status import AccountStatuses
 from phalanx.daemon.builtin_queues import BuiltinQueues
 from phalanx.daemon.observer import Observer
-from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.core import decode_resource_quota
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
@@ -29,6 +27,8 @@ from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
 from phalanx.model.gang import GangKey
+from phalanx.status.account_status import AccountStatuses
+from phalanx.status.status_writer import StatusWriter
 from tests.daemon.nouns import Clock, Recorded, node
 from tests.dialects.objects import (
     EPOCH,

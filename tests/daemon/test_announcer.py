@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.announcer import Announcer
-from phalanx.daemon.narrator import Narrator
 from phalanx.execution.conditions import PodConditions
 from phalanx.kube.events import EventRecorder
 from phalanx.model.events import GangRemoved, PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.verdict import Verdict
+from phalanx.status.event_publisher import Narrator
+from phalanx.status.verdict_publisher import Announcer
 from tests.daemon.nouns import REF, Clock, G, Recorded, pod, state_of
 
 FULL = Verdict("NotEnoughResources", "0/1 nodes are available: 1 Insufficient cpu.")

@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.kube.events import EventRecorder
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import PodPhase
+from phalanx.status.eviction_events import DisruptionNews
 from tests.daemon.nouns import REF, G, Recorded, pod, state_of
 
 EVICTED, GONE, REFUSED = EvictionOutcome.EVICTED, EvictionOutcome.GONE, EvictionOutcome.REFUSED

@@ -12,7 +12,7 @@ from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdate
 from phalanx.model.node import Node
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, Taint
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.daemon.nouns import node, pod, state_of
 

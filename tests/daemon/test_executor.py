@@ -12,15 +12,11 @@ import pytest
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.announcer import Announcer
-from phalanx.daemon.disruption_news import DisruptionNews
 from phalanx.daemon.executor import Executor, departures
-from phalanx.daemon.group_status import GroupStatuses
-from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.marks import encode_mark
-from phalanx.dialects.notices import Notice, group_ref, pod_ref
+from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
+from phalanx.dialects.warnings import Notice, group_ref, pod_ref
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -33,8 +29,12 @@ from phalanx.model.decisions import Evict, EvictionReason, Nominate, Plan
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import MemberState, PodPhase
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.status.event_publisher import Narrator
+from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.group_status import GroupStatuses
+from phalanx.status.verdict_publisher import Announcer
 from tests.daemon.nouns import MARK, REF, Clock, G, Recorded, pod, state_of
 from tests.execution.podserver import PodServer
 

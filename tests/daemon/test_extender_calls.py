@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 
 from phalanx.daemon.extender_calls import HttpCaller, connect_extenders
-from phalanx.scheduling.extender import CallError
-from phalanx.scheduling.plugins.extender import Extender
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.plugins.nodes.extender import Extender
+from phalanx.scheduling.plugins.nodes.extender_calls import CallError
+from phalanx.scheduling.policy.loader import load_policy
 
 
 class Handler(BaseHTTPRequestHandler):

@@ -10,8 +10,6 @@ import msgspec
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.group_status import GroupStatuses
-from phalanx.daemon.status_writes import StatusWriter
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
@@ -24,6 +22,8 @@ from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
+from phalanx.status.group_status import GroupStatuses
+from phalanx.status.status_writer import StatusWriter
 from tests.daemon.nouns import Recorded, node
 from tests.dialects.objects import KUBE_BATCH, NATIVE, NATIVE_1_36, VOLCANO, X_K8S, container, group, pod
 

@@ -6,8 +6,6 @@ import pytest
 
 from phalanx.cli.why import render
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.inquiry import Answer, Inquiry
-from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
 from phalanx.model.events import GangUpdated, NodeUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
@@ -15,7 +13,9 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.policy import load_policy
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import Answer, Inquiry
+from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "g")
 ONE = PodClass(requests=requests_of({"cpu": 1000}))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from phalanx.cli.why import parse_target, render
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.inquiry import Answer, Inquiry
-from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeUpdated, GangUpdated, NodeUpdated, PodUpdated
@@ -13,7 +11,9 @@ from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.policy import load_policy
+from phalanx.reports.snapshot import Snapshot
+from phalanx.reports.why import Answer, Inquiry
+from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "c")
 ONE = PodClass(requests=requests_of({"cpu": 1000}))

@@ -9,9 +9,6 @@ import pytest
 
 from phalanx.cli.why import render
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.farewell import bid_farewell
-from phalanx.daemon.inquiry import Answer, Inquiry
-from phalanx.daemon.snapshot import Farewell, Snapshot
 from phalanx.dialects.intake import Intake
 from phalanx.kube.errors import ApiError
 from phalanx.model.account import Account, AccountKey, EvictionRate, Tree
@@ -20,7 +17,10 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.policy import load_policy
+from phalanx.reports.past_evictions import bid_farewell
+from phalanx.reports.snapshot import Farewell, Snapshot
+from phalanx.reports.why import Answer, Inquiry
+from phalanx.scheduling.policy.loader import load_policy
 
 NOW = 1_000_000.0
 HOUR = 3600

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.daemon.lending import MOST_PARTNERS, Party, loans
+from phalanx.reports.borrowing import MOST_PARTNERS, Party, loans
 
 AMOUNT = st.integers(0, 50)
 PARTIES = st.lists(st.tuples(AMOUNT, AMOUNT, AMOUNT), max_size=12).map(

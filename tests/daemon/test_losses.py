@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from phalanx.cli.why import render
-from phalanx.daemon.farewell import recall_loss
-from phalanx.daemon.inquiry import Answer
-from phalanx.daemon.snapshot import Farewell
 from phalanx.model.events import GangUpdated, PodRemoved
 from phalanx.model.gang import Gang, GangKey, GroupRef
+from phalanx.reports.past_evictions import recall_loss
+from phalanx.reports.snapshot import Farewell
+from phalanx.reports.why import Answer
 from tests.daemon.test_inquiry_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")

@@ -7,13 +7,13 @@ from typing import cast
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.partial import PartialGangs
 from phalanx.kube.events import EventRecorder
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, Pod, PodPhase
+from phalanx.status.event_publisher import Narrator
 from tests.daemon.nouns import MARK, REF, G, Recorded, pod, state_of
 
 

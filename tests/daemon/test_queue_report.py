@@ -5,9 +5,6 @@ from __future__ import annotations
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.account_entries import BudgetUse, Counts, QueueEntry, QueueReport, QuotaEntry
-from phalanx.daemon.queue_report import report
-from phalanx.daemon.snapshot import Snapshot
 from phalanx.dialects.intake import Intake
 from phalanx.model.account import (
     Account,
@@ -25,8 +22,11 @@ from phalanx.model.gang import Gang, GangKey, GroupRef, Problem
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.history import AccountUsage
-from phalanx.scheduling.policy import DEFAULT_POLICY, load_policy
+from phalanx.reports.account_entries import BudgetUse, Counts, QueueEntry, QueueReport, QuotaEntry
+from phalanx.reports.queue_report import report
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
+from phalanx.scheduling.quota.usage_history import AccountUsage
 
 CAPACITY = """
 actions: "enqueue, allocate, backfill"

@@ -6,7 +6,6 @@ from typing import Any, cast
 
 import msgspec
 
-from phalanx.daemon.status_writes import StatusWriter
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.credentials import Identity
@@ -15,6 +14,7 @@ from phalanx.kube.events import EventRecorder
 from phalanx.kube.paths import Resource
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.gang import GroupRef
+from phalanx.status.status_writer import StatusWriter
 from tests.daemon.nouns import Recorded
 from tests.execution.podserver import status
 

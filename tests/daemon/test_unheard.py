@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.daemon.unheard import unheard
-from phalanx.dialects.notices import ObjectRef
+from phalanx.daemon.ignored_protection import unheard
+from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import SelfProtection
 from phalanx.model.gang import GroupRef
 from tests.scheduling.scenario import Scenario

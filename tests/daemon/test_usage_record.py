@@ -21,7 +21,7 @@ from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.retry import RetryPolicy
 from phalanx.kube.transport import Answer, Call
 from phalanx.model.account import Account, AccountKey, Budget, Tree
-from phalanx.scheduling.history import AccountUsage, UsageHistory
+from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 from tests.execution.podserver import status
 
 HOUR = 3600

@@ -12,7 +12,7 @@ from phalanx.dialects.core import decode_namespace, decode_node
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
 from phalanx.model.events import AccountUpdated
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.dialects.objects import QUOTA, VOLCANO, VOLCANO_QUEUE, X_K8S, decode, group, pod_document
 

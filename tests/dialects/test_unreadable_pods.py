@@ -12,7 +12,7 @@ from phalanx.dialects.core import decode_node
 from phalanx.dialects.intake import Intake
 from phalanx.model.decisions import Plan
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.dialects.objects import X_K8S, container, decode, group, pod, pod_document
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.policy.loader import Policy, load_policy
 from tests.differential.comparison import plugins_behind
 from tests.differential.oracle.verdict import PLUGINS
 from tests.differential.ours import Ours

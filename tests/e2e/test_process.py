@@ -13,9 +13,9 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from phalanx.daemon.announcer import Announcer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
+from phalanx.status.verdict_publisher import Announcer
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer, free_port
 from tests.e2e.processes import Process

@@ -12,7 +12,7 @@ import pytest
 
 from phalanx.daemon.usage_record import DATA_KEY, encode
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.history import AccountUsage
+from phalanx.scheduling.quota.usage_history import AccountUsage
 from tests.e2e.processes import Process
 from tests.e2e.test_accounts import QUEUE, QUEUE_NAME, QUOTA, made
 from tests.e2e.world import PODS, World

@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from phalanx.daemon.announcer import Pace
 from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
+from phalanx.status.verdict_publisher import Pace
 from phalanx_local.server import ApiServer
 from tests.e2e.wire import Wire
 

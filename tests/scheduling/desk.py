@@ -5,10 +5,10 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
-from phalanx.scheduling.memory import Memory
-from phalanx.scheduling.plugin import Plugin
+from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.scheduler import never
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.session.memo import Memory
+from phalanx.scheduling.session.session import Session
 
 from .scenario import Scenario
 

@@ -32,7 +32,7 @@ from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import Requests, parse_amount, requests_of
 from phalanx.model.selectors import Taint
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
 
 from ..cluster.audit import audit

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import MemberState, PodPhase
-from phalanx.scheduling.eviction.grounds import Ground, Grounds, held
+from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds, held
 
 from .scenario import Scenario
 

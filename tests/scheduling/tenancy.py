@@ -15,7 +15,7 @@ from phalanx.model.events import AccountUpdated, NamespaceWeighed, NodeUpdated, 
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..cluster.audit import audit

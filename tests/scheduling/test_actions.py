@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 from phalanx.cli.main import cli
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from ..cluster.audit import audit
 from .scenario import Scenario
@@ -23,7 +23,7 @@ tiers: [{plugins: [{name: gang}, {name: predicates}]}]
 # The example of docs/policy.md, to the letter.
 EXPRESS = Path(__file__).parents[2] / "docs" / "policy.md"
 FAILING = """
-    from phalanx.scheduling.action import Action
+    from phalanx.scheduling.framework.action import Action
     from phalanx.scheduling.actions.allocate import walk
 
     class Express(Action):

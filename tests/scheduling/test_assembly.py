@@ -14,9 +14,9 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.placement.exact_search import Kind, Need, Part, Search
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.search import Kind, Need, Part, Search
 
 from .scenario import PACKING, Scenario
 

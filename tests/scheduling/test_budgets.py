@@ -9,7 +9,7 @@ from phalanx.model.account import Account, AccountKey, Budget, Tree
 from phalanx.model.events import AccountUpdated, GangUpdated
 from phalanx.model.gang import Gang, GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 
 from .tenancy import HOUR, Tenancy
 

@@ -10,8 +10,8 @@ from phalanx.cluster.members import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.eviction.caps import Caps
-from phalanx.scheduling.eviction.log import EvictionLog
+from phalanx.scheduling.preemption.rules.eviction_limits import Caps
+from phalanx.scheduling.session.eviction_log import EvictionLog
 
 from .desk import policy, queue
 from .scenario import NAMESPACE, Scenario

@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.composites.formation import Formation, formation_of
+from phalanx.scheduling.gang_placement.group_tree import Formation, formation_of
 
 from .scenario import NAMESPACE
 from .test_composites import World

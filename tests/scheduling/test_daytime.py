@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.daytime import Window, next_turn, parse_offset
+from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 
 DAY = 24 * 3600
 

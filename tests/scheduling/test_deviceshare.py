@@ -14,8 +14,8 @@ from phalanx.model.events import NodeUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import MemberState, PodClass
 from phalanx.model.resources import requests_of
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import Scenario
 

@@ -7,10 +7,10 @@ from typing import Any, Self
 
 import pytest
 
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.extender import CallError, Document
-from phalanx.scheduling.plugins.extender import Extender
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.plugins.nodes.extender import Extender
+from phalanx.scheduling.plugins.nodes.extender_calls import CallError, Document
+from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import Scenario
 

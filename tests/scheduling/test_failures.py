@@ -10,9 +10,9 @@ import pytest
 from phalanx.cluster import tenants
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
-from phalanx.scheduling.pipeline import _POINTS
-from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.policy import ConfiguredPlugin, Policy, load_policy
+from phalanx.scheduling.framework.pipeline import _POINTS
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.policy.loader import ConfiguredPlugin, Policy, load_policy
 
 from ..cluster.audit import audit
 from .scenario import Scenario, key
@@ -155,7 +155,7 @@ def test_what_raises_after_the_decision_leaves_no_part_of_a_gang(monkeypatch: py
             raise PoisonError("what it holds cannot be written down")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.session.hands", fails)
     scenario = cluster(load_policy(ALL))
     bound, _ = cycles(scenario)
     assert bound == EVERYBODY - ({"alone"} if bad == "alone" else {"a1", "a2"})
@@ -170,7 +170,7 @@ def test_one_pod_of_many_that_are_alike_does_not_hold_the_others(monkeypatch: py
             raise PoisonError("no")
         return whole(record, now)
 
-    monkeypatch.setattr("phalanx.scheduling.session.hands", fails)
+    monkeypatch.setattr("phalanx.scheduling.session.session.hands", fails)
     scenario = Scenario(ALL).nodes(2, cpu=64)
     for number in range(20):
         scenario.pod(f"p{number}", cpu=1)

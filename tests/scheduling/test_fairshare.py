@@ -7,10 +7,10 @@ import random
 import pytest
 
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.history import WEIGHT_SCALE
-from phalanx.scheduling.plugins.fairshare import surplus_weights
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
+from phalanx.scheduling.policy.loader import load_policy
+from phalanx.scheduling.quota.usage_history import WEIGHT_SCALE
 
 from .tenancy import HOUR, Tenancy, policy
 

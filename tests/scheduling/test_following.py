@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.account import AccountKey, Tree
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 
 from .tenancy import HOUR, Tenancy, policy
 

@@ -10,10 +10,10 @@ from phalanx.cluster.accounts import Payer
 from phalanx.model.account import AccountKey, AccountState, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import Problem
-from phalanx.scheduling.eviction.ground import NO_PREEMPTION, NO_RECLAIM, Ground
-from phalanx.scheduling.eviction.grounds import Grounds
-from phalanx.scheduling.eviction.queuegrounds import NOBODY_DESERVES
-from phalanx.scheduling.eviction.quotagrounds import ONE_WITHOUT_QUOTA
+from phalanx.scheduling.preemption.rules.queue_rules import NOBODY_DESERVES
+from phalanx.scheduling.preemption.rules.quota_rules import ONE_WITHOUT_QUOTA
+from phalanx.scheduling.preemption.rules.reclaim_rules import Grounds
+from phalanx.scheduling.preemption.rules.rule import NO_PREEMPTION, NO_RECLAIM, Ground
 
 from .desk import policy, queue
 from .scenario import Scenario

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import Account, AccountKey, Budget, Tree
-from phalanx.scheduling.history import WEIGHT_SCALE, AccountUsage, UsageHistory, shifted_weights
+from phalanx.scheduling.quota.usage_history import WEIGHT_SCALE, AccountUsage, UsageHistory, shifted_weights
 
 HOUR = 3600
 ROOT = AccountRecord(AccountKey(Tree.QUEUE, "root"))

@@ -9,8 +9,8 @@ import pytest
 
 from phalanx.cluster.accounts import add_amounts
 from phalanx.model.pod import PodPhase
-from phalanx.scheduling.eviction.grounds import Ground
-from phalanx.scheduling.eviction.levelling import Levelling, holdings
+from phalanx.scheduling.preemption.rules.drf_preemption import Levelling, holdings
+from phalanx.scheduling.preemption.rules.reclaim_rules import Ground
 
 from .desk import policy
 from .scenario import Scenario, key

@@ -9,11 +9,11 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import PodClass
-from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.placement import Placer
-from phalanx.scheduling.plugins.nodeorder import NodeOrder
-from phalanx.scheduling.plugins.predicates import Predicates
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.plugins.nodes.nodeorder import NodeOrder
+from phalanx.scheduling.plugins.nodes.predicates import Predicates
 
 MIB = 2**20
 CUDA = "cuda:12"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from phalanx.model.account import AccountKey, SelfProtection, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.eviction.ownwords import own_words_of
+from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 
 from .scenario import Scenario
 

@@ -16,9 +16,9 @@ from phalanx.model.peers import Peers, PeerTerm, PodSelection, PreferredPeers, S
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import Requirement, Toleration
-from phalanx.scheduling.pipeline import Pipeline
-from phalanx.scheduling.placement import Placer
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.policy.loader import load_policy
 
 ZONE, RACK, HOST = "zone", "rack", "kubernetes.io/hostname"
 KEYS = (ZONE, RACK, HOST)

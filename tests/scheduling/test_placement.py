@@ -16,12 +16,12 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Requirement, Taint
-from phalanx.scheduling.load import Load
-from phalanx.scheduling.peers.seating import NOWHERE
-from phalanx.scheduling.pipeline import Pipeline
-from phalanx.scheduling.placement import Placer
-from phalanx.scheduling.plugin import overrides
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.plugin import overrides
+from phalanx.scheduling.placement.domain_greedy import NOWHERE
+from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.policy.loader import load_policy
 
 POLICIES = {
     "spread": "[{name: predicates}, {name: nodeorder}]",
@@ -219,8 +219,8 @@ def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
 
 
 def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.scheduling.placement._FEWEST_VIEWS", 2)
-    monkeypatch.setattr("phalanx.scheduling.placement._VIEW_BYTES", 0)
+    monkeypatch.setattr("phalanx.scheduling.placement.placer._FEWEST_VIEWS", 2)
+    monkeypatch.setattr("phalanx.scheduling.placement.placer._VIEW_BYTES", 0)
     world = World(3, size=30)
     pipe = pipeline("mixed")
     placer = pipe.placer(world.state.nodes)

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.evictionoptions import EvictionOptions
-from phalanx.scheduling.pipeline import Pipeline
-from phalanx.scheduling.plugin import Plugin
-from phalanx.scheduling.policy import Policy, load_policy
-from phalanx.scheduling.registry import builtin_plugins
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.eviction_options import EvictionOptions
+from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.policy.registry import builtin_plugins
 
 
 def mistakes(text: str) -> list[str]:
@@ -405,7 +405,7 @@ class TestPluginsOfOthers:
 
         entry = SimpleNamespace(name="custom", value="package:Custom", load=load)
         monkeypatch.setattr(
-            "phalanx.scheduling.registry.entry_points", lambda group: [entry] * (group == "phalanx.plugins")
+            "phalanx.scheduling.policy.registry.entry_points", lambda group: [entry] * (group == "phalanx.plugins")
         )
 
     def test_an_installed_package_brings_one(self, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,9 @@ from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdate
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Taint, Toleration
-from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.placement import Placer
-from phalanx.scheduling.plugins.predicates import Predicates
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.plugins.nodes.predicates import Predicates
 
 UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 

@@ -10,7 +10,7 @@ from phalanx.model.account import AccountState
 from phalanx.model.gang import Problem
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
-from phalanx.scheduling.plugins.proportion import deserved_shares
+from phalanx.scheduling.plugins.queues.proportion import deserved_shares
 
 from .desk import Desk, policy, queue
 from .scenario import Scenario, amounts, key

@@ -6,7 +6,7 @@ import pytest
 
 from phalanx.model.gang import MatchPolicy
 from phalanx.model.pod import PlanMark, PodPhase
-from phalanx.scheduling.quorum import unfinished_plan
+from phalanx.scheduling.gangs.quorum import unfinished_plan
 
 from .scenario import Scenario
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.ceilings import Excess
-from phalanx.scheduling.eviction.answers import Eviction
-from phalanx.scheduling.rehearsal import Rehearsal, Vain
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
 
 from .scenario import Scenario
 from .test_reclaim import CAPACITY, PROPORTION, two_quotas

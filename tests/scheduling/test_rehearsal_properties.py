@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from phalanx.scheduling.rehearsal import Rehearsal, Vain
+from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
 
 from ..cluster.audit import audit
 from .scenario import Scenario

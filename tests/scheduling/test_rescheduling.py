@@ -10,8 +10,8 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.pod import PodClass
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import Scenario
 

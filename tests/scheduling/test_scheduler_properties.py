@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.quorum import Requirement, requirement
+from phalanx.scheduling.gangs.quorum import Requirement, requirement
 
 from .scenario import Scenario
 from .worlds import Script

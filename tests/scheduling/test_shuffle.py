@@ -15,11 +15,11 @@ from phalanx.model.disruption import DisruptionBudget, Portion
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
-from phalanx.scheduling.arguments import Arguments
-from phalanx.scheduling.plugin import Outcast, Plugin
-from phalanx.scheduling.policy import ConfiguredPlugin, load_policy
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.policy.loader import ConfiguredPlugin, load_policy
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.view import View
 
 from .scenario import NAMESPACE, Scenario
 

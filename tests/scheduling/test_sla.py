@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import Scenario, amounts
 

@@ -8,8 +8,8 @@ import pytest
 
 from phalanx.model.events import NodesMeasured
 from phalanx.model.node_load import NodeLoad
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
 
 from .scenario import Scenario
 

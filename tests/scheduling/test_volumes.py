@@ -29,7 +29,7 @@ from phalanx.model.volumes import (
     Volume,
     VolumeNeed,
 )
-from phalanx.scheduling.policy import load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from ..cluster.audit import audit

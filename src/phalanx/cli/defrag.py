@@ -18,12 +18,12 @@ from phalanx.cli.connection import (
 
 if TYPE_CHECKING:
     from phalanx.daemon.relocation import Outcome
-    from phalanx.daemon.snapshot import Snapshot
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
+    from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.facts import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
-    from phalanx.scheduling.policy import Policy
+    from phalanx.scheduling.policy.loader import Policy
 
 
 @click.command()
@@ -96,7 +96,7 @@ def defrag(
     from phalanx.cli.why import parse_target
     from phalanx.daemon.policy_file import read_policy
     from phalanx.model.duration import parse_duration
-    from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.framework.errors import PolicyError
 
     if (count is None) == (not target):
         raise click.UsageError("say either --nodes N or --for KIND/NAME")
@@ -120,9 +120,9 @@ def defrag(
     async def work(client: KubeClient) -> tuple[Relocation, Outcome | None, Snapshot]:
         from phalanx.daemon.policy_file import dialect_options
         from phalanx.daemon.relocation import Carriage, Options
-        from phalanx.daemon.snapshot import read_cluster
-        from phalanx.daemon.stored_usage import read_usage
         from phalanx.model.node import HOLD
+        from phalanx.reports.snapshot import read_cluster
+        from phalanx.reports.stored_usage import read_usage
         from phalanx.scheduling.defragmentation.planning import plan
         from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from phalanx.daemon.outlook import Departure, Outlook, Price, Reason
+    from phalanx.reports.eviction_preview import Departure, Outlook, Price, Reason
 
 _NAMED = 4
 _ROOMS = 5

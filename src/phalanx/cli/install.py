@@ -72,7 +72,7 @@ def install(
     definitions that somebody else has installed are left as they are.
     """
     from phalanx.cli import admission, manifests
-    from phalanx.daemon.own_objects import LABELS
+    from phalanx.kube.own_objects import LABELS
 
     if with_policies and crds_only:
         raise click.UsageError("--policies need the roles that --crds-only leaves out; give one of the two")

@@ -20,9 +20,9 @@ def show(config: str, output: str) -> None:
     """Print which plugin speaks at which extension point, and what is not active yet."""
     from phalanx.cli.connection import print_structured
     from phalanx.daemon.policy_file import read_policy
-    from phalanx.scheduling.errors import PolicyError
-    from phalanx.scheduling.evictionoptions import describe
-    from phalanx.scheduling.pipeline import Pipeline
+    from phalanx.scheduling.framework.errors import PolicyError
+    from phalanx.scheduling.framework.eviction_options import describe
+    from phalanx.scheduling.framework.pipeline import Pipeline
 
     try:
         loaded = read_policy(config)

@@ -15,8 +15,8 @@ from phalanx.cli.connection import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.daemon.account_entries import Entry, QueueReport
-    from phalanx.scheduling.policy import Policy
+    from phalanx.reports.account_entries import Entry, QueueReport
+    from phalanx.scheduling.policy.loader import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 Render = Callable[["QueueReport", str], "list[str] | object"]
@@ -196,7 +196,7 @@ def _ask(
     from phalanx.cli.connection import run_connected
     from phalanx.cli.display import Display
     from phalanx.daemon.policy_file import read_policy
-    from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.framework.errors import PolicyError
 
     try:
         policy = read_policy(config)
@@ -224,9 +224,9 @@ async def _read(client: Any, policy: Policy, scheduler_names: Sequence[str], lea
     import time
 
     from phalanx.daemon.policy_file import dialect_options
-    from phalanx.daemon.queue_report import report
-    from phalanx.daemon.snapshot import read_cluster
-    from phalanx.daemon.stored_usage import read_usage
+    from phalanx.reports.queue_report import report
+    from phalanx.reports.snapshot import read_cluster
+    from phalanx.reports.stored_usage import read_usage
 
     snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
     await read_usage(client, snapshot, policy, lease_namespace)

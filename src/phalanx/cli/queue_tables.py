@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phalanx.cli.columns import bar, brief, columns, fields, percent, rounded, spoken, without_slots
-from phalanx.daemon.account_entries import Counts, Entry, QueueEntry, QueueReport, QuotaEntry, Waiting
+from phalanx.reports.account_entries import Counts, Entry, QueueEntry, QueueReport, QuotaEntry, Waiting
 
 _BAR = 24
 _LEGEND = "█ used of its own   ▓ used above it (borrowed)   ░ its own, not used   · the rest of the cluster"

@@ -66,7 +66,7 @@ def scheduler(
     from phalanx.cli.logs import set_up_logging
     from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
     from phalanx.kube.client import KubeClient
-    from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.framework.errors import PolicyError
 
     if not all(scheduler_names):
         raise click.UsageError("--scheduler-name must not be empty")

@@ -17,8 +17,8 @@ from phalanx.cli.connection import (
 from phalanx.cli.eviction_lines import eviction_lines
 
 if TYPE_CHECKING:
-    from phalanx.daemon.inquiry import Answer
     from phalanx.kube.client import KubeClient
+    from phalanx.reports.why import Answer
 
 _POD_WORDS = frozenset({"pod", "pods", "po"})
 _GANG_WORDS = frozenset({"podgroup", "podgroups", "pg", "pgs", "gang", "gangs", "group", "workload", "workloads"})
@@ -66,7 +66,7 @@ def why(
 
     from phalanx.cli.connection import print_structured, run_connected
     from phalanx.daemon.policy_file import read_policy
-    from phalanx.scheduling.errors import PolicyError
+    from phalanx.scheduling.framework.errors import PolicyError
 
     kind, name = parse_target(target)
     try:
@@ -77,12 +77,12 @@ def why(
     async def work(client: KubeClient) -> Answer:
         import time
 
-        from phalanx.daemon.farewell import bid_farewell, recall_loss
-        from phalanx.daemon.inquiry import Inquiry
         from phalanx.daemon.policy_file import dialect_options
-        from phalanx.daemon.snapshot import read_cluster
-        from phalanx.daemon.stored_usage import read_usage
         from phalanx.model.gang import GangKey
+        from phalanx.reports.past_evictions import bid_farewell, recall_loss
+        from phalanx.reports.snapshot import read_cluster
+        from phalanx.reports.stored_usage import read_usage
+        from phalanx.reports.why import Inquiry
 
         snapshot = await read_cluster(client, scheduler_names, dialect_options(policy), lease_namespace)
         await read_usage(client, snapshot, policy, lease_namespace)

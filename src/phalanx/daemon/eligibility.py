@@ -8,7 +8,7 @@ from phalanx.cluster.nodes import NO_ROW
 from phalanx.cluster.state import ClusterState
 from phalanx.execution.binder import Guard
 from phalanx.model.decisions import Bind
-from phalanx.scheduling.placement import Placer
+from phalanx.scheduling.placement.placer import Placer
 
 
 class Eligibility:

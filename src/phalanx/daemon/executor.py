@@ -9,12 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.announcer import Announcer
-from phalanx.daemon.disruption_news import DisruptionNews
-from phalanx.daemon.group_status import GroupStatuses
-from phalanx.daemon.narrator import Narrator
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.notices import Notice
+from phalanx.dialects.warnings import Notice
 from phalanx.execution.binder import BindResult, Guard, Outcome
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -25,6 +21,10 @@ from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
+from phalanx.status.event_publisher import Narrator
+from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.group_status import GroupStatuses
+from phalanx.status.verdict_publisher import Announcer
 
 log = logging.getLogger(__name__)
 

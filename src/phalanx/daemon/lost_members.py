@@ -6,12 +6,12 @@ import asyncio
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.narrator import source_reference
-from phalanx.dialects import native
-from phalanx.dialects.standing import shortfall
+from phalanx.dialects.families import native
+from phalanx.dialects.gangs.status_input import shortfall
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.quorum import requirement
+from phalanx.scheduling.gangs.quorum import requirement
+from phalanx.status.event_publisher import source_reference
 
 # Controllers replace a member that is gone; until then nobody need be told (seconds).
 _SETTLE = 1.0

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.dismissal import dismiss
-from phalanx.daemon.narrator import Narrator
+from phalanx.daemon.gang_eviction import dismiss
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, PlanMark
-from phalanx.scheduling.quorum import unfinished_plan
+from phalanx.scheduling.gangs.quorum import unfinished_plan
+from phalanx.status.event_publisher import Narrator
 
 _DEFAULT_TIMEOUT = 600
 _CUT_OFF = "the rest of the pod's gang could not be bound in time"

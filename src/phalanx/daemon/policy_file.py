@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 
 from phalanx.dialects.options import DialectOptions
-from phalanx.scheduling.errors import PolicyError
-from phalanx.scheduling.policy import Policy, load_policy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import Policy, load_policy
 
 log = logging.getLogger(__name__)
 

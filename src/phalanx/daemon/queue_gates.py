@@ -18,7 +18,7 @@ from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.model.pod import Pod
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.session.session import Session
 
 # Until a write that was refused is tried again (seconds).
 _PAUSE = 30.0

@@ -13,20 +13,16 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.account_status import AccountStatuses
-from phalanx.daemon.announcer import Announcer, Pace
 from phalanx.daemon.builtin_queues import BuiltinQueues
-from phalanx.daemon.card_doubts import DEVICE_RESULTS, CardDoubts
-from phalanx.daemon.composite_status import CompositeStatuses
-from phalanx.daemon.disruption_news import DisruptionNews
+from phalanx.daemon.distrusted_devices import DEVICE_RESULTS, CardDoubts
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.extender_calls import connect_extenders
-from phalanx.daemon.group_status import GroupStatuses
+from phalanx.daemon.ignored_protection import unheard
 from phalanx.daemon.leadership import Leadership, LeaseOptions
+from phalanx.daemon.leftover_evictions import Remnants
 from phalanx.daemon.lost_members import LostMembers
 from phalanx.daemon.made_groups import MadeGroups
-from phalanx.daemon.narrator import Narrator
 from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
@@ -35,11 +31,8 @@ from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.daemon.queue_gates import QueueGates
 from phalanx.daemon.refusals import KubeletRefusals
-from phalanx.daemon.remnants import Remnants
 from phalanx.daemon.signing_keys import load_keys
-from phalanx.daemon.status_writes import StatusWriter
 from phalanx.daemon.telemetry import Telemetry
-from phalanx.daemon.unheard import unheard
 from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
@@ -58,9 +51,16 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.plugins.usage import Usage as UsagePlugin
-from phalanx.scheduling.policy import Policy
+from phalanx.scheduling.plugins.nodes.usage import Usage as UsagePlugin
+from phalanx.scheduling.policy.loader import Policy
 from phalanx.scheduling.scheduler import Scheduler
+from phalanx.status.account_status import AccountStatuses
+from phalanx.status.composite_status import CompositeStatuses
+from phalanx.status.event_publisher import Narrator
+from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.group_status import GroupStatuses
+from phalanx.status.status_writer import StatusWriter
+from phalanx.status.verdict_publisher import Announcer, Pace
 
 log = logging.getLogger(__name__)
 

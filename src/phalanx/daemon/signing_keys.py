@@ -14,10 +14,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from phalanx.daemon.own_objects import LABELS
 from phalanx.dialects.signatures import Key, Signer
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 

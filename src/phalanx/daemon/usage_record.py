@@ -10,15 +10,15 @@ from typing import Annotated, Any
 
 import msgspec
 
-from phalanx.daemon.own_objects import LABELS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.own_objects import LABELS
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import AccountKey
 from phalanx.model.decoding import decode_json
-from phalanx.scheduling.history import AccountUsage, UsageHistory
+from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 
 log = logging.getLogger(__name__)
 

@@ -12,14 +12,14 @@ from typing import Any, ClassVar
 import msgspec
 import yaml
 
-from phalanx.daemon.inquiry import Answer, Inquiry
 from phalanx.daemon.policy_file import dialect_options, read_policy
-from phalanx.daemon.snapshot import read_cluster
 from phalanx.demo.localcluster import LocalCluster
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
+from phalanx.reports.snapshot import read_cluster
+from phalanx.reports.why import Answer, Inquiry
 
 PODS = Resource("", "v1", "pods", "Pod")
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)

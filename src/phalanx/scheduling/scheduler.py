@@ -14,24 +14,24 @@ from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
 from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
-from phalanx.scheduling.demand import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
-from phalanx.scheduling.eviction.futility import Futility
-from phalanx.scheduling.eviction.prospects import Prospects
-from phalanx.scheduling.explanation import not_considered
-from phalanx.scheduling.failures import attempt, mute, note
-from phalanx.scheduling.history import UsageHistory
-from phalanx.scheduling.memory import Memory
-from phalanx.scheduling.parking import Rank, Refusal
-from phalanx.scheduling.past import Past
-from phalanx.scheduling.pipeline import Pipeline
-from phalanx.scheduling.plugins.fairshare import Fairshare
-from phalanx.scheduling.plugins.rest import Rest
-from phalanx.scheduling.policy import Policy
-from phalanx.scheduling.promised import claimed, promise
-from phalanx.scheduling.refusals import tell
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.surplus import surplus_refusal
-from phalanx.scheduling.work import Unit, WorkList, awaits_admission
+from phalanx.scheduling.diagnosis.verdicts import not_considered
+from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.gang_placement.nominated_placement import claimed, promise
+from phalanx.scheduling.ordering.failures import attempt, mute, note
+from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.ordering.surplus import surplus_refusal
+from phalanx.scheduling.plugins.nodes.node_backoff import Rest
+from phalanx.scheduling.plugins.queues.fairshare import Fairshare
+from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
+from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
+from phalanx.scheduling.queue.signatures import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
+from phalanx.scheduling.queue.unschedulable import Rank, Refusal
+from phalanx.scheduling.quota.usage_history import UsageHistory
+from phalanx.scheduling.session.cycle_history import Past
+from phalanx.scheduling.session.memo import Memory
+from phalanx.scheduling.session.no_solution import Futility
+from phalanx.scheduling.session.session import Session
 
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,

@@ -15,9 +15,9 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule
-from phalanx.scheduling.eviction.ground import Ground, held
-from phalanx.scheduling.eviction.grounds import Grounds
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.preemption.rules.reclaim_rules import Grounds
+from phalanx.scheduling.preemption.rules.rule import Ground, held
+from phalanx.scheduling.session.session import Session
 
 from ..scenario import Scenario
 

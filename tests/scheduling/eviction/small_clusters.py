@@ -9,7 +9,7 @@ from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import ClusterEvent, DisruptionBudgetUpdated
 from phalanx.model.pod import PodClass
 from phalanx.model.topology import SubgroupRule
-from phalanx.scheduling.policy import DEFAULT_POLICY
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY
 
 from ..scenario import Scenario
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from phalanx.scheduling.sharing.dominance import dominant_resource, dominant_share
+from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
 
 CLUSTER = {"cpu": 9, "memory": 18}
 

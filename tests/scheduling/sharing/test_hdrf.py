@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.sharing.hdrf import ONE, Hierarchy, Node, first, turn
+from phalanx.scheduling.quota.hdrf import ONE, Hierarchy, Node, first, turn
 
 
 class Play:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.sharing.runtime_quota import Quota, QuotaNode, runtime_quotas, runtime_tree
+from phalanx.scheduling.quota.runtime_quota import Quota, QuotaNode, runtime_quotas, runtime_tree
 
 
 def runtimes(total: int, *quotas: Quota, scaling: bool = True) -> list[int]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.sharing.waterfilling import Claim, Claimant, deserved, fill, real_capability
+from phalanx.scheduling.quota.water_filling import Claim, Claimant, deserved, fill, real_capability
 
 UNLIMITED = 10**12
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")

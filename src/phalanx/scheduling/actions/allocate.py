@@ -15,10 +15,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
 from phalanx.scheduling.actions.preempt import make_room_for
-from phalanx.scheduling.assembly import Call, assemble, charges_of, demand_of
-from phalanx.scheduling.ceilings import UNLIMITED, Excess
-from phalanx.scheduling.demand import Alone, Charge, Quorum
-from phalanx.scheduling.explanation import (
+from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
+from phalanx.scheduling.diagnosis.verdicts import (
     awaiting_admission,
     held_by_problem,
     members_missing,
@@ -28,18 +26,25 @@ from phalanx.scheduling.explanation import (
     unrequited,
     waiting_for_bundle,
 )
-from phalanx.scheduling.failures import attempt, walk_in_order
-from phalanx.scheduling.fifo import FifoQueues
-from phalanx.scheduling.line import Line
-from phalanx.scheduling.loans import Entry, Loans
-from phalanx.scheduling.parking import Refusal
-from phalanx.scheduling.promised import claimed, place_promised, place_where_promised, waits_on
-from phalanx.scheduling.quorum import Requirement, new_mark, unfinished_plan
-from phalanx.scheduling.refusals import judge_unit, tell
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import NotAdmitted, Shortage
-from phalanx.scheduling.surplus import Surpluses, Turn
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.gang_placement.nominated_placement import (
+    claimed,
+    place_promised,
+    place_where_promised,
+    waits_on,
+)
+from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, charges_of, demand_of
+from phalanx.scheduling.gangs.quorum import Requirement, new_mark, unfinished_plan
+from phalanx.scheduling.ordering.borrowing import Entry, Loans
+from phalanx.scheduling.ordering.failures import attempt, walk_in_order
+from phalanx.scheduling.ordering.fifo import FifoQueues
+from phalanx.scheduling.ordering.queue_order import Line
+from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell
+from phalanx.scheduling.ordering.surplus import Surpluses, Turn
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Alone, Charge, Quorum
+from phalanx.scheduling.queue.unschedulable import Refusal
+from phalanx.scheduling.quota.limits import UNLIMITED, Excess
+from phalanx.scheduling.session.session import Session
 
 
 def allocate(session: Session) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.session.session import Session
 
 
 def backfill(session: Session) -> None:

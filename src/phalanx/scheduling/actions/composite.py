@@ -8,17 +8,17 @@ from phalanx.cluster.composites import INVALID
 from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.assembly import Call, charges_of, demand_of
-from phalanx.scheduling.composites.formation import formation_of
-from phalanx.scheduling.composites.lacks import Lacks, tell_lacks
-from phalanx.scheduling.composites.mustering import Muster, core, hold_up
-from phalanx.scheduling.demand import Charge, Parts, Quorum
-from phalanx.scheduling.explanation import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.loans import Loans
-from phalanx.scheduling.parking import Refusal
-from phalanx.scheduling.promised import claimed, place_where_promised, waits_on
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
+from phalanx.scheduling.gang_placement.group_tree import formation_of
+from phalanx.scheduling.gang_placement.group_tree_placer import Muster, core, hold_up
+from phalanx.scheduling.gang_placement.group_tree_verdicts import Lacks, tell_lacks
+from phalanx.scheduling.gang_placement.nominated_placement import claimed, place_where_promised, waits_on
+from phalanx.scheduling.gang_placement.quorum_placement import Call, charges_of, demand_of
+from phalanx.scheduling.ordering.borrowing import Loans
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Charge, Parts, Quorum
+from phalanx.scheduling.queue.unschedulable import Refusal
+from phalanx.scheduling.session.session import Session
 
 Commit = Callable[[list[Call]], None]
 

@@ -7,15 +7,15 @@ from functools import partial
 import msgspec
 
 from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.demand import Admission, Charge
-from phalanx.scheduling.failures import attempt, walk_in_order
-from phalanx.scheduling.fifo import FifoQueues
-from phalanx.scheduling.parking import UnitKey
-from phalanx.scheduling.refusals import tell
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.shortage import NotAdmitted
-from phalanx.scheduling.surplus import Turn
-from phalanx.scheduling.work import Unit, awaits_admission
+from phalanx.scheduling.diagnosis.shortage import NotAdmitted
+from phalanx.scheduling.ordering.failures import attempt, walk_in_order
+from phalanx.scheduling.ordering.fifo import FifoQueues
+from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.ordering.surplus import Turn
+from phalanx.scheduling.queue.scheduling_queue import Unit, awaits_admission
+from phalanx.scheduling.queue.signatures import Admission, Charge
+from phalanx.scheduling.queue.unschedulable import UnitKey
+from phalanx.scheduling.session.session import Session
 
 
 def enqueue(session: Session) -> None:

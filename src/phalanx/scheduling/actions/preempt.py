@@ -14,20 +14,20 @@ import msgspec
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.actions.composite import attempt_of
-from phalanx.scheduling.demand import Alone, Demand, Parts, Quorum, Surplus
-from phalanx.scheduling.eviction.answers import Eviction, Futile
-from phalanx.scheduling.eviction.beneficiary import Beneficiary, PodBeneficiary, QuorumBeneficiary
-from phalanx.scheduling.eviction.engine import SOON, Search
-from phalanx.scheduling.eviction.futility import Question
-from phalanx.scheduling.eviction.outranked import outranks_nobody
-from phalanx.scheduling.eviction.ownwords import own_words_of
-from phalanx.scheduling.eviction.victims import Victim
-from phalanx.scheduling.eviction.wording import why
-from phalanx.scheduling.failures import mute, note
-from phalanx.scheduling.promised import await_leavers, claimed
-from phalanx.scheduling.session import Session
-from phalanx.scheduling.topology.nearness import kind_of, starts_singly
-from phalanx.scheduling.work import Unit
+from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, claimed
+from phalanx.scheduling.gang_placement.surplus_domains import kind_of, starts_singly
+from phalanx.scheduling.ordering.failures import mute, note
+from phalanx.scheduling.preemption.eviction_reasons import why
+from phalanx.scheduling.preemption.no_lower_priority import outranks_nobody
+from phalanx.scheduling.preemption.preemptor import Beneficiary, PodBeneficiary, QuorumBeneficiary
+from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.solution import Eviction, Futile
+from phalanx.scheduling.preemption.solver import SOON, Search
+from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Alone, Demand, Parts, Quorum, Surplus
+from phalanx.scheduling.session.no_solution import Question
+from phalanx.scheduling.session.session import Session
 
 # Room that is held is given up when those who must leave are still there so long after their grace (seconds).
 _PATIENCE = 60

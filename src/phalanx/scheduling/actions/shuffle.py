@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.eviction.departures import Departures
-from phalanx.scheduling.failures import mute, note
-from phalanx.scheduling.plugin import Outcast
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.framework.plugin import Outcast
+from phalanx.scheduling.ordering.failures import mute, note
+from phalanx.scheduling.preemption.voluntary_evictions import Departures
+from phalanx.scheduling.session.session import Session
 
 
 def shuffle(session: Session) -> None:

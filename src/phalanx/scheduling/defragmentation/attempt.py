@@ -10,12 +10,12 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import MemberState
-from phalanx.scheduling.defragmentation.board import Board
+from phalanx.scheduling.defragmentation.dry_run_state import Board
 from phalanx.scheduling.defragmentation.relocation import Cost, Limits, Obstacle
-from phalanx.scheduling.eviction.departures import Departures
-from phalanx.scheduling.eviction.headcount import whole
-from phalanx.scheduling.eviction.victims import lost_work
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.preemption.rules.min_available import whole
+from phalanx.scheduling.preemption.victims import lost_work
+from phalanx.scheduling.preemption.voluntary_evictions import Departures
+from phalanx.scheduling.session.session import Session
 
 
 class StuckError(Exception):

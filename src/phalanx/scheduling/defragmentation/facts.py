@@ -8,9 +8,9 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent
-from phalanx.scheduling.evictionoptions import EvictionOptions
-from phalanx.scheduling.history import AccountUsage
-from phalanx.scheduling.policy import Policy
+from phalanx.scheduling.framework.eviction_options import EvictionOptions
+from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.scheduling.scheduler import Scheduler
 
 # What a cycle does to pods that run is no part of what is tried.

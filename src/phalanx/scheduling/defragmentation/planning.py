@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.defragmentation.attempt import Attempt
-from phalanx.scheduling.defragmentation.emptying import Emptying
+from phalanx.scheduling.defragmentation.drain import Emptying
 from phalanx.scheduling.defragmentation.facts import Facts
-from phalanx.scheduling.defragmentation.rehearsal import Failure, Rehearsal
+from phalanx.scheduling.defragmentation.proof import Failure, Rehearsal
 from phalanx.scheduling.defragmentation.relocation import (
     EmptyNodes,
     Goal,
@@ -19,9 +19,9 @@ from phalanx.scheduling.defragmentation.relocation import (
     RoomFor,
     counted,
 )
-from phalanx.scheduling.defragmentation.roommaking import RoomMaking, unit_of
+from phalanx.scheduling.defragmentation.room_for_gang import RoomMaking, unit_of
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.scheduling.session import Session
+from phalanx.scheduling.session.session import Session
 
 # People want to know what is in the way, not everything that is.
 _MOST_OBSTACLES = 20

@@ -1,0 +1,1 @@
+"""What people read: why something waits, who has what, what evictions did."""

@@ -1,0 +1,309 @@
+"""What accounts have, deserve and ask for at one moment, in words and quantities that people read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
+from phalanx.dialects.quotas.usage_status import exact_quantity
+from phalanx.model.account import Account, AccountKey, Tree
+from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.resources import CPU, PODS
+from phalanx.reports.account_entries import (
+    NOBODY,
+    Amounts,
+    BudgetUse,
+    Ceiling,
+    Counts,
+    Entry,
+    QueueEntry,
+    QuotaEntry,
+    Tenant,
+)
+from phalanx.reports.borrowing import Loan, Party, loans
+from phalanx.scheduling.plugins.queues.budgets import window_end
+from phalanx.scheduling.plugins.queues.fairshare import Fairshare
+from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
+from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
+from phalanx.scheduling.session.session import Session
+
+QUOTAS = {Tree.ELASTIC_QUOTA: "ElasticQuota", Tree.KOORDINATOR: "Koordinator", Tree.ACK: "ElasticQuotaTree"}
+_RUNTIME = "runtime quota"
+_NOTHING: Mapping[str, int] = {}
+
+
+class Survey:
+    """Reads a session in which nothing is planned yet; entries keep the amounts of that moment."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._accounts = session.ledger.accounts
+        self._records = sorted(self._accounts.values(), key=_key)
+        self.totals = {name: offered for name, (offered, _) in session.totals().items() if offered}
+        used = {name: amount for name, (_, amount) in session.totals().items()}
+        self._idle = {name: max(0, offered - used[name]) for name, offered in self.totals.items()}
+        self._busiest = dominant_resource(used.items(), self.totals) or CPU
+        self._declared = _declared(self._records)
+        self._gangs = self._count_gangs()
+        self._refused = self._refused_demand()
+        self._rights: dict[AccountKey, Mapping[str, int]] = {}
+
+    # which accounts there are
+
+    def queues(self) -> list[AccountRecord]:
+        """Parents first, then children by name."""
+        return list(self._walk([each for each in self._records if each.key.tree is Tree.QUEUE]))
+
+    def quotas(self) -> list[AccountRecord]:
+        return list(self._walk([each for each in self._records if each.key.tree in QUOTAS]))
+
+    def tenants(self) -> list[AccountRecord]:
+        return [each for each in self._records if each.key.tree in (Tree.NAMESPACE, Tree.USER)]
+
+    def _walk(self, records: list[AccountRecord]) -> Iterator[AccountRecord]:
+        stack = [each for each in reversed(records) if each.parent is None]
+        while stack:
+            record = stack.pop()
+            yield record
+            stack.extend(sorted(record.children.values(), key=_key, reverse=True))
+
+    # what is told of each
+
+    def queue(self, record: AccountRecord) -> QueueEntry:
+        noun = record.noun or Account(record.key)
+        entitled = self._say("entitled", record)
+        entry = QueueEntry(
+            name=record.key.name,
+            used={},
+            state=noun.state.value,
+            weight=record.weight,
+            priority=noun.priority,
+            reclaimable=noun.reclaimable,
+            guarantee=amounts(dict(noun.guarantee)),
+            deserved=amounts(self._about_queues(self._say("deserved", record))),
+            entitled=amounts(self._about_queues(entitled)),
+            capability=amounts(dict(noun.capability), zeros=True),
+            past=self._past(record),
+        )
+        self._fill(entry, record, self._about_queues(entitled) or dict(noun.guarantee))
+        return entry
+
+    def quota(self, record: AccountRecord) -> QuotaEntry:
+        noun = record.noun or Account(record.key)
+        key = record.key
+        minimum = dict(noun.deserved or noun.guarantee)
+        if key == ALL_ELASTIC_QUOTAS:
+            minimum = _sum(dict(each.noun.deserved or ()) for each in record.children.values() if each.noun)
+        entry = QuotaEntry(
+            name=quota_name(record),
+            used={},
+            family=QUOTAS[key.tree],
+            tree=key.forest,
+            min=amounts(minimum, zeros=True),
+            max=amounts(dict(noun.capability), zeros=True),
+            lends=noun.lends,
+            namespaces=list(noun.namespaces),
+        )
+        self._fill(entry, record, minimum)
+        entry.runtime = next((each.limits for each in entry.ceilings if each.word == _RUNTIME), {})
+        return entry
+
+    def tenant(self, record: AccountRecord) -> Tenant:
+        return Tenant(
+            kind=record.key.tree.value,
+            name=record.key.name,
+            weight=record.weight,
+            used=amounts(record.used),
+            pending=amounts(self._pending(record)),
+            share=self._percent(record.used),
+            past=self._past(record),
+        )
+
+    def _budget(self, record: AccountRecord) -> BudgetUse | None:
+        budget = record.noun.budget if record.noun is not None else None
+        if budget is None:
+            return None
+        session = self._session
+        spent = session.history.spent(record, session.now)
+        hours = {name: spent.get(name, 0) // MILLISECONDS_PER_HOUR for name, _ in budget.hours}
+        return BudgetUse(
+            format_duration(budget.window),
+            format_moment(window_end(session.now, budget)),
+            amounts(dict(budget.hours), zeros=True),
+            amounts(hours, zeros=True),
+        )
+
+    def _fill(self, entry: Entry, record: AccountRecord, right: Mapping[str, int]) -> None:
+        pending, used = self._pending(record), record.used
+        entry.budget = self._budget(record)
+        self._rights[record.key] = right
+        entry.depth = len(record.lineage()) - 1
+        entry.parent = quota_name(record.parent) if record.parent is not None else ""
+        entry.used, entry.running, entry.pending = amounts(used), amounts(record.running), amounts(pending)
+        entry.dominant = dominant_resource(used.items(), self.totals) or self._busiest
+        entry.share = self._percent(used)
+        entry.own_share = self._percent({entry.dominant: right.get(entry.dominant, 0)})
+        entry.gangs = self._gangs.get(record.key, NOBODY)
+        entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
+        entry.ceilings = [Ceiling(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
+        entry.fault = record.fault.message if record.fault is not None else ""
+        noun = record.noun
+        if noun is not None:
+            entry.min_run_time = format_duration(noun.min_run_time) if noun.min_run_time else ""
+            entry.self_protection = noun.self_protection.value if noun.self_protection is not None else ""
+            entry.max_protection_time = format_duration(noun.max_protection) if noun.max_protection else ""
+            rate = noun.eviction_rate
+            entry.eviction_rate = f"{rate.pods}/{format_duration(rate.window)}" if rate is not None else ""
+            entry.warnings = [f"{warning.code}: {warning.message}" for warning in noun.warnings]
+
+    # who borrows from whom
+
+    def loans(self) -> dict[AccountKey, Loan]:
+        """Of all accounts that were told of, among siblings; partners are named as entries are.
+
+        A child that borrows while none of its siblings lends has it from whom its parent borrows.
+        """
+        found: dict[AccountKey, Loan] = {}
+        for tree in (Tree.QUEUE, *QUOTAS):
+            roots = [each for each in self._records if each.key.tree is tree and each.parent is None]
+            levels: list[tuple[AccountRecord | None, list[AccountRecord]]] = [(None, roots)]
+            while levels:
+                parent, siblings = levels.pop()
+                told = {quota_name(each): each for each in siblings if each.key in self._rights}
+                pool = self._pool(_sum(each.used for each in told.values()), parent)
+                for name, loan in loans([self._party(each) for each in told.values()], pool).items():
+                    found[told[name].key] = loan
+                levels += [(each, sorted(each.children.values(), key=_key)) for each in siblings if each.children]
+        for record in self._records:
+            own = found.get(record.key)
+            if own is not None and own.borrowed and not own.partners:
+                above = (found[each.key] for each in record.lineage()[1:] if each.key in found)
+                other = next((loan for loan in above if loan.borrowed and loan.partners), own)
+                own.partners, own.further = other.partners, other.further
+        return found
+
+    def _party(self, record: AccountRecord) -> Party:
+        right, noun = self._rights[record.key], record.noun
+        kept: Mapping[str, int] = {}
+        if noun is not None:
+            kept = dict(noun.guarantee) if noun.lends else right
+        return Party(quota_name(record), right, record.used, kept)
+
+    def _pool(self, used: Mapping[str, int], parent: AccountRecord | None) -> Mapping[str, int]:
+        """What siblings have to share: what they use, and what of the cluster is idle as far as ceilings allow."""
+        pool = _sum((used, self._idle))
+        for _, limits in self._ceilings(parent) if parent is not None else ():
+            pool.update({name: min(amount, pool[name]) for name, amount in limits.items() if name in pool})
+        return pool
+
+    # numbers
+
+    def _say(self, point: str, record: AccountRecord) -> Mapping[str, int] | None:
+        """What the first plugin of the policy that speaks about it says."""
+        for plugin in self._session.pipeline.plugins(point):
+            found: Mapping[str, int] | None = getattr(plugin, point)(self._session, record)
+            if found is not None:
+                return found
+        return None
+
+    def _about_queues(self, found: Mapping[str, int] | None) -> dict[str, int]:
+        """Slots for pods are only of interest where some queue speaks of them."""
+        return {name: each for name, each in (found or _NOTHING).items() if name != PODS or PODS in self._declared}
+
+    def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
+        plugins = self._session.pipeline.plugins("ceiling")
+        found = [plugin.ceiling(self._session, record) for plugin in plugins]
+        return [(each.word, each.limits) for each in found if each is not None and each.limits]
+
+    def _percent(self, held: Mapping[str, int]) -> float:
+        return round(100 * float(dominant_share(held.items(), self.totals)), 2)
+
+    def _past(self, record: AccountRecord) -> float | None:
+        """The fading average of the share, in percent; None where the policy does not look back."""
+        session, rule = self._session, self._session.pipeline.policy.configured(Fairshare)
+        if rule is None or rule.half_life is None:
+            return None
+        average = session.history.decayed(record, session.now)
+        parts = (amount / self.totals[name] for name, amount in average.items() if name in self.totals)
+        return round(100 * max(parts, default=0.0), 2)
+
+    def _pending(self, record: AccountRecord) -> dict[str, int]:
+        return _sum((record.asked, self._refused.get(record.key, _NOTHING)))
+
+    def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
+        """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""
+        found: dict[AccountKey, dict[str, int]] = {}
+        for payer in self._session.ledger.payers:
+            if payer.fault is not None and payer.asked:
+                for account in payer.path:
+                    found[account.key] = _sum((found.get(account.key, _NOTHING), payer.asked))
+        return found
+
+    def _count_gangs(self) -> dict[AccountKey, Counts]:
+        found: dict[AccountKey, Counts] = {}
+        for gang in self._session.state.gangs.values():
+            if gang.noun is None:
+                continue
+            running, pending = bool(gang.counts().active), bool(gang.pending) or awaits_admission(gang)
+            if not (running or pending):
+                continue
+            for account in self._paying(gang):
+                counts = found.get(account.key, NOBODY)
+                found[account.key] = Counts(counts.running + running, counts.pending + pending)
+        return found
+
+    def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
+        """Every account that is charged for a member, once."""
+        payers = dict.fromkeys(each.payer for each in gang.members.values() if each.payer is not None)
+        if not payers:
+            payers[self._session.payer(gang)] = None
+        return {account.key: account for payer in payers for account in payer.path}.values()
+
+    def astray(self) -> list[str]:
+        """Demand for queues that do not exist, a sentence each."""
+        found: dict[str, int] = {}
+        for payer in self._session.ledger.payers:
+            if payer.fault is not None and payer.key.queue and payer.queue is None:
+                found[payer.fault.message] = found.get(payer.fault.message, 0) + payer.asked.get(PODS, 0)
+        return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
+
+
+def quota_name(record: AccountRecord) -> str:
+    """What a person types: an ElasticQuota's namespace and name, else the account's own name."""
+    noun, key = record.noun, record.key
+    if key == ALL_ELASTIC_QUOTAS:
+        return "(all)"
+    if key.tree is Tree.ELASTIC_QUOTA and noun is not None and noun.source is not None:
+        return f"{noun.source.namespace}/{noun.source.name}"
+    return key.name
+
+
+def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
+    """As exact quantities, by name; a ceiling of nothing is one (`zeros`)."""
+    return {name: exact_quantity(amount, name) for name, amount in sorted(found.items()) if amount or zeros}
+
+
+def _declared(records: Iterable[AccountRecord]) -> frozenset[str]:
+    """The resources that queues name."""
+    nouns = [each.noun for each in records if each.key.tree is Tree.QUEUE and each.noun is not None]
+    return frozenset(
+        name
+        for noun in nouns
+        for limits in (noun.guarantee, noun.deserved or (), noun.capability)
+        for name, _ in limits
+    )
+
+
+def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    sums: dict[str, int] = {}
+    for part in parts:
+        for name, amount in part.items():
+            sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def _key(record: AccountRecord) -> AccountKey:
+    return record.key

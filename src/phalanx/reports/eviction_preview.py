@@ -1,0 +1,234 @@
+"""What evictions do, or would do, for something that waits: as data that people and programs read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from phalanx.cluster.members import PodRecord
+from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
+from phalanx.scheduling.diagnosis.verdicts import (
+    gap,
+    no_room_for_gang,
+    no_room_for_pod,
+    over_ceiling_for_gang,
+    over_ceiling_for_pod,
+)
+from phalanx.scheduling.gang_placement.nominated_placement import claimed
+from phalanx.scheduling.preemption.cost import cost_of
+from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.victims import hours_lost
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.session.eviction_log import pace, rates
+from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
+from phalanx.scheduling.whatif.hypothesis import Obstacle
+
+LEAVING = "Leaving"
+DUE = "Due"
+VAIN = "Vain"
+
+
+class Departure(msgspec.Struct, omit_defaults=True):
+    """A pod that leaves, would leave, or would have to. `since` and `until` (RFC 3339) are when it was told to and
+    when its grace is over, where that is so already."""
+
+    pod: str
+    gang: str = ""
+    node: str = ""
+    priority: int = 0
+    since: str = ""
+    until: str = ""
+
+
+class Reason(msgspec.Struct, omit_defaults=True):
+    """Why these pods go, or why they may not; `until` (RFC 3339) is when the last of them may."""
+
+    why: str
+    pods: list[str]
+    until: str = ""
+
+
+class Price(msgspec.Struct):
+    """What is lost: pods, gangs that lose their minimum, the highest priority among them, pods taken against a
+    PodDisruptionBudget, and hours of work since the start or the last checkpoint, in sum over the pods."""
+
+    pods: int
+    gangs: int
+    priority: int
+    violations: int
+    pod_hours: float
+
+
+class Room(msgspec.Struct):
+    node: str
+    pods: int
+
+
+class Outlook(msgspec.Struct, omit_defaults=True):
+    """`state` is Leaving (others are on their way out), Due (the scheduler would tell them now) or Vain (evictions
+    do not help; then `pods` are those who would have to go). `rooms` are where it would start, `held` whether they
+    are kept for it, and `overtaken` who loses what was kept. `missing` is what would be missing even without all
+    other pods. After any of `changes` others would go. `paced` are sentences about accounts that may lose so many
+    pods only, and lose some if others go: what they have lost before is known in part.
+    """
+
+    state: str
+    message: str
+    rooms: list[Room] = []
+    held: bool = False
+    overtaken: list[str] = []
+    pods: list[Departure] = []
+    reasons: list[Reason] = []
+    cost: Price | None = None
+    missing: str = ""
+    changes: list[str] = []
+    paced: list[str] = []
+
+
+def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Outlook | None:
+    """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
+    uid) that would be evicted now would be told."""
+    found = rehearsal.disruption(unit)
+    if found is None:
+        return None
+    if isinstance(found, Vain):
+        return _vain(rehearsal, unit, found)
+    # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
+    pods = dict.fromkeys((*_records(found), *found.leavers))
+    told = [record for record in pods if not record.pod.terminating]
+    answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
+    answer.rooms, answer.held = _rooms(rehearsal, found), bool(claimed(unit))
+    answer.overtaken = [record.pod.key for record in found.losers]
+    answer.pods = [_departure(record) for record in pods]
+    return answer
+
+
+def _leaving(rehearsal: Rehearsal, found: Eviction) -> Outlook:
+    now = rehearsal.session.now
+    last = max((record.pod.leaves for record in found.leavers), default=0)
+    left = int(last - now)
+    end = ""
+    if last:
+        end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
+    return Outlook(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
+
+
+def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
+    groups: dict[str, list[str]] = {}
+    for record in told:
+        groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
+    grace = max(record.pod.grace for record in told)
+    paced = dict.fromkeys(pace(account, rate) for record in told for account, rate in rates(record))
+    when = "as soon as eviction rates allow it" if paced else "now"
+    return Outlook(
+        DUE,
+        f"{_pods(len(told))} would be told to leave {when}, with at most {format_duration(grace)} of grace",
+        paced=list(paced),
+        reasons=[Reason(why, pods) for why, pods in groups.items()],
+        cost=_price(found, rehearsal.session.now) if found.victims else None,
+    )
+
+
+def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
+    supposed = found.supposed
+    if supposed is None:
+        return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
+    if supposed.eviction is None:
+        missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
+        return Outlook(VAIN, "it would not start even if all others gave way", missing=missing)
+    records, losers = _records(supposed.eviction), supposed.eviction.losers
+    stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
+    may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
+    ways = [f"{_pods(len(records))} would have to go"] if records else []
+    ways += [f"{_pods(len(losers))} would have to give up room that is held"] if losers else []
+    return Outlook(
+        VAIN,
+        f"{', '.join(ways)}, and {may_not}",
+        overtaken=[record.pod.key for record in losers],
+        rooms=_rooms(rehearsal, supposed.eviction),
+        pods=[_departure(record) for record in records],
+        reasons=[
+            Reason(
+                _about(obstacle),
+                [record.pod.key for record in obstacle.records],
+                format_moment(int(obstacle.until)) if obstacle.until is not None else "",
+            )
+            for obstacle in supposed.obstacles
+        ],
+        cost=_price(supposed.eviction, rehearsal.session.now) if records else None,
+        changes=list(found.changes),
+    )
+
+
+def _about(obstacle: Obstacle) -> str:
+    """Why, in the number that fits."""
+    if len(obstacle.records) > 1:
+        return obstacle.why
+    return (
+        obstacle.why.removeprefix("each ")
+        .replace("their priority", "its priority", 1)
+        .replace("for them", "for it", 1)
+    )
+
+
+def _missing(unit: Unit, facts: Shortage | Gap | Excess) -> str:
+    verdict = _sentence(unit, facts)
+    change = verdict.change.replace("free or add", "add")
+    return f"{verdict.message.rstrip('.')}" + (f". To help: {change}" if change else "")
+
+
+def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
+    if unit.pod is not None:
+        assert not isinstance(facts, Gap)
+        return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
+    gang = unit.gangs[facts.culprit]
+    match facts:
+        case Shortage():
+            return no_room_for_gang(facts, gang)
+        case Excess():
+            return over_ceiling_for_gang(facts, gang)
+        case Gap():
+            assert gang.noun is not None
+            return gap(facts, gang, gang.noun)
+
+
+def _departure(record: PodRecord) -> Departure:
+    pod = record.pod
+    leaves = pod.leaves if pod.terminating else 0
+    return Departure(
+        pod.key,
+        str(record.gang.key) if record.gang is not None else "",
+        pod.node,
+        pod.priority,
+        format_moment(leaves - pod.grace) if leaves else "",
+        format_moment(leaves) if leaves else "",
+    )
+
+
+def _price(found: Eviction, now: float) -> Price:
+    records = _records(found)
+    # What is but a part of a decision costs its own part.
+    cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
+    hours = sum(hours_lost(record, now) for record in records)
+    return Price(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
+
+
+def _records(found: Eviction) -> Sequence[PodRecord]:
+    return [record for victim in found.victims for record in victim.records]
+
+
+def _rooms(rehearsal: Rehearsal, found: Eviction) -> list[Room]:
+    return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
+
+
+def _by_node(names: Iterable[str]) -> list[Room]:
+    return [Room(node, pods) for node, pods in sorted(Counter(names).items())]
+
+
+def _pods(count: int) -> str:
+    return f"{count} pod" if count == 1 else f"{count} pods"

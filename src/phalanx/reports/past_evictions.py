@@ -1,0 +1,103 @@
+"""Why a pod or a gang left, from the events that its eviction left behind: they outlast it by an hour."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.model.decisions import EvictionReason
+from phalanx.reports.evicted_members import Loss, afterwards
+from phalanx.reports.why import Answer
+
+EVENTS = Resource("", "v1", "events", "Event")
+_REASONS = frozenset(EvictionReason)
+# What the API server writes into the condition when it evicts by itself: it does not know for whom.
+_SILENT = "EvictionByEvictionAPI"
+# Gangs that need nobody whom they have lost.
+_THERE = frozenset({"Satisfied", "Finished"})
+
+
+async def bid_farewell(client: KubeClient, namespace: str, name: str, answer: Answer | None) -> Answer | None:
+    """Completes the answer about a pod that was evicted: one that is gone, or whose own condition does not say for
+    whom. Others are returned as they are. Events that may not be read are passed over."""
+    if answer is not None and (answer.state, answer.reason) != ("Terminating", _SILENT):
+        return answer
+    event = await _last(client, namespace, name, answer.uid if answer is not None else "")
+    if event is None:
+        return answer
+    if answer is None:
+        text = f"a pod of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
+        return Answer("Pod", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+    answer.reason = str(event.get("reason"))
+    answer.message += f"; {_note(event)}"
+    return answer
+
+
+async def recall_loss(client: KubeClient, namespace: str, name: str, answer: Answer | None) -> Answer | None:
+    """Completes the answer about a gang that was evicted: one that waits since then, one of whose pods none is
+    left, or whose pods' conditions do not say for whom. Only objects have such events; a gang that labels declare
+    has none."""
+    if answer is None:
+        event = await _last(client, namespace, name, "", of_pod=False)
+        if event is None:
+            return None
+        text = f"a group of this name was evicted{_at(event)}, and there is none now: {_note(event)}"
+        return Answer("Gang", f"{namespace}/{name}", "Evicted", text, str(event.get("reason")))
+    told = answer.loss is not None and answer.loss.reason != _SILENT
+    if told or answer.state in _THERE or answer.members is None:
+        return answer
+    event = await _last(client, namespace, name, answer.uid, of_pod=False) if answer.uid else None
+    if event is None:
+        return answer
+    if answer.loss is not None:
+        answer.loss.message += f"; {_note(event)}"
+        answer.message += f"; {_note(event)}" if answer.state == "Terminating" else ""
+        return answer
+    answer.loss = Loss(str(event.get("reason")), _note(event), _when(event))
+    counts = answer.members
+    if not (counts.pending or counts.gated or counts.active):
+        answer.state, answer.reason = "Evicted", answer.loss.reason
+        answer.message = f"its pods were evicted{_at(event)}, and none is there now: {answer.loss.message}"
+        answer.change = afterwards(placed=True)
+    return answer
+
+
+async def _last(
+    client: KubeClient, namespace: str, name: str, uid: str, *, of_pod: bool = True
+) -> Mapping[str, Any] | None:
+    """The last eviction of a pod of that name, or of whatever else declares a gang."""
+    kind = "involvedObject.kind=Pod," if of_pod else ""
+    params = {"fieldSelector": f"{kind}involvedObject.name={name}"}
+    try:
+        listed = await client.list_all(EVENTS.path(namespace), params)
+    except ApiError as error:
+        if error.status in (403, 404):
+            return None
+        raise
+    ours = []
+    for event in listed.get("items") or ():
+        about = event.get("involvedObject") or {}
+        matches = uid in ("", about.get("uid")) and (of_pod or about.get("kind") != "Pod")
+        if matches and event.get("reason") in _REASONS:
+            ours.append(event)
+    return max(ours, key=_when, default=None)
+
+
+def _note(event: Mapping[str, Any]) -> str:
+    return str(event.get("message") or "")
+
+
+def _at(event: Mapping[str, Any]) -> str:
+    when = _when(event)
+    return f" at {when}" if when else ""
+
+
+def _when(event: Mapping[str, Any]) -> str:
+    """To the second, so that both ways to write a time compare."""
+    metadata = event.get("metadata") or {}
+    text = event.get("eventTime") or event.get("lastTimestamp") or metadata.get("creationTimestamp") or ""
+    moment, _, _ = str(text).rstrip("Z").partition(".")
+    return f"{moment}Z" if moment else ""

@@ -1,0 +1,78 @@
+"""Who has what: every queue and quota of the live cluster with its numbers, for commands that answer and leave."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.decisions import Plan
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.reports.account_entries import Entry, QueueReport, Tenant, Waiting
+from phalanx.reports.account_report import Survey, amounts
+from phalanx.reports.first_in_queue import first_in_line
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.scheduler import Scheduler
+
+_POINTS = ("queue_order", "deserved", "tenant_order")
+_KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
+
+
+def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
+    """One dry run at `now` (seconds since the epoch); the snapshot is used up by it."""
+    scheduler = Scheduler(snapshot.state, policy)
+    scheduler.history.restore(snapshot.usages, now)
+    scheduler.observe(now)
+    survey = Survey(scheduler.look(now))
+    queues = {record.key: survey.queue(record) for record in survey.queues()}
+    quotas = {record.key: survey.quota(record) for record in survey.quotas()}
+    tenants = {record.key: survey.tenant(record) for record in survey.tenants()}
+    for key, tenant in tenants.items():
+        queues[AccountKey(Tree.QUEUE, key.forest)].tenants.append(tenant)
+    lenders: dict[AccountKey, Entry] = {**queues, **quotas}
+    for key, loan in survey.loans().items():
+        entry = lenders[key]
+        entry.borrowed, entry.lent = amounts(loan.borrowed), amounts(loan.lent)
+        entry.partners, entry.further_partners = list(loan.partners), loan.further
+    warnings = [*(f"not read: {text}" for text in snapshot.missing), *survey.astray(), *_notices(snapshot)]
+    # What accounts use changes in the dry run: it comes last.
+    verdicts = _Verdicts(scheduler.cycle(now))
+    after = scheduler.look(now)
+    told: dict[AccountKey, Entry | Tenant] = {**lenders, **tenants}
+    for key, unit in first_in_line(after, scheduler.waiting(after)).items():
+        if key in told:
+            told[key].first = verdicts.waiting(unit)
+    plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.pipeline.plugins(point)}
+    return QueueReport(
+        amounts(survey.totals), list(plugins), list(queues.values()), list(quotas.values()), warnings
+    )
+
+
+class _Verdicts:
+    """What the dry run said of those that got nothing."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
+        self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
+
+    def waiting(self, unit: Unit) -> Waiting | None:
+        if unit.pod is not None:
+            return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
+        for gang in unit.gangs:
+            members = (self._pods.get(uid) for uid in gang.pending)
+            verdict = self._gangs.get(gang.key) or next((each for each in members if each is not None), None)
+            if verdict is not None:
+                return _waiting(f"gang {gang.key}", verdict)
+        return None
+
+
+def _waiting(name: str, verdict: Verdict | None) -> Waiting | None:
+    return Waiting(name, verdict.code, verdict.message, verdict.change) if verdict is not None else None
+
+
+def _notices(snapshot: Snapshot) -> list[str]:
+    """What was wrong with objects that set no account up (the second quota of a namespace, say)."""
+    notices = [each for each in snapshot.intake.drain_notices() if each.about.kind in _KINDS]
+    return list(dict.fromkeys(f"{each.reason}: {each.message}" for each in notices if each.type == "Warning"))

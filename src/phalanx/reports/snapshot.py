@@ -1,0 +1,153 @@
+"""The whole cluster read once: the same nouns as a running scheduler's, for commands that answer and leave."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from phalanx.cluster.state import ClusterState
+from phalanx.daemon.node_load import measure
+from phalanx.daemon.observer import (
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
+from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
+from phalanx.daemon.signing_keys import reading_signer
+from phalanx.dialects.core import (
+    PodObject,
+    decode_namespace,
+    decode_node,
+    decode_pod,
+    decode_priority_class,
+    decode_resource_quota,
+)
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
+from phalanx.dialects.reader import decode_object
+from phalanx.kube.client import KubeClient
+from phalanx.kube.discovery import discover
+from phalanx.kube.errors import ApiError
+from phalanx.kube.paths import Resource
+from phalanx.kube.wire import read_head, read_page
+from phalanx.model.events import ClusterEvent
+from phalanx.scheduling.quota.usage_history import AccountUsage
+
+T = TypeVar("T")
+
+
+class Farewell(msgspec.Struct, frozen=True):
+    """Why a pod was told to leave, in the words of whoever told it (its condition DisruptionTarget)."""
+
+    reason: str
+    message: str
+
+
+class Snapshot(msgspec.Struct):
+    """`missing` names kinds that could not be read, with the reason. `refused` holds, by uid, what the API said
+    to the last binding of a pod, `farewells` what pods were told that have to leave. `usages` is what accounts used
+    in the past, where that matters (`stored_usage`). `events` tell the state from the beginning, for whoever wants
+    to build it again.
+    """
+
+    state: ClusterState
+    intake: Intake
+    missing: list[str] = []
+    refused: dict[str, str] = {}
+    farewells: dict[str, Farewell] = {}
+    usages: list[AccountUsage] = []
+    events: list[ClusterEvent] = []
+
+    def take(self, events: Iterable[ClusterEvent]) -> None:
+        for event in events:
+            self.state.apply(event)
+            self.events.append(event)
+
+
+async def read_cluster(
+    client: KubeClient, schedulers: Iterable[str], options: DialectOptions, lease_namespace: str = "kube-system"
+) -> Snapshot:
+    """Lists everything that a scheduler watches. Pods and nodes are needed; other kinds may be forbidden.
+
+    `lease_namespace` is where the scheduler keeps its lease and its signing keys.
+    """
+    names = tuple(schedulers)
+    signer, unverified = await reading_signer(client, lease_namespace)
+    state, intake = ClusterState(names), Intake(names, options, signer)
+    snapshot = Snapshot(state, intake)
+
+    async def read(
+        resource: Resource, decode: Callable[[bytes], T], take: Callable[[T], list[ClusterEvent]]
+    ) -> None:
+        try:
+            async for raw in _items(client, resource):
+                try:
+                    entry = decode(raw)
+                except msgspec.DecodeError as error:
+                    _malformed(snapshot, resource, raw, str(error))
+                    continue
+                snapshot.take(take(entry))
+        except ApiError as error:
+            if resource in (PODS, NODES) or error.status not in (403, 404):
+                raise
+            snapshot.missing.append(f"{resource.plural}.{resource.group or 'core'}: {error.message}")
+
+    await read(PRIORITY_CLASSES, decode_priority_class, intake.priority_class)
+    await read(NAMESPACES, decode_namespace, intake.namespace)
+    await read(RESOURCE_QUOTAS, decode_resource_quota, intake.resource_quota)
+    await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
+    await read(NODES, decode_node, intake.node)
+    served = await discover(client)
+    snapshot.take(intake.serves_native(has_native_groups(served)))
+    for kind, resource in served_groups(served):
+        await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
+    for kind, resource in served_accounts(served):
+        await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
+    for kind, resource in served_facets(served, intake):
+        await read(
+            resource,
+            decode_object,
+            lambda document, kind=kind: intake.heed(intake.facets.take(kind, document)),  # type: ignore[misc]
+        )
+
+    def take_pod(pod: PodObject) -> list[ClusterEvent]:
+        for condition in pod.status.conditions:
+            if (condition.type, condition.status, condition.reason) == ("PodScheduled", "False", "SchedulerError"):
+                snapshot.refused[pod.metadata.uid] = condition.message
+            if (condition.type, condition.status) == (DISRUPTION_TARGET, "True"):
+                snapshot.farewells[pod.metadata.uid] = Farewell(condition.reason, condition.message)
+        return intake.pod(pod)
+
+    await read(PODS, decode_pod, take_pod)
+    if unverified and any(gang.marks for gang in state.gangs.values()):
+        snapshot.missing.append(unverified)
+    loads = await measure(client)
+    if loads is not None:
+        snapshot.take([loads])
+    return snapshot
+
+
+def _malformed(snapshot: Snapshot, resource: Resource, raw: bytes, error: str) -> None:
+    head = read_head(raw)
+    if resource == PODS:
+        snapshot.take(snapshot.intake.malformed_pod(*head.key, head.uid, error, raw))
+    else:
+        snapshot.missing.append(f"{resource.plural} {'/'.join(filter(None, head.key))}: {error}")
+
+
+async def _items(client: KubeClient, resource: Resource) -> AsyncIterator[bytes]:
+    token: str | None = None
+    while True:
+        params: dict[str, Any] = {"limit": 500, "continue": token}
+        page = read_page(await client.request("GET", resource.path(), params=params))
+        for item in page.items:
+            yield bytes(item)
+        token = page.token
+        if not token:
+            return

@@ -1,0 +1,34 @@
+"""What the scheduler has written down of the past, for a dry run that depends on it."""
+
+from __future__ import annotations
+
+from phalanx.daemon.usage_record import CONFIG_MAPS, DATA_KEY, MOST_OBJECTS, NAME, decode
+from phalanx.kube.client import KubeClient
+from phalanx.kube.errors import ApiError
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.plugins.queues.fairshare import Fairshare
+from phalanx.scheduling.policy.loader import Policy
+
+
+async def read_usage(client: KubeClient, snapshot: Snapshot, policy: Policy, namespace: str) -> None:
+    """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
+    the scheduler's lease. What may not be read is named in `snapshot.missing`.
+    """
+    rule = policy.configured(Fairshare)
+    snapshot.state.ledger.settle()
+    if not snapshot.state.ledger.budgeted and (rule is None or rule.half_life is None):
+        return
+    for number in range(MOST_OBJECTS):
+        name = f"{NAME}-{number}"
+        try:
+            document = await client.get(CONFIG_MAPS.path(namespace, name))
+        except ApiError as error:
+            if error.status == 403:
+                snapshot.missing.append(f"configmap {namespace}/{name}: {error.message}")
+            elif error.status != 404:
+                raise
+            return
+        data = document.get("data") or {}
+        usages, faults = decode(str(data.get(DATA_KEY, "")))
+        snapshot.usages += usages
+        snapshot.missing += [f"configmap {namespace}/{name}: {fault}" for fault in faults]

@@ -1,0 +1,357 @@
+"""Why something waits: a dry run of the scheduler over the live cluster, asked about one pod or group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.composite import Composite
+from phalanx.model.duration import format_moment
+from phalanx.model.gang import GangCounts, GangKey
+from phalanx.model.pod import ACTIVE, MemberState, Pod
+from phalanx.model.verdict import NodeCount, Verdict
+from phalanx.reports.evicted_members import Loss, afterwards, loss_of, words_of
+from phalanx.reports.eviction_preview import DUE, Outlook, outlook
+from phalanx.reports.recent_evictions import note_evictions
+from phalanx.reports.snapshot import Snapshot
+from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
+from phalanx.scheduling.gangs.quorum import ONCE, requirement
+from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.session.eviction_log import rates
+from phalanx.scheduling.whatif.dry_run import Rehearsal
+
+_NODES_NAMED = 5
+# Of a gang: for its minimum.
+_WAITS = ("Waiting", "Partial")
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """What is known about one pod or gang.
+
+    `state` is one word: Running, Bound, Partial (members of a gang have nodes, fewer than its minimum), Waiting,
+    Gated, Finished, Terminating, Foreign, Starting (it would be placed now), Evicting (others would be told to make
+    room now), Evicted (it is gone) or Satisfied. `reason` is the code of the dominant reason while it waits,
+    `message` the sentence, `nodes` how many nodes are out for what, `missing` how many members have no room or do
+    not exist, `change` the smallest change that would help. `nodes` and `change` are empty where nothing is in the
+    way. `evictions` is there where it waits for room, `loss` where a gang lost members to evictions and lacks them.
+    `domain` is where a gang with a topology is, or would be placed now. `composite` is the group of groups that a
+    gang is a part of, `groups` are those of one.
+    """
+
+    kind: str
+    name: str
+    state: str
+    message: str
+    reason: str = ""
+    gang: str = ""
+    minimum: int = 0
+    members: GangCounts | None = None
+    placeable: int = 0
+    missing: int = 0
+    nodes: list[NodeCount] = []
+    change: str = ""
+    warnings: list[str] = []
+    evictions: Outlook | None = None
+    loss: Loss | None = None
+    uid: str = ""
+    domain: str = ""
+    composite: str = ""
+    groups: list[GroupLine] = []
+
+
+class GroupLine(msgspec.Struct):
+    """What is known about one gang of a group of groups, as in its own answer."""
+
+    name: str
+    state: str
+    message: str
+
+
+class Inquiry:
+    """One dry run; the snapshot is used up by it."""
+
+    def __init__(self, snapshot: Snapshot, policy: Policy, now: float) -> None:
+        self._state = snapshot.state
+        self._refused = snapshot.refused
+        self._farewells = snapshot.farewells
+        # What gangs look like before the dry run places anything.
+        self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
+        self._needs = {
+            key: requirement(record, record.noun)
+            for key, record in self._state.gangs.items()
+            if record.noun is not None
+        }
+        scheduler = self._rehearsal = Rehearsal(self._state, policy)
+        scheduler.history.restore(snapshot.usages, now)
+        note_evictions(self._state, scheduler.past.evictions, now)
+        # What pods are before the dry run tells any of them to leave.
+        self._before = {uid: record.state for uid, record in self._state.pods.items()}
+        plan = scheduler.cycle(now)
+        session = scheduler.look(now)
+        self._domains, self._own_words = session.domains, own_words_of(session)
+        self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
+        self._pods = {entry.uid: entry.verdict for entry in plan.pods}
+        self._bound_to = {bind.uid: bind.node for bind in plan.binds}
+        self._told = {evict.uid: evict for evict in plan.evictions}
+
+    def pod(self, namespace: str, name: str) -> Answer | None:
+        """None where there is no such pod."""
+        record = next(
+            (entry for entry in self._state.pods.values() if entry.pod.key == f"{namespace}/{name}"), None
+        )
+        if record is None:
+            return None
+        pod = record.pod
+        answer = Answer(
+            "Pod", pod.key, "Waiting", "", gang=f"{pod.namespace}/{pod.gang}" if pod.gang else "", uid=pod.uid
+        )
+        if record.gang is not None:
+            self._describe(answer, record.gang)
+        if self._settled(answer, record):
+            return answer
+        verdict = self._pods.get(pod.uid)
+        if verdict is None and record.gang is not None:
+            verdict = self._gangs.get(record.gang.key)
+        self._weigh(self._conclude(answer, verdict, [pod.uid]), pod.uid)
+        if record.gang is not None:
+            answer.message = _joined(answer.message, self._no_minimum(record.gang))
+        return answer
+
+    def gang(self, key: GangKey) -> Answer | None:
+        """None where neither a pod nor an object declares such a gang."""
+        record = self._state.gangs.get(key)
+        if record is None:
+            return None
+        source = record.noun.source if record.noun is not None else None
+        answer = Answer(
+            "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
+        )
+        self._describe(answer, record)
+        waiting = [uid for uid, member in record.members.items() if member.state in _MOVABLE]
+        if self._counts[key].pending:
+            verdict = self._gangs.get(key) or self._surplus_verdict(waiting)
+            self._mourn(self._weigh(self._conclude(answer, verdict, waiting), key), record)
+            answer.message = _joined(answer.message, self._no_minimum(record))
+            return self._in_part(answer, key)
+        return self._in_part(self._mourn(self._without_pending(answer, key), record), key)
+
+    def composite(self, key: GangKey) -> Answer | None:
+        """None where there is no such CompositePodGroup."""
+        composites = self._state.surroundings.composites
+        noun = composites.nouns.get(key)
+        if noun is None:
+            return None
+        name = f"{noun.ref.namespace}/{noun.ref.name}"
+        answer = Answer(noun.ref.kind, name, "Waiting", "", minimum=noun.min_groups, uid=noun.ref.uid)
+        below = {gang.key: found for gang in composites.gangs(key) if (found := self.gang(gang.key)) is not None}
+        answer.groups = [GroupLine(str(gang), found.state, found.message) for gang, found in below.items()]
+        fault = composites.fault(composites.root_of(key))
+        if fault is not None:
+            wrong, _, answer.change = fault.message.partition("; ")
+            answer.reason, answer.message = fault.code, wrong
+            return answer
+        able, least = self._able(noun, below), max(1, noun.min_groups)
+        answer.placeable, answer.missing = able, max(0, least - able)
+        if able >= least:
+            starting = any(found.state == "Starting" for found in below.values())
+            answer.state = "Starting" if starting else "Satisfied"
+            answer.message = f"{able} groups have started or would start now, {least} are needed"
+            return answer
+        answer.message = f"{able} of the {least} groups that it needs have started or could start"
+        culprits = [found for found in below.values() if found.state in _WAITS]
+        culprit = next((found for found in culprits if found.reason != WAITING_FOR_COMPOSITE), None)
+        if culprit is not None:
+            answer.reason, answer.change = culprit.reason, culprit.change
+            answer.message += f"; gang {culprit.name}: {culprit.message}"
+        else:
+            answer.reason, answer.change = NOT_ENOUGH_MEMBERS, f"create {least - able} more group(s)"
+        return answer
+
+    def _able(self, noun: Composite, below: Mapping[GangKey, Answer]) -> int:
+        """How many children have started, or would now, or wait for other children only."""
+        composites, gangs = self._state.surroundings.composites.children(noun.key)
+        states = [below[gang.key] for gang in gangs if gang.key in below]
+        able = sum(found.state not in _WAITS or found.reason == WAITING_FOR_COMPOSITE for found in states)
+        return able + sum(self._able(each, below) >= max(1, each.min_groups) for each in composites)
+
+    def _mourn(self, answer: Answer, record: GangRecord) -> Answer:
+        """Whom the gang loses at this moment, if anyone."""
+        leaving = (m.pod for uid, m in record.members.items() if self._before[uid] is MemberState.TERMINATING)
+        loss = answer.loss = loss_of(leaving, self._farewells)
+        if loss is not None and answer.state == "Waiting" and not self._counts[record.key].pending:
+            answer.state, answer.reason, answer.change = (
+                "Terminating",
+                loss.reason,
+                afterwards(placed=bool(answer.uid)),
+            )
+            answer.message = f"{loss.told}: {loss.message}"
+        return answer
+
+    def _surplus_verdict(self, uids: Iterable[str]) -> Verdict | None:
+        """The quorum has what it needs: what the members above it wait for."""
+        return next((verdict for uid in uids if (verdict := self._pods.get(uid)) is not None), None)
+
+    def _in_part(self, answer: Answer, key: GangKey) -> Answer:
+        """What runs in part does not just wait."""
+        counts, minimum = self._counts[key], answer.minimum
+        there = counts.bound + counts.running
+        if answer.state == "Waiting" and there:
+            answer.state = "Running" if there + counts.succeeded >= minimum else "Partial"
+            one = there == 1
+            here = f"{there} member{' has' if one else 's have'} a node"
+            rest = f"{counts.pending} wait{'s' if counts.pending == 1 else ''}: " if counts.pending else ""
+            answer.message = f"{here}; {rest}{answer.message}"
+        return answer
+
+    def _no_minimum(self, record: GangRecord) -> str:
+        """For a gang whose members come one by one now, by its match policy."""
+        noun, need, counts = record.noun, self._needs.get(record.key), self._counts[record.key]
+        if noun is None or need is None or noun.match_policy not in ONCE or noun.min_member <= 1:
+            return ""
+        if not (need.satisfied and counts.active):
+            return ""
+        return (
+            f"the minimum of {noun.min_member} was met in this run, so by match policy {noun.match_policy} it is "
+            f"not asked for while a member is left ({counts.active} have a node)"
+        )
+
+    def _without_pending(self, answer: Answer, key: GangKey) -> Answer:
+        """A gang of which nobody waits: it has its quorum, has finished, or lacks members that do not exist."""
+        counts, need = self._counts[key], self._needs.get(key)
+        verdict = self._gangs.get(key)
+        if verdict is not None and (need is None or not need.satisfied):
+            return self._conclude(answer, verdict, [])
+        if counts.succeeded and not counts.active:
+            answer.state, answer.message = "Finished", f"{counts.succeeded} members have succeeded"
+        elif counts.active + counts.succeeded >= answer.minimum or (counts.active and need and need.satisfied):
+            answer.state = "Satisfied"
+            answer.message = (
+                f"the quorum holds: {counts.active} members have a node, {answer.minimum} are the minimum"
+            )
+            if counts.active + counts.succeeded < answer.minimum:
+                answer.message = (
+                    f"the quorum was met once, and nothing is asked since: {counts.active} members have a node"
+                )
+        else:
+            there = counts.present
+            answer.reason, answer.missing = NOT_ENOUGH_MEMBERS, answer.minimum - there
+            answer.message = (
+                f"the gang has {there} of the {answer.minimum} members that it needs, and none is pending"
+            )
+            lower = f", or lower its minimum to {there}" if there else ""
+            answer.change = f"create {answer.missing} more pod(s) of the gang{lower}"
+        return answer
+
+    def _describe(self, answer: Answer, record: GangRecord) -> None:
+        answer.members = self._counts[record.key]
+        above = self._state.surroundings.composites.above(record)
+        answer.composite = str(above[0].key) if above else ""
+        if record.noun is not None:
+            if record.noun.topology is not None:
+                rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
+                answer.domain = self._domains.home(record.noun.topology, rows)
+            answer.minimum = record.noun.min_member
+            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
+
+    def _settled(self, answer: Answer, record: PodRecord) -> bool:
+        """Whether the pod's own state says it all."""
+        pod = record.pod
+        where = f" on node {pod.node}" if pod.node else ""
+        match self._before[pod.uid]:
+            case MemberState.RUNNING:
+                answer.state, answer.message = "Running", f"the pod runs{where}"
+                if pod.uid in self._told:
+                    when = "as soon as eviction rates allow it" if next(rates(record), None) else "now"
+                    answer.message += f"; it would be told to leave {when}: {self._told[pod.uid].sentence}"
+                else:
+                    answer.message += self._own_words.verdict(record)
+            case MemberState.BOUND:
+                answer.state, answer.message = (
+                    "Bound",
+                    f"the pod is bound to node {pod.node} and has not started yet",
+                )
+            case MemberState.TERMINATING:
+                answer.state, answer.message = "Terminating", f"the pod is being deleted{where}"
+                self._bid_farewell(answer, pod)
+            case MemberState.SUCCEEDED | MemberState.FAILED:
+                answer.state, answer.message = "Finished", f"the pod has finished ({pod.phase.value})"
+            case MemberState.GATED:
+                answer.state, answer.reason = "Gated", "SchedulingGated"
+                answer.message = "the pod has scheduling gates"
+                answer.change = "remove spec.schedulingGates (whoever set them will)"
+            case MemberState.FOREIGN:
+                answer.state, answer.reason = "Foreign", "OtherScheduler"
+                answer.message = f"the pod is left to the scheduler {pod.scheduler or 'default-scheduler'!r}"
+                answer.change = f"set spec.schedulerName: {sorted(self._state.schedulers)[0]} when creating the pod"
+            case _:
+                return False
+        return True
+
+    def _bid_farewell(self, answer: Answer, pod: Pod) -> None:
+        farewell = self._farewells.get(pod.uid)
+        if farewell is not None:
+            answer.reason = farewell.reason
+            answer.message = f"the pod was told to leave node {pod.node}: {words_of(pod, farewell)}"
+        if pod.leaves:
+            answer.message += f"; its grace ends at {format_moment(pod.leaves)}"
+
+    def _weigh(self, answer: Answer, who: str | GangKey) -> Answer:
+        """What evictions have to do with an answer about something that waits."""
+        unit = self._rehearsal.unit(who)
+        if unit is None or answer.state != "Waiting":
+            return answer
+        found = answer.evictions = outlook(
+            self._rehearsal, unit, {uid: evict.message for uid, evict in self._told.items()}
+        )
+        if found is None:
+            return answer
+        if found.state == DUE:
+            nodes = ", ".join(room.node for room in found.rooms[:_NODES_NAMED])
+            answer.state, answer.reason, answer.missing = "Evicting", "", 0
+            answer.message = _joined(found.message, f"once they have left it starts on {nodes}")
+            answer.change = (
+                f"wait: {'; '.join(found.paced)}, and only the running scheduler knows what is gone already"
+                if found.paced
+                else "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+            )
+        ways = [answer.change, *found.changes] if answer.change else found.changes
+        answer.change = ", or ".join(ways)
+        return answer
+
+    def _conclude(self, answer: Answer, verdict: Verdict | None, uids: Iterable[str]) -> Answer:
+        if verdict is not None:
+            answer.reason, answer.message, answer.change = verdict.code, verdict.message, verdict.change
+            answer.placeable = verdict.placeable
+            there = verdict.members if verdict.code == NOT_ENOUGH_MEMBERS else verdict.placeable
+            answer.missing = max(0, verdict.needed - there)
+            answer.nodes = list(verdict.nodes)
+            return answer
+        placed = [uid for uid in uids if uid in self._bound_to]
+        targets = sorted({self._bound_to[uid] for uid in placed})
+        refusal = next((self._refused[uid] for uid in placed if uid in self._refused), "")
+        if refusal:
+            answer.reason, answer.message = (
+                "SchedulerError",
+                f"there is room on {', '.join(targets)}, but {refusal}",
+            )
+            answer.change = "remove the cause that the API server names; the binding is tried again meanwhile"
+        elif targets:
+            answer.state = "Starting"
+            answer.message = f"nothing is in the way: it would be placed now on {', '.join(targets)}"
+            answer.change = "if this stays so, check that the scheduler runs (kubectl logs of phalanx scheduler)"
+        else:
+            answer.state, answer.message = "Satisfied", "nothing waits"
+        return answer
+
+
+# After the dry run, members that it placed count as PLACED.
+_MOVABLE = frozenset({MemberState.PENDING, MemberState.PLACED})
+
+
+def _joined(sentence: str, more: str) -> str:
+    """A sentence that goes on; verdicts of nodes end with a full stop."""
+    return "; ".join(part for part in (sentence.removesuffix("."), more) if part) if more else sentence

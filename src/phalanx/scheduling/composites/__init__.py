@@ -1,1 +1,0 @@
-"""Placing groups of groups."""

@@ -1,0 +1,100 @@
+"""Room on all nodes, to try moves on: a copy that can be taken back step by step."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.selectors import HostPort
+from phalanx.scheduling.session.session import Session
+
+RowArray = npt.NDArray[np.intp]
+
+
+class Board:
+    """`closed` rows take none of those who move, `reluctant` ones only who fits on no other. `mark` names the
+    present state, `undo` goes back to one.
+
+    What filters say is asked once per class and holds for the whole plan, but for host ports, which are counted.
+    """
+
+    def __init__(self, session: Session) -> None:
+        nodes = session.state.nodes
+        self.closed: BoolArray = np.zeros(nodes.capacity, dtype=np.bool_)
+        self.reluctant: BoolArray = np.zeros(nodes.capacity, dtype=np.bool_)
+        self._placer = session.placer
+        self._inverse = nodes.inverse
+        self._idle: IntArray = nodes.idle.copy()
+        self._masks: dict[ClassRecord, BoolArray] = {}
+        self._came: dict[int, list[HostPort]] = {}
+        self._journal: list[tuple[int, IntArray, tuple[HostPort, ...]]] = []
+
+    def mark(self) -> int:
+        return len(self._journal)
+
+    def undo(self, mark: int) -> None:
+        """Takes back who came and who left since the mark."""
+        while len(self._journal) > mark:
+            row, usage, ports = self._journal.pop()
+            self._idle[:, row] += usage
+            for port in ports:
+                self._came[row].remove(port)
+
+    def leave(self, record: PodRecord) -> None:
+        """A pod is no longer where it is."""
+        if record.row != NO_NODE:
+            self._charge(record.row, -record.footprint.usage, ())
+
+    def come(self, cls: ClassRecord, row: int) -> None:
+        """A pod of the class is there now."""
+        self._charge(row, cls.footprint.usage, cls.pod_class.host_ports)
+
+    def fitting(self, cls: ClassRecord, *, closed_too: bool = False) -> RowArray:
+        """The rows that take another pod of the class."""
+        fits: BoolArray = self.mask(cls) & (self._idle >= cls.least).all(axis=0)
+        if not closed_too:
+            fits &= ~self.closed
+        rows = np.flatnonzero(fits)
+        ports = cls.pod_class.host_ports
+        if not ports or not self._came:
+            return rows
+        clash = [
+            any(port.conflicts_with(other) for port in ports for other in self._came.get(row, ()))
+            for row in rows.tolist()
+        ]
+        return rows[~np.array(clash, dtype=np.bool_)]
+
+    def home(self, cls: ClassRecord) -> int | None:
+        """The row for a pod of the class that moves; None if none takes it."""
+        rows = self.fitting(cls)
+        willing = rows[~self.reluctant[rows]]
+        return self.fullest(cls, willing if len(willing) else rows)
+
+    def fullest(self, cls: ClassRecord, rows: RowArray) -> int | None:
+        """Of the rows, the one on which a pod of the class leaves the least unused, the first of equals."""
+        if not len(rows):
+            return None
+        left = ((self._idle[:, rows] - cls.footprint.usage[:, None]) * self._inverse[:, rows]).sum(axis=0)
+        return int(rows[int(left.argmin())])
+
+    def lacking(self, cls: ClassRecord, row: int) -> IntArray:
+        """int64[R]: what a row lacks for a pod of the class; 0 where there is enough."""
+        wanted = cls.footprint.usage
+        missing: IntArray = np.where(wanted > 0, np.maximum(wanted - self._idle[:, row], 0), 0)
+        return missing
+
+    def mask(self, cls: ClassRecord) -> BoolArray:
+        """bool[N]: which rows the class may use, amounts aside."""
+        found = self._masks.get(cls)
+        if found is None:
+            found = self._masks[cls] = self._placer.view(cls).mask.copy()
+        return found
+
+    def _charge(self, row: int, usage: IntArray, ports: tuple[HostPort, ...]) -> None:
+        self._idle[:, row] -= usage
+        if ports:
+            self._came.setdefault(row, []).extend(ports)
+        self._journal.append((row, usage, ports))

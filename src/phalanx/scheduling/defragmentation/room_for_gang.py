@@ -1,0 +1,167 @@
+"""Room for a gang that waits, or for one pod: others move so that every member that it needs fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.pod import MemberState
+from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
+from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
+from phalanx.scheduling.gang_placement.quorum_placement import Call
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.session.session import Session
+
+# On how many nodes at most room is tried to be made for one member, cheapest first.
+_NODES = 64
+# How often one of the pods of a plan is left where it is, to see whether the plan gets cheaper.
+_REPRIEVES = 24
+
+
+class RoomMaking:
+    """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
+
+    def __init__(self, session: Session, unit: Unit, limits: Limits, tell: Callable[[str], None]) -> None:
+        self._session = session
+        self._limits = limits
+        self._tell = tell
+        self.members = needed(session, unit)
+        self._domains = domains_of(session, unit)
+        self.obstacles: dict[int, Obstacle] = {}
+
+    def best(self) -> Attempt | None:
+        """The cheapest plan that was found; None if there is none."""
+        found = [(plan, rows) for rows in self._domains if (plan := self._plan(frozenset(), rows)) is not None]
+        if not found:
+            return None
+        best, domain = min(found, key=lambda entry: entry[0].cost())
+        spared: frozenset[str] = frozenset()
+        for _, record in zip(range(_REPRIEVES), sorted(best.gone, key=_most_important_first), strict=False):
+            other = self._plan(spared | {record.pod.uid}, domain)
+            if other is not None and other.cost() < best.cost():
+                self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
+                best, spared = other, spared | {record.pod.uid}
+        return best
+
+    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> Attempt | None:
+        attempt = Attempt(self._session, self._limits, spared, domain)
+        hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
+        waiting = [member for member in hardest if not attempt.place(member)]
+        for number, member in enumerate(waiting):
+            if not attempt.place(member) and not self._make_room(attempt, member):
+                return None
+            self._tell(f"room for {len(hardest) - len(waiting) + number + 1} of {len(hardest)} members")
+        return attempt
+
+    def _make_room(self, attempt: Attempt, member: PodRecord) -> bool:
+        ways: list[tuple[tuple[float, ...], int, list[PodRecord]]] = []
+        for row in attempt.could_take(member.cls):
+            way = self._way(attempt, member, row)
+            if way is not None:
+                ways.append(((len(way), sum(map(attempt.size, way)), row), row, way))
+        for _, row, way in sorted(ways, key=lambda entry: entry[0])[:_NODES]:
+            try:
+                attempt.relieve(row, way, member)
+            except StuckError as stuck:
+                self._note(attempt, row, stuck)
+            else:
+                return True
+        return False
+
+    def _note(self, attempt: Attempt, row: int, stuck: StuckError) -> None:
+        """Of the first plan, in which nobody is left alone by choice."""
+        if not attempt.spared:
+            self.obstacles.setdefault(row, attempt.obstacle(stuck, row))
+
+    def _way(self, attempt: Attempt, member: PodRecord, row: int) -> list[PodRecord] | None:
+        """The pods of a row without which the member fits: the less important first, and none in vain."""
+        missing = attempt.board.lacking(member.cls, row)
+        chosen: list[PodRecord] = []
+        for record in self._movable(attempt, row, missing):
+            if not missing.any():
+                break
+            if (record.footprint.usage[missing > 0] > 0).any():
+                chosen.append(record)
+                missing = np.maximum(missing - record.footprint.usage, 0)
+        if missing.any():
+            return None
+        return self._needed_only(chosen, attempt.board.lacking(member.cls, row))
+
+    def _needed_only(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
+        """Without those that can stay, the most important one first."""
+        kept = list(chosen)
+        for record in sorted(chosen, key=_most_important_first):
+            rest = [other for other in kept if other is not record]
+            freed = sum((other.footprint.usage for other in rest), np.zeros_like(missing))
+            if (freed >= missing).all():
+                kept = rest
+        return kept
+
+    def _movable(self, attempt: Attempt, row: int, missing: IntArray) -> list[PodRecord]:
+        """Less important pods first, of equals those that free the most of what is missing."""
+        movable: list[tuple[tuple[object, ...], PodRecord]] = []
+        for record in tenants(self._session, row):
+            if record in attempt.gone or record.pod.fixture or record.state is MemberState.TERMINATING:
+                continue
+            reason = attempt.movable(record)
+            if reason is not None:
+                self._note(attempt, row, StuckError(record, reason))
+                continue
+            lacking = missing > 0
+            covered = float((np.minimum(record.footprint.usage, missing)[lacking] / missing[lacking]).sum())
+            movable.append(((record.pod.priority, -covered, record.pod.key), record))
+        return [record for _, record in sorted(movable, key=lambda entry: entry[0])]
+
+
+def needed(session: Session, unit: Unit) -> list[PodRecord]:
+    """The pending pods that must be placed for the unit to get what it needs."""
+    if unit.pod is not None:
+        return [unit.pod]
+    found: list[PodRecord] = []
+    for gang in unit.gangs:
+        call = Call(session, gang)
+        wanted = dict(call.need.roles)
+        rest = call.need.total - sum(wanted.values())
+        spare: list[PodRecord] = []
+        for batch in call.batches:
+            least = min(wanted.get(batch.role, 0), len(batch.members))
+            found += batch.members[:least]
+            spare += batch.members[least:]
+            if least:
+                wanted[batch.role] -= least
+        found += spare[:rest]
+    return found
+
+
+def domains_of(session: Session, unit: Unit) -> list[BoolArray | None]:
+    """The rows on which all members have to be, domain by domain, those first that take most of them already; None
+    for everywhere. Empty where members have to be in several domains: that is not planned."""
+    calls = [Call(session, gang) for gang in unit.gangs]
+    if any(lot.area is not None and lot.area.rule.hard for call in calls for lot in call.parts):
+        return []
+    near = [call for call in calls if call.area is not None and call.area.rule.hard]
+    if not near:
+        return [None]
+    area, domains = near[0].area, session.domains
+    if len(calls) > 1 or area is None:
+        return []
+    demand = near[0].demand()
+    ranked = sorted(domains.widest(area), key=lambda domain: -domains.placeable(domain, area, demand))
+    return [domain.rows for domain in ranked[: domains.most_for_evictions]]
+
+
+def _most_important_first(record: PodRecord) -> tuple[object, ...]:
+    return -record.pod.priority, record.pod.key
+
+
+def unit_of(units: Iterable[Unit], target: object) -> Unit | None:
+    """The unit of a gang (by key) or of a pod on its own (by uid); the smallest in which a gang takes part."""
+    found = [
+        unit
+        for unit in units
+        if unit.key == target or (unit.pod is None and any(gang.key == target for gang in unit.gangs))
+    ]
+    return min(found, key=lambda unit: (len(unit.gangs), str(unit.key)), default=None)

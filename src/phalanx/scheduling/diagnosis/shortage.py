@@ -1,0 +1,203 @@
+"""Why there is no room: counted once over all nodes, told to everyone who asks for the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import UNEVEN
+from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
+from phalanx.model.quantity import format_quantity
+from phalanx.model.verdict import NodeCount
+from phalanx.scheduling.diagnosis.inter_pod_suggestions import peer_remedy, wider_skew
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.framework.pipeline import Pipeline
+
+
+class Shortage(msgspec.Struct, frozen=True, cache_hash=True):
+    """No further copy of `cls` fits on any of `total` nodes, after `placed` of `need` members were placed.
+
+    `nodes` count the reasons, `eligible` tells whether any node passes the filters, `change` is the smallest
+    change that would help. `refusal` is set where the pod itself is at fault, `unready` where what it refers to is
+    not there or not ready. `culprit` is the place, in its bundle, of the gang whose member it is. `where` names the
+    domain that came nearest, for members that have to be in one: then the nodes are those of the domain. `part`
+    names the subgroup that the member is in.
+    """
+
+    cls: ClassRecord
+    total: int
+    nodes: tuple[NodeCount, ...] = ()
+    eligible: bool = False
+    change: str = ""
+    refusal: str = ""
+    placed: int = 0
+    need: int = 1
+    culprit: int = 0
+    where: str = ""
+    part: str = ""
+    unready: str = ""
+
+
+class Spot(msgspec.Struct, frozen=True):
+    """The nodes (bool[N]) that come into question, what people call them, and what would let others in."""
+
+    rows: BoolArray
+    where: str
+    change: str = ""
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """All nodes together have less idle than minResources ask: what is missing, per resource."""
+
+    amounts: tuple[tuple[str, int], ...]
+    culprit: int = 0
+
+
+class NotAdmitted(msgspec.Struct, frozen=True):
+    """The plugins do not permit the group's controller to make pods yet: what is in the way, what would help."""
+
+    message: str = ""
+    change: str = ""
+
+
+def shortage(
+    pipeline: Pipeline,
+    nodes: NodeTable,
+    cls: ClassRecord,
+    placed: int = 0,
+    need: int = 1,
+    missing: int = 1,
+    culprit: int = 0,
+    spot: Spot | None = None,
+) -> Shortage:
+    """Why `missing` more copies of the class have no room, anywhere or on the spot.
+
+    To be asked while what has been placed is still on the arrays: then no node takes a further copy, and the
+    counts say why for each.
+    """
+    where = spot.where if spot is not None else ""
+    refusal = pipeline.refusal(cls)
+    if refusal is not None:
+        change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
+        return Shortage(cls, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit)
+    unready = pipeline.unready(cls)
+    if unready is not None:
+        change = "create or correct what is named; the pod goes on by itself"
+        return Shortage(cls, len(nodes), change=change, unready=unready, placed=placed, need=need, culprit=culprit)
+    rows = nodes.alive if spot is None else nodes.alive & spot.rows
+    counts, eligible = _node_counts(pipeline, nodes, cls, rows)
+    change = _smallest_change(pipeline, nodes, cls, missing, eligible, rows)
+    if spot is not None:
+        change = ", or ".join(filter(None, [f"{change} there", spot.change]))
+    total = int(rows.sum())
+    return Shortage(cls, total, counts, bool(eligible.any()), change, "", placed, need, culprit, where)
+
+
+def _node_counts(
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, rows: BoolArray
+) -> tuple[tuple[NodeCount, ...], BoolArray]:
+    """Reasons with counts, most frequent first (then by text), and bool[N] of the nodes that pass the filters.
+
+    A node that several resources rule out counts for each of them, as in kube-scheduler's messages.
+    """
+    open_rows = rows.copy()
+    counts: dict[str, int] = {}
+    for reason, out in pipeline.explain(cls, nodes, slice(None)):
+        found = int((open_rows & out).sum())
+        if found:
+            counts[reason] = counts.get(reason, 0) + found
+            open_rows &= ~out
+    for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
+        short = int((open_rows & (nodes.idle[column] < amount)).sum())
+        if short:
+            name = nodes.space.names[column]
+            reason = "Too many pods" if column == PODS_COLUMN else f"Insufficient {name}"
+            counts[reason] = counts.get(reason, 0) + short
+    ranked = sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
+    return tuple(NodeCount(reason, count) for reason, count in ranked), open_rows
+
+
+def _smallest_change(
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, missing: int, eligible: BoolArray, among: BoolArray
+) -> str:
+    if not among.any():
+        return "add a node"
+    if not eligible.any():
+        return _open_nodes(pipeline, nodes, cls, among)
+    rows = np.flatnonzero(eligible)
+    short: list[tuple[int, str]] = []
+    for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True):
+        name = nodes.space.names[column]
+        largest = int(nodes.allocatable[column, rows].max())
+        if largest < amount:
+            return _too_large(name, amount, largest)
+        out = int((nodes.idle[column, rows] < amount).sum())
+        if out:
+            short.append((-out, _amount_short(name, amount, missing)))
+    most = min(short)[0] if short else 0
+    needs = " and ".join(text for out, text in short if out == most) or "room"
+    where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
+    uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.company.peers.spread else None
+    wider = wider_skew(cls, nodes, uneven) if uneven is not None else ""
+    return f"free or add {needs}{where}" + (f", or {wider}" if wider else "")
+
+
+def _too_large(name: str, amount: int, largest: int) -> str:
+    wanted = f"add a node that offers {format_quantity(amount, name)} {name}"
+    if not largest:
+        return f"{wanted} (no eligible node offers any)"
+    offered = f"{format_quantity(largest, name)} {name}"
+    return f"request at most {offered} per pod, or {wanted} (no eligible node offers more than {offered})"
+
+
+def _amount_short(name: str, amount: int, missing: int) -> str:
+    if name == "pods":
+        return f"{missing} pod slot(s)"
+    whole = format_quantity(amount * missing, name)
+    return f"{whole} {name}" if missing == 1 else f"{whole} {name} ({missing} x {format_quantity(amount, name)})"
+
+
+def _open_nodes(pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray) -> str:
+    """The one reason whose removal opens most nodes that would have room."""
+    parts = _alone_in_the_way(pipeline, nodes, cls, among)
+    if not parts:
+        return "add a node that the pod's selectors, affinity and tolerations accept"
+    reason, opened = max(parts.items(), key=lambda part: int(part[1].sum()))
+    remedy = peer_remedy(reason, cls, nodes, opened) or _remedy(reason)
+    return f"{remedy} ({int(opened.sum())} node(s) with room would open)"
+
+
+def _alone_in_the_way(
+    pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray
+) -> dict[str, BoolArray]:
+    """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
+    room = among & (nodes.idle >= cls.least).all(axis=0)
+    parts = pipeline.explain(cls, nodes, slice(None))
+    objections = np.sum([out for _, out in parts], axis=0)
+    found: dict[str, BoolArray] = {}
+    for reason, out in parts:
+        opened: BoolArray = room & out & (objections == 1)
+        if opened.any():
+            found[reason] = found[reason] | opened if reason in found else opened
+    return found
+
+
+def _remedy(reason: str) -> str:
+    if reason == "node(s) were unschedulable":
+        return "uncordon nodes"
+    if "untolerated taint" in reason:
+        taint = reason.split("taint ", 1)[1]
+        return f"tolerate the taint {taint} or remove it"
+    if "affinity/selector" in reason:
+        return "label nodes as the pod's selector or affinity asks, or relax it"
+    if "free ports" in reason:
+        return "choose another host port"
+    if reason == NOT_ALLOCATABLE:
+        return "free or add devices that its claims ask for"
+    return f"remove the cause of: {reason}"

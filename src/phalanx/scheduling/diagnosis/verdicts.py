@@ -1,0 +1,334 @@
+"""Verdicts: why a gang or a pod is held, in one sentence, with counts and the smallest change that would help."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.decoding import quoted
+from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.pod import MemberState
+from phalanx.model.quantity import format_quantity
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.gangs.quorum import Requirement, counted
+from phalanx.scheduling.gangs.subgroups import Subgroup, startable
+from phalanx.scheduling.quota.limits import Excess, Held, Leaving, Turn
+
+NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
+NOT_ENOUGH_RESOURCES = "NotEnoughResources"
+NO_ELIGIBLE_NODE = "NoEligibleNode"
+NOT_CONSIDERED = "NotConsidered"
+UNSUPPORTED = "UnsupportedField"
+UNREADABLE = "UnreadablePod"
+PREREQUISITE_MISSING = "PrerequisiteMissing"
+WAITING_FOR_BUNDLE = "WaitingForBundle"
+AWAITING_ADMISSION = "AwaitingAdmission"
+QUOTA_EXCEEDED = "QuotaExceeded"
+WAITING_FOR_LEAVERS = "WaitingForEvictedPods"
+BEHIND_IN_QUEUE = "BehindInQueue"
+PLANNING_FAILED = "PlanningFailed"
+
+_NODES_NAMED = 5
+
+
+def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
+    """Something raised: a fault of ours, or of a plugin."""
+    where = f" in plugin {plugin}" if plugin else ""
+    return Verdict(
+        PLANNING_FAILED,
+        f"{what} is set aside because planning it failed{where}: {type(error).__name__}: {quoted(str(error))}",
+        change="change it, and it is tried again; report what the scheduler's log says",
+    )
+
+
+def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
+    """A verdict if the quorum cannot be met by the members that exist, else None."""
+    aside = _aside(gang, noun, need)
+    for role, least in need.roles:
+        there = gang.count(MemberState.PENDING, role)
+        if there < least:
+            minimum = dict(noun.roles)[role]
+            held = minimum - least + there
+            return Verdict(
+                NOT_ENOUGH_MEMBERS,
+                f"gang {gang.key} has {held} of the {minimum} {role} members that it needs{aside}",
+                needed=minimum,
+                members=gang.counts().present,
+                change=f"create {least - there} more pod(s) of role {role}"
+                + (f", or lower minTaskMember.{role} to {held}" if held else ""),
+            )
+    short = need.total - gang.count(MemberState.PENDING)
+    if short <= 0:
+        return _subgroups_missing(gang, noun, need) if noun.subgroups else None
+    goal = need.total + need.done
+    held = goal - short
+    message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
+    if noun.dialect is Dialect.NATIVE:
+        message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
+    lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
+    return Verdict(
+        NOT_ENOUGH_MEMBERS,
+        message,
+        needed=goal,
+        members=gang.counts().present,
+        change=f"create {short} more pod(s) of the gang{lower}",
+    )
+
+
+def _subgroups_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
+    """A verdict if subgroups that have too few members keep the gang from its quorum."""
+    able = startable(gang, noun, lambda each: counted(each, noun.match_policy, need.repair))
+    for number, more in enumerate(need.subgroups):
+        if able.subgroups[number] < more:
+            rule, have = noun.subgroups[number], noun.subgroups[number].least - more + able.subgroups[number]
+            small = next((part for part in able.small if part.key[0] == number), None)
+            missing = small.missing - small.waiting if small is not None else rule.size
+            what = f"subgroup {small.title}" if small is not None else f"another subgroup {rule.name}"
+            return Verdict(
+                NOT_ENOUGH_MEMBERS,
+                f"gang {gang.key} has {have} of the {rule.least} subgroups {rule.name} that it needs",
+                needed=need.total,
+                members=gang.counts().present,
+                change=f"create {missing} more pod(s) of {what}, or lower minSubGroups to {have}",
+            )
+    return subgroup_too_small(gang, able.small[0]) if able.members < need.total and able.small else None
+
+
+def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
+    """For members of a subgroup that cannot start as it has too few."""
+    have, size = part.there + part.waiting, part.rule.size
+    return Verdict(
+        NOT_ENOUGH_MEMBERS,
+        f"subgroup {part.title} of gang {gang.key} has {have} of the {size} members that it needs to start",
+        needed=size,
+        members=have,
+        change=f"create {size - have} more pod(s) of the subgroup, or lower its subGroupSize",
+    )
+
+
+def unreadable_members(gang: GangRecord, need: Requirement) -> Verdict | None:
+    """A verdict if members that cannot be read leave too few for the quorum, else None."""
+    broken = sorted((m for m in gang.pending.values() if m.pod.problem), key=lambda member: member.order)
+    if not broken:
+        return None
+    for role, least in need.roles:
+        of_role = [member for member in broken if member.pod.role == role]
+        if of_role and gang.count(MemberState.PENDING, role) - len(of_role) < least:
+            return unreadable(of_role[0])
+    if len(gang.pending) - len(broken) < need.total:
+        return unreadable(broken[0])
+    return None
+
+
+def held_by_problem(gang: GangRecord, noun: Gang) -> Verdict:
+    assert noun.problem is not None
+    # A problem reads "what is wrong; what to do instead".
+    wrong, _, remedy = noun.problem.message.partition("; ")
+    return Verdict(
+        noun.problem.code,
+        wrong if wrong.startswith("waiting for ") else f"gang {gang.key} is held: {wrong}",
+        needed=noun.min_member,
+        members=gang.counts().present,
+        change=remedy or "correct what is named",
+        fault=noun.problem.code.endswith("Mismatch"),
+    )
+
+
+def waiting_for_leavers(who: str, facts: Leaving) -> Verdict:
+    """`who` is the gang or the pod, as people call it."""
+    shown = ", ".join(facts.nodes[:_NODES_NAMED])
+    more = f" and {len(facts.nodes) - _NODES_NAMED} more" if len(facts.nodes) > _NODES_NAMED else ""
+    return Verdict(
+        WAITING_FOR_LEAVERS,
+        f"{who} waits for {facts.leavers} pod(s) to leave; room for {facts.held} pod(s) is held on {shown}{more}",
+        needed=facts.held,
+        placeable=facts.held,
+        change="wait until they have left; long termination grace periods delay it",
+    )
+
+
+def waiting_for_bundle(gang: GangKey, mate: GangKey, why: str, remedy: str = "") -> Verdict:
+    """`why` and `remedy` are those of the mate."""
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"gang {gang} waits for gang {mate} of its bundle: {why}",
+        change=f"help gang {mate} first: {remedy}" if remedy else f"create gang {mate}",
+    )
+
+
+def unrequited(gang: GangKey, mate: GangKey, by: GangKey) -> Verdict:
+    """`by` names the mate, which does not name it."""
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"gang {gang} waits for gang {mate}, which does not name gang {by} in its own gang groups",
+        change=f"state the same gang groups on {mate} as on {by}, or take {mate} out of those of {by}",
+    )
+
+
+def too_many_tied(gang: GangKey, most: int) -> Verdict:
+    return Verdict(
+        WAITING_FOR_BUNDLE,
+        f"the gang groups of gang {gang} and of those that it names tie more than {most} gangs together",
+        change=f"name at most {most} gangs that start together",
+    )
+
+
+def awaiting_admission(gang: GangRecord, noun: Gang, facts: NotAdmitted) -> Verdict:
+    wanted = _amounts(noun.min_resources or ())
+    announced = f"its minResources ({wanted}) exceed what may be promised now"
+    message = facts.message or (announced if wanted else "the policy lets nothing in now")
+    return Verdict(
+        AWAITING_ADMISSION,
+        f"gang {gang.key} waits to be admitted: {message}",
+        unschedulable=False,
+        needed=noun.min_member,
+        members=gang.counts().present,
+        change=facts.change or f"wait for other groups to finish{', or lower minResources' if wanted else ''}",
+    )
+
+
+def not_considered(what: str, actions: tuple[str, ...]) -> Verdict:
+    """For what no action of the policy ever looks at."""
+    return Verdict(
+        NOT_CONSIDERED,
+        f"no action of the policy ({', '.join(actions)}) places {what}",
+        unschedulable=False,
+        change="name the actions allocate and backfill in the policy",
+    )
+
+
+def unreadable(record: PodRecord) -> Verdict:
+    return Verdict(
+        UNREADABLE, f"pod {record.pod.key} cannot be scheduled: {record.pod.problem}", change="correct the pod"
+    )
+
+
+def gap(facts: Gap, gang: GangRecord, noun: Gang) -> Verdict:
+    text = _amounts(facts.amounts)
+    return Verdict(
+        NOT_ENOUGH_RESOURCES,
+        f"gang {gang.key} asks for minResources that the cluster lacks: {text} too little is free",
+        needed=noun.min_member,
+        members=gang.counts().present,
+        change=f"free or add {text}, or lower minResources",
+    )
+
+
+def no_room_for_pod(facts: Shortage) -> Verdict:
+    """The verdict on a pod that needs no other: one on its own, or a member above its gang's minimum."""
+    if facts.refusal:
+        code, message = UNSUPPORTED, f"the pod asks for {facts.refusal}"
+    elif facts.unready:
+        code, message = PREREQUISITE_MISSING, f"0/{facts.total} nodes are available: {facts.unready}."
+    else:
+        where = f" in {facts.where}" if facts.where else ""
+        code, message = _code(facts), f"0/{facts.total} nodes{where} are available: {_reasons(facts)}."
+    return Verdict(code, message, needed=1, members=1, nodes=facts.nodes, change=facts.change)
+
+
+def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
+    members = (m for m in gang.pending.values() if m.cls is facts.cls and not m.pod.problem)
+    example = min(members, key=lambda member: member.order).pod.name
+    inside = f" in {facts.where}" if facts.where else ""
+    part = f"subgroup {facts.part} of " if facts.part else ""
+    head = f"{facts.placed} of the {facts.need} members that {part}gang {gang.key} needs fit{inside}; "
+    if facts.refusal:
+        code, message = UNSUPPORTED, f"pod {example} asks for {facts.refusal}"
+    elif facts.unready:
+        code = PREREQUISITE_MISSING
+        message = f"0/{facts.total} nodes are available for {example}: {facts.unready}."
+    else:
+        there = " there" if facts.where else ""
+        message = f"0/{facts.total} nodes{there} are available for {example}: {_reasons(facts)}."
+        code = _code(facts)
+    return Verdict(
+        code,
+        head + message,
+        needed=facts.need,
+        placeable=facts.placed,
+        members=gang.counts().present,
+        nodes=facts.nodes,
+        change=facts.change,
+    )
+
+
+def over_ceiling_for_pod(facts: Excess) -> Verdict:
+    message, change = _over(facts)
+    return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
+
+
+def over_ceiling_for_gang(facts: Excess, gang: GangRecord) -> Verdict:
+    message, change = _over(facts)
+    return Verdict(
+        QUOTA_EXCEEDED,
+        f"{facts.placed} of the {facts.need} members that gang {gang.key} needs are allowed; {message}",
+        unschedulable=False,
+        needed=facts.need,
+        placeable=facts.placed,
+        members=gang.counts().present,
+        change=change,
+    )
+
+
+def held_account(what: str, facts: Held) -> Verdict:
+    """Nothing new may be charged to who pays for the unit."""
+    return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
+
+
+def behind(what: str, facts: Turn) -> Verdict:
+    return Verdict(
+        BEHIND_IN_QUEUE,
+        f"{what} waits behind {facts.head} in {facts.queue}, which keeps its order (dequeueStrategy fifo)",
+        unschedulable=False,
+    )
+
+
+def _over(facts: Excess) -> tuple[str, str]:
+    """(sentence, smallest change)."""
+    name, label = facts.resource, facts.account.label
+    used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
+    message = f"{label}: {used} {name} in use, {facts.word} {limit}; {wanted} more would exceed it"
+    over, ways = facts.used + facts.wanted - facts.limit, []
+    if over <= facts.used:
+        ways.append(f"free {format_quantity(over, name)} {name} charged to {label}")
+    if facts.change:
+        ways.append(f"{facts.change} to {format_quantity(facts.used + facts.wanted, name)}")
+    if facts.hint:
+        ways.append(facts.hint)
+    if not ways and facts.computed:
+        ways.append("wait for others to give way, or add nodes")
+    if not ways and facts.limit > 0:
+        ways.append(f"ask for at most {limit} {name}")
+    return message, ", or ".join(ways)
+
+
+def _code(facts: Shortage) -> str:
+    return NOT_ENOUGH_RESOURCES if facts.eligible else NO_ELIGIBLE_NODE
+
+
+def _reasons(facts: Shortage) -> str:
+    return ", ".join(f"{part.count} {part.reason}" for part in facts.nodes) or "there are no nodes"
+
+
+def _amounts(amounts: tuple[tuple[str, int], ...]) -> str:
+    return ", ".join(f"{format_quantity(amount, name)} {name}" for name, amount in amounts)
+
+
+def _aside(gang: GangRecord, noun: Gang, need: Requirement) -> str:
+    """What keeps existing members from counting."""
+    counts = gang.counts()
+    on_nodes = counts.bound + counts.running
+    waiting_only = noun.match_policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
+    parts = [
+        f"{count} {word}"
+        for count, word in (
+            (on_nodes if waiting_only else 0, "on nodes already"),
+            (counts.gated, "gated"),
+            (counts.foreign, "of another scheduler"),
+            (counts.terminating, "terminating"),
+            (counts.succeeded - need.succeeded, "succeeded"),
+            (counts.failed, "failed"),
+        )
+        if count
+    ]
+    policy = f"; match policy {noun.match_policy}" if waiting_only and on_nodes else ""
+    return f" ({', '.join(parts)} do not count{policy})" if parts else ""

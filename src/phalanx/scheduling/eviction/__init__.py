@@ -1,1 +1,0 @@
-"""Who may be evicted for whom, and at what cost."""

@@ -1,0 +1,142 @@
+"""What a policy says about evictions: which actions choose victims, and by which rules."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.vocabulary import (
+    ACTION_ARGUMENTS,
+    BEST_EFFORT,
+    EVICTION_ARGUMENTS,
+    FOREIGN_VICTIMS,
+    SINGLE_NODE,
+    VETO_SWITCHES,
+    WHOLE_GANGS,
+)
+
+_PREEMPTING = ("preempt", "gangpreempt")
+_RECLAIMING = ("reclaim", "gangreclaim")
+
+
+class EvictionOptions(msgspec.Struct, frozen=True):
+    """`preempt`, `reclaim` and `shuffle` tell whether the policy has such an action; `gangpreempt` is one with the
+    first, `gangreclaim` with the second.
+
+    On a single node: all victims of a beneficiary's pod stand on one node, as in scheduler-plugins and Volcano.
+    Whole gangs: a gang may be evicted as a whole; otherwise only what it has above its minimum. With
+    `foreign_victims` pods of other schedulers may be evicted. With `surplus` a gang that has its minimum evicts
+    for its other members too, and with `levels` a gang may take from gangs of the same priority in its queue that
+    have a larger dominant share. With `best_effort` pods that ask for nothing but a slot evict such as ask for
+    resources; without it only each other.
+    """
+
+    preempt: bool = False
+    reclaim: bool = False
+    shuffle: bool = False
+    preempt_on_single_node: bool = False
+    reclaim_on_single_node: bool = False
+    preempt_whole_gangs: bool = True
+    reclaim_whole_gangs: bool = True
+    foreign_victims: bool = False
+    surplus: bool = False
+    levels: bool = False
+    best_effort: bool = False
+
+    @property
+    def active(self) -> bool:
+        """Whether anybody may be evicted for others."""
+        return self.preempt or self.reclaim
+
+
+def eviction_options(
+    actions: Iterable[str],
+    arguments: Mapping[str, Mapping[str, object]],
+    plugins: Mapping[str, Mapping[str, object]],
+    errors: list[str],
+) -> EvictionOptions:
+    """From the actions, their arguments, and the plugins' entries by name; mistakes are added to `errors`.
+
+    A restriction that one of two actions of a kind states holds for both.
+    """
+    active = set(actions)
+    stated = {name: Arguments(f"action {name}", arguments.get(name, {})) for name in active & VETO_SWITCHES.keys()}
+
+    def truth(key: str, names: Iterable[str], default: bool) -> bool:
+        """What differs from the default in any of the actions."""
+        found = default
+        for name in names:
+            if name in stated:
+                try:
+                    value = stated[name].boolean(key, default)
+                except PolicyError as error:
+                    errors.append(str(error))
+                else:
+                    found = value if value is not default else found
+        return found
+
+    return EvictionOptions(
+        preempt=not active.isdisjoint(_PREEMPTING),
+        reclaim=not active.isdisjoint(_RECLAIMING),
+        shuffle="shuffle" in active,
+        preempt_on_single_node=truth(SINGLE_NODE, _PREEMPTING, False),
+        reclaim_on_single_node=truth(SINGLE_NODE, _RECLAIMING, False),
+        preempt_whole_gangs=truth(WHOLE_GANGS, _PREEMPTING, True),
+        reclaim_whole_gangs=truth(WHOLE_GANGS, _RECLAIMING, True),
+        foreign_victims=truth(FOREIGN_VICTIMS, (*_PREEMPTING, *_RECLAIMING), False),
+        surplus=plugins.get("gang", {}).get("enableJobStarving") is False,
+        levels=plugins.get("drf", {}).get("enablePreemptable") is True,
+        best_effort=truth(BEST_EFFORT, (*_PREEMPTING, *_RECLAIMING), False),
+    )
+
+
+def describe(options: EvictionOptions, way: str) -> list[str]:
+    """What the options come to, a phrase each, for people; `way` is how pods are evicted."""
+    kinds = (
+        ("preempt", options.preempt, options.preempt_on_single_node, options.preempt_whole_gangs),
+        ("reclaim", options.reclaim, options.reclaim_on_single_node, options.reclaim_whole_gangs),
+    )
+    rules = [
+        f"{kind}: {'all victims of a pod on one node' if single else 'victims on any nodes'}; "
+        f"{'whole gangs, or' if whole else 'only'} what gangs have above their minimum"
+        for kind, active, single, whole in kinds
+        if active
+    ]
+    if options.shuffle:
+        rules.append("shuffle: what plugins want to have elsewhere")
+    if not rules:
+        return ["none"]
+    if options.foreign_victims:
+        rules.append("pods of other schedulers may go")
+    if options.surplus:
+        rules.append("also for what a gang asks for above its minimum")
+    if options.best_effort:
+        rules.append("also for pods that ask for no resources")
+    if options.levels:
+        rules.append("also from gangs of the same priority with a larger dominant share")
+    return [*rules, "through the Eviction API" if way == "eviction-api" else "by deleting the pod"]
+
+
+def without_effect(action: str, arguments: Iterable[str], actions: Iterable[str]) -> list[str]:
+    """A sentence for every argument of an action that changes nothing."""
+    if action in VETO_SWITCHES and action not in actions:
+        return [f"action {action}: argument {key} has no effect: the policy does not name it" for key in arguments]
+    effective = EVICTION_ARGUMENTS if EVICTION_ARGUMENTS[0] in ACTION_ARGUMENTS[action] else ()
+    idle = [key for key in arguments if key not in effective]
+    return [f"action {action}: argument {key} has no effect in this version" for key in idle]
+
+
+def silences_vetoes(option: Mapping[str, object], actions: Iterable[str]) -> tuple[bool, str | None]:
+    """(whether a plugin's entry switches its vetoes off, what to tell where it does so for some actions only).
+
+    Volcano asks per action. Here a veto holds for whatever evicts, so it is off only where it is off for all.
+    """
+    evicting = [action for action in actions if action in VETO_SWITCHES]
+    off = [action for action in evicting if option.get(VETO_SWITCHES[action]) is False]
+    if not off or len(off) == len(evicting):
+        return bool(off), None
+    others = ", ".join(action for action in evicting if action not in off)
+    return False, f"{VETO_SWITCHES[off[0]]}: false has no effect while {others} may evict: a veto holds for all"

@@ -1,0 +1,70 @@
+"""What plugins may ask about the cycle that is being planned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.ledger import Ledger
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.scheduling.framework.timers import Rounds
+from phalanx.scheduling.gangs.quorum import Requirement
+from phalanx.scheduling.quota.usage_history import UsageHistory
+
+if TYPE_CHECKING:
+    from phalanx.cluster.classes import ClassRecord
+
+T = TypeVar("T")
+
+
+class Places(Protocol):
+    """Where the scheduler would put pods."""
+
+    def place(self, cls: ClassRecord, count: int) -> list[int]:
+        """Rows for up to `count` copies of the class, in placement order, fewer if fewer fit."""
+
+
+class View(Protocol):
+    """One cycle as a plugin sees it; `Session` is the one that there is. `now` is in seconds since the epoch.
+
+    `placer` tells where the scheduler would put pods, `rounds` when a plugin last did what it does now and then.
+    """
+
+    now: float
+    state: ClusterState
+    history: UsageHistory
+    rounds: Rounds
+
+    @property
+    def placer(self) -> Places:
+        """Where the scheduler would put pods."""
+
+    @property
+    def ledger(self) -> Ledger:
+        """The accounts, up to date."""
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
+
+    def configured(self, kind: type[T]) -> T | None:
+        """The policy's plugin of a class, as the policy configures it."""
+
+    def priority(self, gang: GangRecord | PodRecord) -> int:
+        """A pod's priority; of a gang the group's own, else the highest among its members."""
+
+    def turn_priority(self, gang: GangRecord | PodRecord) -> int:
+        """With which priority it takes its turn: of Kubernetes' own groups the members'."""
+
+    def requirement(self, gang: GangRecord) -> Requirement:
+        """What a plan must place for the gang's quorum to hold."""
+
+    def totals(self) -> dict[str, tuple[int, int]]:
+        """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
+
+    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
+
+    def promised(self) -> Mapping[str, int]:
+        """What admitted groups announced in minResources and their members do not use yet."""

@@ -1,0 +1,57 @@
+"""Where a gang could gather whose members have to be near to each other, before any of them is anywhere.
+
+The first of a series may begin anywhere, and where it is best alone there may be no room for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.peers.bearings import bearing_of
+from phalanx.cluster.peers.book import company_wanted
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.scheduling.session.session import Session
+
+# So many domains are tried, the roomiest first.
+_TRIES = 8
+
+
+def meeting_places(session: Session, portions: Iterable[tuple[ClassRecord, int]]) -> Iterator[BoolArray]:
+    """bool[N] each: the domains in which so many copies of the classes might be near to each other."""
+    wanted = dict(portions)
+    nodes = session.state.nodes
+    for key, followers in _keys(session, wanted).items():
+        ids = nodes.peers.domains(key).ids
+        inside = ids >= 0
+        room = np.zeros(nodes.peers.domains(key).size, dtype=np.int64)
+        enough = np.ones(len(room), dtype=np.bool_)
+        for cls in followers:
+            potential = session.placer.potential(cls)
+            here = np.bincount(ids[inside], weights=potential[inside], minlength=len(room)).astype(np.int64)
+            enough &= here >= wanted[cls]
+            room += here
+        for place in np.argsort(-room, kind="stable")[:_TRIES].tolist():
+            if enough[place]:
+                yield ids == place
+
+
+def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[ClassRecord]]:
+    """label -> the classes that have to be in one domain of it with members of these classes, and with nobody who
+    is there already."""
+    found: dict[str, list[ClassRecord]] = {}
+    for cls in wanted:
+        company = cls.company
+        if not company.peers.affinity:
+            continue
+        crowd = company.stated[company_wanted(company.peers)]
+        near = bearing_of(session.state.nodes.peers, cls).nearness
+        assert near is not None
+        if any(crowd in other.company.kin for other in wanted) and not any(
+            each.counts.any() for each in near.counters
+        ):
+            for counter in near.counters:
+                found.setdefault(counter.region.domains.key, []).append(cls)
+    return found

@@ -1,0 +1,118 @@
+"""Other ways to place a few unlike members, where the usual one found no room."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.gang_placement.pod_sets import Batch
+from phalanx.scheduling.gangs.quorum import Requirement
+from phalanx.scheduling.placement.domain_greedy import NOWHERE
+from phalanx.scheduling.placement.exact_search import Kind, Need, Part, Search
+from phalanx.scheduling.queue.signatures import Quorum, gang_demand
+from phalanx.scheduling.session.session import Session
+
+# The search is for small gangs; beyond these sizes it would mostly run into its limit.
+_MOST_MEMBERS = 64
+_MOST_NODES = 64
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """`total` members of one gang's batches, of which `roles[role]` of each named role."""
+
+    total: int
+    roles: tuple[tuple[str, int], ...]
+    batches: Sequence[Batch]
+
+
+def other_way(
+    session: Session, transaction: Transaction, choices: Sequence[Choice]
+) -> list[list[tuple[PodRecord, int]]] | None:
+    """Searches for room where the usual way found none, if the classes may have been in each other's way.
+
+    Per choice who is placed where; None if nobody is.
+
+    What it finds by amounts is placed pod by pod: filters that depend on who is where are asked again each time.
+    """
+    classes = tuple(dict.fromkeys(batch.cls for choice in choices for batch in choice.batches))
+    if len(classes) < 2 or sum(choice.total for choice in choices) > _MOST_MEMBERS:
+        return None
+    rows = _bins(session, classes) if transaction.explores or _bound(session, choices) else []
+    if not rows:
+        return None
+    parts: list[Part] = []
+    origins: list[tuple[int, Batch]] = []
+    for number, choice in enumerate(choices):
+        for batch in choice.batches:
+            parts.append(Part(classes.index(batch.cls), number, batch.role, len(batch.members)))
+            origins.append((number, batch))
+    found = Search(
+        session.state.nodes.idle[:, rows].T.tolist(),
+        _kinds(session, classes, rows),
+        parts,
+        [Need(choice.total, dict(choice.roles)) for choice in choices],
+    ).run()
+    if found is None:
+        return None
+    mark, taken = transaction.mark(), [0] * len(parts)
+    placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
+    for place, node in found:
+        number, batch = origins[place]
+        allowed = session.allowance.room(batch.payer, batch.cls.footprint)
+        if not allowed or not session.placer.accepts(batch.cls, rows[node]):
+            transaction.back_to(mark)
+            return None
+        member = batch.members[taken[place]]
+        taken[place] += 1
+        transaction.place(batch.cls, [member], [rows[node]])
+        placed[number].append((member, rows[node]))
+    return placed
+
+
+def _bound(session: Session, choices: Sequence[Choice]) -> int:
+    """At most how many times all of them could be placed."""
+    demands = []
+    for choice in choices:
+        members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in choice.batches)
+        demands.append(gang_demand(Requirement(choice.total, choice.roles), members, ()))
+    return Quorum(tuple(demands)).bound(session)
+
+
+def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
+    """The rows that take at least one copy of some class, tightest first; of too many, the roomiest per class."""
+    placer = session.placer
+    per_class: dict[ClassRecord, list[int]] = {}
+    for cls in classes:
+        fits = placer.view(cls).score > NOWHERE
+        rows = np.flatnonzero(fits if placer.scope is None else fits & placer.scope)
+        copies = placer.copies(cls, rows)
+        per_class[cls] = rows[np.lexsort((rows, -copies))].tolist()
+    counts = Counter(row for rows in per_class.values() for row in rows)
+    share = len(counts) if len(counts) <= _MOST_NODES else max(1, _MOST_NODES // len(classes))
+    chosen = {row for rows in per_class.values() for row in rows[:share]}
+    return sorted(chosen, key=lambda row: (counts[row], row))
+
+
+def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[Kind]:
+    kinds: list[Kind] = []
+    for cls in classes:
+        conflicts = sum(
+            1 << number
+            for number, other in enumerate(classes)
+            if session.placer.exclusive(cls) and _same_ports(cls, other)
+        )
+        amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
+        kinds.append(Kind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
+    return kinds
+
+
+def _same_ports(one: ClassRecord, other: ClassRecord) -> bool:
+    return one is other or any(
+        port.conflicts_with(taken) for port in one.pod_class.host_ports for taken in other.pod_class.host_ports
+    )

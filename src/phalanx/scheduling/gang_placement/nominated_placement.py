@@ -1,0 +1,115 @@
+"""Units for which room is held until others have left."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.gang_placement.quorum_placement import Call
+from phalanx.scheduling.gang_placement.surplus_domains import Group, place_near
+from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.placement.domain_greedy import NOWHERE
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Alone, Awaiting, Quorum
+from phalanx.scheduling.queue.unschedulable import Refusal
+from phalanx.scheduling.quota.limits import Leaving
+from phalanx.scheduling.session.session import Session
+
+
+def claimed(unit: Unit) -> list[PodRecord]:
+    """The pods of a unit for which room is held."""
+    if unit.pod is not None:
+        return [unit.pod] if unit.pod.claim is not None else []
+    return [member for gang in unit.gangs for member in gang.pending.values() if member.claim is not None]
+
+
+def place_where_promised(session: Session, transaction: Transaction, calls: list[Call]) -> bool:
+    """Places every quorum on the nodes where room was held for it; or places nothing.
+
+    The transaction must have lifted the claims.
+    """
+    for call in calls:
+        call.placed = []
+        members = [m for batch in call.batches for m in batch.members if m.claim is not None and m.row >= 0]
+        for member in members:
+            if not put(session, transaction, member, member.row):
+                transaction.unplace()
+                return False
+            call.placed.append((member, member.row))
+        roles = dict(call.need.roles)
+        for member in members:
+            if member.pod.role in roles:
+                roles[member.pod.role] -= 1
+        short = len(members) < call.need.total or any(missing > 0 for missing in roles.values())
+        if short or not call.near_enough(session):
+            transaction.unplace()
+            return False
+    return True
+
+
+def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
+    """Places one pod on one node, if it fits there and its accounts allow it."""
+    cls = member.cls
+    if not session.allowance.room(member.payer, cls.footprint):
+        return False
+    if session.placer.view(cls).score[row] == NOWHERE:
+        return False
+    transaction.place(cls, [member], [row])
+    return True
+
+
+def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangRecord | None = None) -> bool:
+    """Places one pod for which room is held, there or elsewhere."""
+    transaction = session.state.transaction()
+    transaction.lift([record])
+    near = record.row >= 0 and (kind.area is None or session.domains.holds(kind.area, [record.row]))
+    if not (near and put(session, transaction, record, record.row)):
+        place_near(session, transaction, Group(kind, [record], ()))
+    if not transaction.placed:
+        transaction.rollback()
+        return False
+    for placed, row in transaction.commit():
+        session.join(placed, row, gang)
+    return True
+
+
+def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
+    """Whether the unit has to wait for others to leave still; if so it is told so.
+
+    If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
+    is for the action that asks them).
+    """
+    held = claimed(unit)
+    if not held:
+        return False
+    claim = held[0].claim
+    assert claim is not None
+    if claim.awaited(session.state.lingering) and session.now < claim.until and _stands(session, held):
+        await_leavers(session, unit, wanted)
+        return True
+    if not session.pipeline.policy.eviction.active:
+        session.unclaim(held)
+    return False
+
+
+def _stands(session: Session, held: list[PodRecord]) -> bool:
+    """Whether the pods may still go to the nodes on which room is held for them."""
+    return all(member.row >= 0 and session.placer.view(member.cls).static[member.row] for member in held)
+
+
+def promise(held: list[PodRecord]) -> Leaving:
+    """What the pods, for all of which one decision holds room, are told."""
+    claim = held[0].claim
+    assert claim is not None
+    return Leaving(len(claim.leavers), len(held), tuple(sorted({record.nominated for record in held})))
+
+
+def await_leavers(session: Session, unit: Unit, wanted: Alone | Quorum) -> None:
+    """Lets the unit wait until those who must leave for it have left."""
+    held = claimed(unit)
+    claim = held[0].claim
+    assert claim is not None
+    demand = Awaiting(unit.key, wanted, claim.leavers)
+    refusal = Refusal(promise(held), session.state.version)
+    tell(session, unit, refusal.facts)
+    session.wait(unit, demand, refusal)
+    session.work.set_alarm(unit, claim.until)

@@ -1,0 +1,83 @@
+"""Members that are alike, as one: and in which order such batches are placed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.placement.affinity_order import led
+from phalanx.scheduling.session.session import Session
+
+
+class Batch:
+    """Members of one gang that are alike: same priority, class, role, payer and huddle; `members` in their
+    order."""
+
+    __slots__ = ("cls", "huddle", "members", "payer", "priority", "role")
+
+    def __init__(
+        self, priority: int, cls: ClassRecord, role: str, payer: Payer | None, huddle: int | None = None
+    ) -> None:
+        self.priority = priority
+        self.cls = cls
+        self.role = role
+        self.payer = payer
+        self.huddle = huddle
+        self.members: list[PodRecord] = []
+
+
+Order = Callable[[Session, list[Batch]], list[Batch]]
+
+
+def batches_of(
+    members: list[PodRecord], roles: set[str], charged: bool, huddles: Huddles | None = None
+) -> list[Batch]:
+    """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
+    found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], Batch] = {}
+    for member in members:
+        pod = member.pod
+        if pod.problem:
+            continue
+        role, payer = pod.role if pod.role in roles else "", member.payer if charged else None
+        key = -pod.priority, member.cls, role, payer, huddles.of(member) if huddles is not None else None
+        batch = found.get(key)
+        if batch is None:
+            batch = found[key] = Batch(*key)
+        batch.members.append(member)
+    return list(found.values())
+
+
+def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+    """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order;
+    but nobody before those whom it has to be near to."""
+    if len(batches) <= 1:
+        return batches
+    totals, names = session.totals(), session.state.space.names
+
+    def hardness(entry: tuple[int, Batch]) -> tuple[int, int, float, int]:
+        position, batch = entry
+        cls = batch.cls
+        share = max(
+            amount / max(1, totals.get(names[column], (0, 0))[0])
+            for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
+        )
+        return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
+
+    return led([batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,))
+
+
+def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+    """Higher priority first, then the smallest share of the cluster, then members' order, with the same
+    exception."""
+    totals = session.totals()
+
+    def size(entry: tuple[int, Batch]) -> tuple[int, float, int]:
+        position, batch = entry
+        amounts = batch.cls.footprint.amounts.items()
+        share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
+        return (batch.priority, share, position)
+
+    return led([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))

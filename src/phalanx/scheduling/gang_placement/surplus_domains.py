@@ -1,0 +1,132 @@
+"""Members above a gang's minimum that have to be near others: singly, or as a subgroup that starts whole."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.gangs.quorum import counted
+from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
+from phalanx.scheduling.placement.topology_domains import Area, area_of
+from phalanx.scheduling.queue.signatures import Alone, PartDemand, portions_of
+from phalanx.scheduling.session.session import Session
+
+Placement = tuple[PodRecord, int]
+
+
+class Group:
+    """Who is placed next: `members` who start together (mostly one), as which `kind` they are refused, and the
+    others who would be refused alike."""
+
+    __slots__ = ("alike", "kind", "members", "want")
+
+    def __init__(self, kind: Alone, members: Sequence[PodRecord], alike: Sequence[PodRecord]) -> None:
+        self.kind = kind
+        self.members = members
+        self.alike = alike
+        self.want: Alone | PartDemand = kind
+        if len(members) > 1:
+            counts = (((member.cls, "", member.payer), 1) for member in members)
+            self.want = PartDemand(0, len(members), portions_of(counts, set(), len(members)), kind.area)
+
+
+class Near:
+    """What a gang with a topology or with subgroups asks for its further members, as of now."""
+
+    def __init__(self, gang: GangRecord, above: Area | None) -> None:
+        noun = gang.noun
+        assert noun is not None
+        self._rules = noun.subgroups
+        self._area = _within(above, area_of(noun.topology, gang.members.values()))
+        members = gang.members.values() if noun.subgroups else ()
+        self._parts = subgroups_of(noun, members, lambda each: counted(each, noun.match_policy))
+
+    def part(self, member: PodRecord) -> Subgroup | None:
+        key = part_key(self._rules, member) if self._rules else None
+        return self._parts[key] if key is not None else None
+
+    def starts_singly(self, member: PodRecord) -> bool:
+        part = self.part(member)
+        return part is None or not part.missing
+
+    def kind(self, member: PodRecord) -> Alone:
+        part = self.part(member)
+        if part is None:
+            return Alone(member.cls, member.payer, self._area)
+        area = _within(self._area, area_of(part.rule.topology, part.members))
+        return Alone(member.cls, member.payer, area, max(1, part.missing))
+
+    def next(self, members: Sequence[PodRecord]) -> Group:
+        """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
+        head = members[0]
+        part, kind = self.part(head), self.kind(head)
+        if part is not None and part.missing:
+            mates = [member for member in members if self.part(member) is part]
+            return Group(self.kind(mates[0]), mates[: part.missing], mates)
+        alike = [each for each in members if self.part(each) is part and each.cls is head.cls]
+        return Group(kind, [head], [each for each in alike if each.payer is head.payer])
+
+
+def near(session: Session, gang: GangRecord) -> Near | None:
+    """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
+    noun = gang.noun
+    if noun is None:
+        return None
+    above = _area_above(session, gang) if noun.composite is not None else None
+    return Near(gang, above) if noun.topology is not None or noun.subgroups or above is not None else None
+
+
+def _area_above(session: Session, gang: GangRecord) -> Area | None:
+    """Where the groups of groups above keep all that is below them."""
+    area: Area | None = None
+    composites = session.state.surroundings.composites
+    for composite in reversed(composites.above(gang)):
+        if composite.topology is not None:
+            members = [member for each in composites.gangs(composite.key) for member in each.members.values()]
+            area = _within(area, area_of(composite.topology, members))
+    return area
+
+
+def _within(outer: Area | None, inner: Area | None) -> Area | None:
+    if inner is None or outer is None:
+        return inner if inner is not None else outer
+    return Area(inner.rule, inner.pins, outer)
+
+
+def kind_of(session: Session, record: PodRecord) -> Alone:
+    """The kind of a pod on its own, or of a member above its gang's minimum."""
+    rules = near(session, record.gang) if record.gang is not None else None
+    return rules.kind(record) if rules is not None else Alone(record.cls, record.payer)
+
+
+def starts_singly(session: Session, record: PodRecord) -> bool:
+    """Whether a member above its gang's minimum needs no other to start with it."""
+    rules = near(session, record.gang) if record.gang is not None else None
+    return rules is None or rules.starts_singly(record)
+
+
+def place_near(session: Session, transaction: Transaction, group: Group) -> list[Placement]:
+    """Places all members of a group in the smallest domain that takes them; or nobody."""
+    area = group.kind.area
+    if area is None:
+        return _place(session, transaction, group.members)
+    for domain in session.domains.tries(area, group.want):
+        with session.placer.within(domain.rows):
+            placed = _place(session, transaction, group.members)
+        if placed:
+            return placed
+    return []
+
+
+def _place(session: Session, transaction: Transaction, members: Sequence[PodRecord]) -> list[Placement]:
+    mark, placed = transaction.mark(), list[Placement]()
+    for member in members:
+        allowed = session.allowance.room(member.payer, member.cls.footprint)
+        rows = session.placer.place(member.cls, 1) if allowed else []
+        if not rows:
+            transaction.back_to(mark)
+            return []
+        transaction.place(member.cls, [member], rows)
+        placed.append((member, rows[0]))
+    return placed

@@ -1,0 +1,1 @@
+"""What makes a gang whole: quorum, subgroups, bundles, priorities."""

@@ -1,0 +1,1 @@
+"""Who has the next turn: queues, then tenants, then jobs, then members above the minimum."""

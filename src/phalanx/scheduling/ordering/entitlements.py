@@ -1,0 +1,68 @@
+"""What is an account's own, of what is shared: what a queue deserves, a quota's min."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.model.account import KOORDINATOR_BESIDE, Tree
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.plugins.queues.capacity import Capacity
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.session.session import Session
+
+QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
+
+
+def quota_of(payer: Payer, tree: Tree) -> AccountRecord | None:
+    """The leaf that the payer's pods are charged to; the sum over all elastic quotas is none."""
+    return next((account for account in payer.path if account.key.tree is tree), None)
+
+
+def has_share(session: Session, plugin: Plugin) -> frozenset[str]:
+    """The resources of which any queue deserves a share, in the words of a plugin: of the others nobody has a claim
+    on anybody."""
+
+    def compute() -> frozenset[str]:
+        queues = (account for account in session.ledger.accounts.values() if account.key.tree is Tree.QUEUE)
+        return frozenset(name for queue in queues for name in plugin.deserved(session, queue) or ())
+
+    return session.memo(("resources with shares", plugin.name), compute)
+
+
+def has_min(session: Session, tree: Tree) -> frozenset[str]:
+    """The resources of which any quota of a tree has a min."""
+
+    def compute() -> frozenset[str]:
+        quotas = (account for account in session.ledger.accounts.values() if account.key.tree is tree)
+        nouns = (quota.noun for quota in quotas if quota.noun is not None and quota.fault is None)
+        return frozenset(name for noun in nouns for name, _ in noun.deserved or ())
+
+    return session.memo(("resources with a min", tree), compute)
+
+
+def _left_to_parents(session: Session, plugin: Plugin, queue: AccountRecord) -> frozenset[str]:
+    """The resources of which neither a queue nor a sibling says what it deserves, but one above them does."""
+    if not isinstance(plugin, Capacity) or queue.parent is None:
+        return frozenset()
+    above = (plugin.stated(session, each) for each in queue.parent.lineage()[:-1])
+    beside = (plugin.stated(session, each) | each.guarantee.keys() for each in queue.parent.children.values())
+    return frozenset().union(*above).difference(*beside)
+
+
+def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int], ...]:
+    """What is meant for a queue below the root, or for a quota, in the words of everybody who says something; a
+    resource that is absent is shared by nobody's word."""
+    tree, found = account.key.tree, list[Mapping[str, int]]()
+    if tree is Tree.QUEUE and account.parent is not None:
+        for plugin in session.pipeline.plugins("deserved"):
+            deserved, least = plugin.deserved(session, account), account.guarantee
+            if deserved is not None:
+                names = has_share(session, plugin) - _left_to_parents(session, plugin, account)
+                found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
+    elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
+        least = dict(account.noun.deserved or ()) if account.noun is not None else {}
+        found.append({name: least.get(name, 0) for name in has_min(session, tree)})
+    return tuple(share for share in found if share)

@@ -1,0 +1,188 @@
+"""Members above the minimum: best effort, in fair turns, after everyone's quorum."""
+
+from __future__ import annotations
+
+from itertools import takewhile
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
+from phalanx.scheduling.gang_placement.nominated_placement import place_promised, waits_on
+from phalanx.scheduling.gang_placement.surplus_domains import Near, kind_of, near, place_near
+from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Alone, Awaiting, Parts, Surplus
+from phalanx.scheduling.queue.unschedulable import Rank, Refusal
+from phalanx.scheduling.session.session import Session
+
+
+class Turn:
+    """One gang's surplus members in order; `refused` are the kinds that have no room."""
+
+    __slots__ = ("gang", "members", "near", "refused", "together", "unit")
+
+    def __init__(self, session: Session, unit: Unit, gang: GangRecord) -> None:
+        self.unit = unit
+        self.gang = gang
+        self.members: list[PodRecord] = []
+        self.near: Near | None = near(session, gang)
+        self.refused: dict[Alone, None] = {}
+        # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
+        noun = gang.noun
+        topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
+        self.together = topology is not None and topology.hard
+        # Somebody for whom room is held goes first.
+        for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
+            if member.pod.problem:
+                session.judge_pod(member, unreadable(member))
+                session.unclaim([member])
+            else:
+                self.members.append(member)
+
+    def run_length(self) -> int:
+        """How many members at the head are of one kind."""
+        if self.near is not None:
+            return 1
+        head = self.members[0]
+        same = takewhile(lambda each: each.cls is head.cls and each.payer is head.payer, self.members)
+        return sum(1 for _ in same)
+
+    def rank(self, session: Session) -> Rank:
+        """As units are ordered, but of one gang and now; then who has the fewest above its minimum, so that none
+        takes it all.
+
+        The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes
+        on where it was.
+        """
+        assert self.gang.noun is not None
+        return (*session.rank(self.gang), _extra(self.gang), self.gang.noun.created, self.gang.key)
+
+
+class Surpluses:
+    """The turns of gangs whose quorum holds, by the unit that they belong to."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._turns: dict[Unit, list[Turn]] = {}
+
+    def of(self, unit: Unit) -> list[Turn]:
+        """The turns of a unit that is content; those without members left have nothing to wait for."""
+        content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
+        turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in content]
+        self._settle(unit)
+        return [turn for turn in turns if turn.members]
+
+    def take(self, turn: Turn, most: int) -> None:
+        """Places the gang's next member, or a run of at most so many that are equal."""
+        session = self._session
+        head = turn.members[0]
+        if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
+            self._take_promised(turn, head)
+            return
+        session.unclaim([head])
+        if turn.near is not None:
+            self._take_near(turn, turn.near)
+            return
+        kind = Alone(head.cls, head.payer)
+        rows: list[int] = []
+        if session.known(kind) is None:
+            wanted = min(
+                turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
+            )
+            huddles = session.huddles(turn.gang) if wanted else None
+            with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
+                rows = session.placer.place(head.cls, wanted) if wanted else []
+        if rows:
+            transaction = session.state.transaction(charging=False)
+            transaction.place(head.cls, turn.members[: len(rows)], rows)
+            for record, row in transaction.commit():
+                session.join(record, row, turn.gang)
+            turn.members = turn.members[len(rows) :]
+        else:
+            session.refuse(kind, *session.lack(kind))
+            turn.refused[kind] = None
+            turn.members = [each for each in turn.members if (each.cls, each.payer) != (kind.cls, kind.payer)]
+        if not turn.members:
+            self._settle(turn.unit)
+
+    def _take_near(self, turn: Turn, rules: Near) -> None:
+        """Places the next member near the others, and with it all who start with it."""
+        session, head = self._session, turn.members[0]
+        group = rules.next(turn.members)
+        kind, part = group.kind, rules.part(head)
+        if part is not None and len(group.members) < part.missing:
+            for member in group.alike:
+                session.judge_pod(member, subgroup_too_small(turn.gang, part))
+            turn.members = [each for each in turn.members if each not in group.alike]
+        elif session.known(kind) is None:
+            transaction = session.state.transaction()
+            placed = place_near(session, transaction, group)
+            if placed:
+                transaction.commit()
+                for record, row in placed:
+                    session.join(record, row, turn.gang)
+                    turn.members.remove(record)
+                turn.near = near(session, turn.gang)
+            else:
+                transaction.rollback()
+                session.refuse(kind, *session.lack(kind))
+        if session.known(kind) is not None:
+            turn.refused[kind] = None
+            turn.members = [each for each in turn.members if each not in group.alike]
+        if not turn.members:
+            self._settle(turn.unit)
+
+    def _take_promised(self, turn: Turn, member: PodRecord) -> None:
+        """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
+        session = self._session
+        kind = kind_of(session, member)
+        if place_promised(session, member, kind, turn.gang):
+            turn.members.remove(member)
+        elif waits_on(session, turn.unit, kind):
+            turn.members.clear()
+        else:
+            # What was held for it is of no use: it waits like all others.
+            session.unclaim([member])
+        if not turn.members:
+            self._settle(turn.unit)
+
+    def _settle(self, unit: Unit) -> None:
+        """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
+        for."""
+        session, turns = self._session, self._turns[unit]
+        if any(turn.members for turn in turns):
+            return
+        session.saw(unit)
+        if isinstance(session.waits.get(unit.key, (None,))[0], Awaiting):
+            return
+        refused = {kind for turn in turns for kind in turn.refused}
+        if refused:
+            demand = Surplus(tuple(sorted(refused, key=_place)))
+            refusal = surplus_refusal(session, demand)
+            match session.waits.get(unit.key):
+                case (Parts(key, parts), known):
+                    # Gangs of the same tree wait as well: whoever may get something first wakes all.
+                    session.wait(unit, Parts(key, (*parts, demand)), known)
+                case _:
+                    session.wait(unit, demand, refusal)
+            tell(session, unit, refusal.facts)
+
+
+def _is_content(session: Session, unit: Unit, gang: GangRecord) -> bool:
+    """In a group of groups some gangs may still wait for their quorum."""
+    return unit.composite is None or session.requirement(gang).satisfied
+
+
+def surplus_refusal(session: Session, demand: Surplus, afresh: bool = False) -> Refusal:
+    """Why none of the kinds has room: a reason for each."""
+    found = {kind: session.lack(kind, afresh) for kind in demand.kinds}
+    facts = {kind: reason for kind, (reason, _) in found.items()}
+    return session.refuse(demand, facts, min(version for _, version in found.values()))
+
+
+def _place(kind: Alone) -> tuple[int, object, str]:
+    return kind.cls.number, kind.payer.key if kind.payer is not None else "", repr(kind.area)
+
+
+def _extra(gang: GangRecord) -> int:
+    assert gang.noun is not None
+    return gang.counts().active - gang.noun.min_member

@@ -1,1 +1,0 @@
-"""Placing pods that mind where others are."""

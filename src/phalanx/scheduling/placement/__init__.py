@@ -1,0 +1,1 @@
+"""Where the pods of one class go: masks, scores, spread and affinity, topology domains."""

@@ -1,0 +1,256 @@
+"""Copies of a class that take each other into account are placed one after the other, at the cost of domains.
+
+Rows that agree on every label that matters form a group. What one more copy changes, it changes for whole groups:
+so each step looks at the best row of every group, and never at all nodes.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.peers.bearings import Evenness
+from phalanx.cluster.peers.domains import Domains
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.scheduling.placement.inter_pod_constraints import Grouping, Peering, Pull, Wish
+
+RowArray = npt.NDArray[np.intp]
+Ladder = Callable[[RowArray, int], FloatArray]
+"""float[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
+
+NOWHERE = -np.inf
+# By how much the look ahead over the copies of one row grows where it does not suffice.
+_DEEPER = 8
+
+
+class Rising:
+    """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
+
+    def __init__(self, evenness: Evenness) -> None:
+        region = evenness.counter.region
+        self._where = region.where
+        self._counts = evenness.counter.counts.copy()
+        self._least = evenness.least()
+        eligible = np.flatnonzero(region.present[:-1] > 0)
+        fixed = len(eligible) < evenness.rule.min_domains
+        self._left = -1 if fixed else int((self._counts[eligible] == self._least).sum())
+
+    def sit(self, row: int) -> bool:
+        """Takes a copy in; whether another row may be open from now on."""
+        domain = self._where[row]
+        if domain < 0:
+            return False
+        level = int(self._counts[domain])
+        self._counts[domain] += 1
+        if level == self._least:
+            self._left -= 1
+        return self._left == 0
+
+
+class _Varying:
+    """A required spread over groups."""
+
+    def __init__(self, evenness: Evenness, rows: RowArray) -> None:
+        region = evenness.counter.region
+        self._ids = evenness.domains.ids[rows]
+        self._labelled = self._ids >= 0
+        self._where = region.where[rows].tolist()
+        self._counts = evenness.counter.counts.copy()
+        self._eligible = np.flatnonzero(region.present[:-1] > 0)
+        rule = evenness.rule
+        self._slack = rule.max_skew - evenness.own
+        self._fixed = len(self._eligible) < rule.min_domains
+        self._unlimited = not len(self._eligible)
+
+    def open(self) -> BoolArray:
+        if self._unlimited and not self._fixed:
+            return self._labelled
+        least = 0 if self._fixed else int(self._counts[self._eligible].min())
+        return (self._counts[self._ids] <= self._slack + least) & self._labelled
+
+    def sit(self, group: int) -> None:
+        if self._where[group] >= 0:
+            self._counts[self._where[group]] += 1
+
+
+class _Wishes:
+    """What is preferred, over groups."""
+
+    def __init__(self, peering: Peering, rows: RowArray) -> None:
+        self._peering = peering
+        self._labelled: BoolArray = peering.labelled[rows]
+        self._everywhere = np.ones(len(rows), dtype=np.bool_)
+        self._wishes = [(wish, *_counted(wish, rows)) for wish in peering.wishes]
+        self._pulls = [_weighed(pull, rows) for pull in peering.pulls]
+        self._growths = [pull.growth for pull in peering.pulls]
+
+    def sit(self, group: int) -> None:
+        for wish, _, where, counts in self._wishes:
+            if where[group] >= 0:
+                counts[where[group]] += wish.growth
+        for (ids, weights), growth in zip(self._pulls, self._growths, strict=True):
+            if ids[group] >= 0:
+                weights[ids[group]] += growth
+
+    def points(self) -> FloatArray:
+        total = np.zeros(len(self._labelled))
+        if self._wishes:
+            parts = [(ids, counts) for _, ids, _, counts in self._wishes]
+            total += self._peering.spread_points(parts, self._labelled)
+        if self._pulls:
+            raw = sum((weights[ids] for ids, weights in self._pulls), start=np.zeros(1, dtype=np.int64))
+            total += self._peering.pull_points(raw, self._everywhere)
+        return total
+
+
+class Seating:
+    """`first` float[N] is the score of the next copy on each row (NOWHERE where none fits), `limits` int64[N] how
+    many each takes. What `varying` and `closing` say is followed copy by copy, and what is preferred if `restless`;
+    a copy that opens rows by one of `rising` is the last.
+    """
+
+    def __init__(
+        self,
+        peering: Peering,
+        grouping: Grouping,
+        first: FloatArray,
+        limits: Callable[[RowArray], IntArray],
+        ladder: Ladder,
+        varying: Sequence[Evenness],
+        closing: Sequence[Domains],
+        rising: Sequence[Evenness],
+    ) -> None:
+        groups = grouping.rows
+        self._of = grouping.of
+        self._size = len(groups)
+        self._first = first
+        self._limits = limits
+        self._climb = ladder
+        self._varying = [_Varying(each, groups) for each in varying]
+        self._closing = [each.ids[groups] for each in closing]
+        self._rising = [Rising(each) for each in rising]
+        self._wishes = _Wishes(peering, groups) if peering.restless else None
+        self._allowed = np.ones(self._size, dtype=np.bool_)
+        for each, ids in zip(closing, self._closing, strict=True):
+            self._allowed &= peering.tolerant(each)[ids]
+        self._deeper: dict[int, list[float]] = {}
+
+    def run(self, count: int) -> list[int]:
+        """The rows of up to `count` copies, in order."""
+        self._line_up(count)
+        chosen: list[int] = []
+        open_groups = self._open()
+        points = self._wishes.points() if self._wishes is not None else None
+        while len(chosen) < count:
+            value = self._head if points is None else self._head + points
+            value = np.where(open_groups, value, NOWHERE)
+            best = value.max(initial=NOWHERE)
+            if best == NOWHERE:
+                break
+            ties = np.flatnonzero(value == best)
+            group = int(ties[0]) if len(ties) == 1 else int(ties[self._head_row[ties].argmin()])
+            row = self._take(group)
+            chosen.append(row)
+            opens = [each.sit(row) for each in self._rising]
+            if any(opens):
+                break
+            if self._varying or self._closing:
+                self._sit(group)
+                open_groups = self._open()
+            if self._wishes is not None:
+                self._wishes.sit(group)
+                points = self._wishes.points()
+        return chosen
+
+    def _line_up(self, count: int) -> None:
+        """The rows of each group by the score of their next copy, as many as can be chosen."""
+        rows = np.flatnonzero(self._first > NOWHERE)
+        of = self._of[rows]
+        order = np.lexsort((rows, -self._first[rows], of))
+        rows, of = rows[order], of[order]
+        starts = np.searchsorted(of, np.arange(self._size + 1))
+        chosen = np.arange(len(rows)) - starts[of] < count
+        self._rows, of = rows[chosen], of[chosen]
+        self._starts = np.searchsorted(of, np.arange(self._size + 1))
+        self._head = np.full(self._size, NOWHERE)
+        self._head_row = np.zeros(self._size, dtype=np.int64)
+        some = np.flatnonzero(self._starts[1:] > self._starts[:-1])
+        self._head[some] = self._first[self._rows[self._starts[some]]]
+        self._head_row[some] = self._rows[self._starts[some]]
+        self._lines: dict[int, list[tuple[float, int, int, int]]] = {}
+        self._most = self._limits(self._rows).tolist()
+        several = max(self._most, default=1) > 1
+        self._second: list[float] = self._climb(self._rows, 2)[:, 1].tolist() if several else []
+
+    def _line(self, group: int) -> list[tuple[float, int, int, int]]:
+        """A heap of (-score, row, its place, which copy) of a group."""
+        found = self._lines.get(group)
+        if found is None:
+            places = range(int(self._starts[group]), int(self._starts[group + 1]))
+            rows = self._rows[places.start : places.stop]
+            scores = (-self._first[rows]).tolist()
+            # In order already, and so a heap.
+            found = self._lines[group] = [
+                (score, row, place, 1) for score, row, place in zip(scores, rows.tolist(), places, strict=True)
+            ]
+        return found
+
+    def _take(self, group: int) -> int:
+        """The best row of a group takes a copy."""
+        line = self._line(group)
+        _, row, place, copies = line[0]
+        if copies < self._most[place]:
+            following = self._second[place] if copies == 1 else self._further(place, copies)
+            heapq.heapreplace(line, (-following, row, place, copies + 1))
+        else:
+            heapq.heappop(line)
+        if line:
+            self._head[group], self._head_row[group] = -line[0][0], line[0][1]
+        else:
+            self._head[group] = NOWHERE
+        return row
+
+    def _further(self, place: int, copies: int) -> float:
+        """The score of one more copy on a row that has taken so many."""
+        steps = self._deeper.get(place, [])
+        if len(steps) <= copies:
+            depth = min(copies * _DEEPER, self._most[place])
+            steps = self._deeper[place] = self._climb(self._rows[place : place + 1], depth)[0].tolist()
+        return steps[copies]
+
+    def _sit(self, group: int) -> None:
+        for each in self._varying:
+            each.sit(group)
+        for ids in self._closing:
+            if ids[group] >= 0:
+                self._allowed &= ids != ids[group]
+
+    def _open(self) -> BoolArray:
+        found = self._allowed
+        for each in self._varying:
+            found = found & each.open()
+        return found
+
+
+def until_risen(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
+    """The rows up to the first that opens others."""
+    if rising:
+        levels = [Rising(each) for each in rising]
+        for place, row in enumerate(rows, start=1):
+            risen = [level.sit(row) for level in levels]
+            if any(risen):
+                return rows[:place]
+    return rows
+
+
+def _counted(wish: Wish, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
+    """(the domain of each group, the one in which its pods count, how many each domain has)."""
+    counter = wish.evenness.counter
+    return wish.evenness.domains.ids[rows], counter.region.where[rows].tolist(), counter.counts.copy()
+
+
+def _weighed(pull: Pull, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
+    return pull.domains.ids[rows], pull.weighed()

@@ -1,0 +1,290 @@
+"""One class among its peers: which rows are open to it, how good they are, and what its own copies change there.
+
+Preferences follow kube-scheduler 1.36 (podtopologyspread/scoring.go, interpodaffinity/scoring.go): whole numbers
+from 0 to 100, normalised over the nodes that the class may use as far as labels and taints decide it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import log
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.peers.bearings import Bearing, Evenness, through
+from phalanx.cluster.peers.domains import Counter, Domains
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+
+_HOSTNAME = "kubernetes.io/hostname"
+# Scores of classes with wishes about others are whole multiples of this, so that sums of them are exact.
+_GRAIN = 2.0**20
+
+T = TypeVar("T")
+RowArray = npt.NDArray[np.intp]
+Gates = list[tuple[Domains, BoolArray]]
+
+
+class Wish:
+    """A spread constraint that is only preferred; `weight` evens out labels with many domains and few."""
+
+    __slots__ = ("evenness", "growth", "skew", "weight")
+
+    def __init__(self, evenness: Evenness, growth: int, considered: BoolArray) -> None:
+        self.evenness = evenness
+        self.growth = growth
+        self.skew = evenness.rule.max_skew
+        ids = evenness.domains.ids[considered]
+        domains = len(ids) if evenness.rule.key == _HOSTNAME else len(np.unique(ids[ids >= 0]))
+        self.weight = log(domains + 2)
+
+
+class Pull:
+    """What others in the domains of one label weigh: the sum of `parts` (each with what one of them weighs) per
+    domain; one more copy of the class itself adds `growth` to its own."""
+
+    __slots__ = ("domains", "growth", "parts")
+
+    def __init__(self, domains: Domains) -> None:
+        self.domains = domains
+        self.parts: list[tuple[Counter, int]] = []
+        self.growth = 0
+
+    def weighed(self) -> IntArray:
+        """int64[domains + 1]."""
+        total = np.zeros(len(self.parts[0][0].counts), dtype=np.int64)
+        for counter, weight in self.parts:
+            total += counter.counts * weight
+        return total
+
+
+class Peering:
+    """`even` are required spread constraints on whose counts own copies tell, each with what one adds; `exclusive`
+    the labels in whose domains a copy tolerates no further one. `wishes` and `pulls` are what is preferred.
+    """
+
+    def __init__(
+        self, nodes: NodeTable, cls: ClassRecord, bearing: Bearing, rules: PeerRules, static: BoolArray
+    ) -> None:
+        self._nodes = nodes
+        self._bearing = bearing
+        self._rules = rules
+        self._static = static
+        self._labels = nodes.relabelled.end
+        self._groupings: dict[tuple[int, ...], Grouping] = {}
+        self._marks: dict[int, int] = {}
+        for tally, amount in cls.company.marks:
+            self._marks[id(tally)] = self._marks.get(id(tally), 0) + amount
+        self.even = [each for each in bearing.evenness if rules.spread and self._growth(each.counter)]
+        closing = [*bearing.anti, *bearing.unwelcome] if rules.affinity else []
+        self.exclusive = list(dict.fromkeys(each.region.domains for each in closing if self._growth(each)))
+        self.labelled: BoolArray = static.copy()
+        for wish in bearing.wishes:
+            if not wish.rule.lenient:
+                self.labelled &= wish.domains.ids >= 0
+        self.wishes = (
+            [Wish(each, self._growth(each.counter), self.labelled) for each in bearing.wishes]
+            if rules.spread_weight
+            else []
+        )
+        self.pulls = self._pulls() if rules.affinity_weight else []
+
+    def holds(self, bearing: Bearing, static: BoolArray) -> bool:
+        """Whether it is still about these rules and nodes."""
+        return self._bearing is bearing and self._static is static and self._labels == self._nodes.relabelled.end
+
+    @property
+    def ticks(self) -> int:
+        """Grows with every change of a count that matters."""
+        return self._bearing.ticks()
+
+    @property
+    def wishful(self) -> bool:
+        return bool(self.wishes or self.pulls)
+
+    @property
+    def restless(self) -> bool:
+        """Whether own copies change what is preferred."""
+        return any(wish.growth for wish in self.wishes) or any(pull.growth for pull in self.pulls)
+
+    @property
+    def begins(self) -> bool:
+        """Whether the next copy is the one to which all others have to be near."""
+        near = self._bearing.nearness
+        return self._rules.affinity and near is not None and near.begins
+
+    def open(self) -> BoolArray:
+        """bool[N]: where one more copy is let in."""
+        gates = self._bearing.gates(self._rules.spread, self._rules.affinity)
+        return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
+
+    def open_whatever_comes(self) -> BoolArray:
+        """bool[N]: where a copy may be let in yet, whoever is placed before it."""
+        gates = [
+            (each.region.domains, each.counts <= 0) for each in (*self._bearing.anti, *self._bearing.unwelcome)
+        ]
+        if not gates or not self._rules.affinity:
+            return np.ones(self._nodes.capacity, dtype=np.bool_)
+        return through(gates, slice(None))
+
+    def open_but_for(self, varying: Sequence[Evenness], closing: Sequence[Domains]) -> BoolArray:
+        """bool[N]: where one more copy is let in, some constraints and dislikes within some labels aside."""
+        bearing, rules = self._bearing, self._rules
+        gates: Gates = [
+            (each.domains, each.open()) for each in bearing.evenness if rules.spread and each not in varying
+        ]
+        if rules.affinity:
+            gates += bearing.nearness.open() if bearing.nearness is not None else []
+            gates += [
+                (each.region.domains, each.counts <= 0)
+                for each in (*bearing.anti, *bearing.unwelcome)
+                if each.region.domains not in closing
+            ]
+        return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
+
+    def tolerant(self, domains: Domains) -> BoolArray:
+        """bool[domains + 1]: which domains of a label nobody keeps closed."""
+        parts = [
+            each.counts <= 0
+            for each in (*self._bearing.anti, *self._bearing.unwelcome)
+            if each.region.domains is domains
+        ]
+        found: BoolArray = np.logical_and.reduce(parts)
+        return found
+
+    def limited(
+        self, copies: IntArray, rows: RowArray, rising: Sequence[Evenness], lonely: Sequence[Domains]
+    ) -> IntArray:
+        """Of `copies` int64[rows] those that constraints with one row a domain allow as things are."""
+        for domains in lonely:
+            copies = np.where(domains.ids[rows] >= 0, np.minimum(copies, 1), copies)
+        for each in rising:
+            counts, where = each.counter.counts, each.counter.region.where[rows]
+            copies = np.where(where >= 0, np.minimum(copies, each.most() + 1 - counts[where]), copies)
+        return copies
+
+    def alone(self, copies: IntArray, rows: Rows) -> IntArray:
+        """The same where one copy tolerates no further one on its row."""
+        for domains in self.exclusive:
+            copies = np.where(domains.ids[rows] >= 0, np.minimum(copies, 1), copies)
+        return copies
+
+    def most(self, potential: IntArray) -> int:
+        """At most how many copies there may be on rows that take so many each."""
+        found = int(potential.sum())
+        for domains in self.exclusive:
+            ids = domains.ids
+            elsewhere = int(potential[ids < 0].sum())
+            found = min(found, elsewhere + len(np.unique(ids[(ids >= 0) & (potential > 0)])))
+        return found
+
+    def grouping(self, varying: Sequence[Evenness], closing: Sequence[Domains]) -> Grouping:
+        """The rows that the class may use by labels and taints, in groups that its copies keep as they are."""
+        key = (*(id(each) for each in varying), *(id(each) for each in closing), int(self.restless))
+        found = self._groupings.get(key)
+        if found is None:
+            columns = [each.ids for each in closing]
+            evennesses = [*varying, *(wish.evenness for wish in self.wishes if self.restless)]
+            for each in evennesses:
+                columns += [each.domains.ids, (each.counter.region.where >= 0).astype(np.int32)]
+            if self.restless:
+                columns += [pull.domains.ids for pull in self.pulls]
+            distinct = list({id(column): column for column in columns}.values())
+            found = Grouping(np.flatnonzero(self._static), distinct, self._nodes.capacity)
+            self._groupings[key] = found
+        return found
+
+    def points(self) -> FloatArray:
+        """float[N]: the preferences, weighted."""
+        total = np.zeros(self._nodes.capacity)
+        if self.wishes:
+            parts = [(wish.evenness.domains.ids, wish.evenness.counter.counts) for wish in self.wishes]
+            total += self.spread_points(parts, self.labelled)
+        if self.pulls:
+            raw = sum((pull.weighed()[pull.domains.ids] for pull in self.pulls), start=np.zeros(1, dtype=np.int64))
+            total += self.pull_points(raw, self._static)
+        return total
+
+    def spread_points(
+        self, parts: Sequence[tuple[npt.NDArray[np.int32], IntArray]], considered: BoolArray
+    ) -> FloatArray:
+        """Per wish from the domains of the units (rows, or groups of them) and how many are in each domain."""
+        raw = np.zeros(len(considered))
+        for wish, (ids, counts) in zip(self.wishes, parts, strict=True):
+            raw += np.where(ids >= 0, counts[ids] * wish.weight + (wish.skew - 1), 0.0)
+        whole = np.floor(raw + 0.5)
+        some = whole[considered]
+        if not len(some):
+            return np.zeros(len(considered))
+        most, least = some.max(), some.min()
+        points = np.full(len(considered), 100.0) if most <= 0 else np.floor(100.0 * (most + least - whole) / most)
+        result: FloatArray = np.where(considered, points, 0.0) * self._rules.spread_weight
+        return result
+
+    def pull_points(self, raw: IntArray, considered: BoolArray) -> FloatArray:
+        """From what others weigh at each unit."""
+        some = raw[considered]
+        if not len(some):
+            return np.zeros(len(considered))
+        most, least = int(some.max()), int(some.min())
+        if most == least:
+            return np.zeros(len(considered))
+        result: FloatArray = np.floor(100.0 * ((raw - least) / (most - least))) * self._rules.affinity_weight
+        return result
+
+    def _growth(self, counter: Counter) -> int:
+        """What one more pod of the class adds to a count."""
+        return sum(sign * self._marks.get(id(tally), 0) for tally, sign in counter.parts)
+
+    def _pulls(self) -> list[Pull]:
+        found: dict[str, Pull] = {}
+        for counter, weight, hard in self._bearing.pulls:
+            domains = counter.region.domains
+            weight = weight * self._rules.hard_weight if hard else weight
+            pull = found.setdefault(domains.key, Pull(domains))
+            pull.parts.append((counter, weight))
+            pull.growth += self._growth(counter) * weight
+        return list(found.values())
+
+
+def parted(each: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+    """(those of whom it does not hold, those of whom it does)."""
+    return [one for one in each if not last(one)], [one for one in each if last(one)]
+
+
+def fine(domains: Domains) -> bool:
+    """Whether no domain has more than one row."""
+    return int(domains.rows.max(initial=0)) <= 1
+
+
+def grained(score: FloatArray) -> FloatArray:
+    """Rounded so that whole numbers can be added without loss."""
+    result: FloatArray = np.round(score * _GRAIN) / _GRAIN
+    return result
+
+
+class Grouping:
+    """Rows that nothing tells apart: `of[row]` is the group, -1 for rows outside; `rows` is one row of each."""
+
+    __slots__ = ("of", "rows")
+
+    def __init__(self, rows: npt.NDArray[np.intp], columns: Sequence[npt.NDArray[np.int32]], capacity: int) -> None:
+        """`columns` int32[N] tell rows apart; `rows` are those inside."""
+        code = np.zeros(len(rows), dtype=np.int64)
+        for column in columns:
+            part = column[rows].astype(np.int64)
+            code = code * (int(part.max(initial=0)) + 2) + (part + 1)
+            if len(columns) > 2:
+                code = np.unique(code, return_inverse=True)[1].astype(np.int64)
+        _, first, inverse = np.unique(code, return_index=True, return_inverse=True)
+        self.of: IntArray = np.full(capacity, -1, dtype=np.int64)
+        self.of[rows] = inverse
+        self.rows: npt.NDArray[np.intp] = rows[first]
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -1,0 +1,323 @@
+"""Where members go that have to be close to each other: which domains to try, in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.network.topology import USUAL_LEVELS, Ladder, Level, Topology
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.model.pod import ACTIVE
+from phalanx.model.resources import PODS
+from phalanx.model.topology import TopologyRule
+from phalanx.scheduling.placement.placer import Placer
+
+# Where the counts say that all fit the placement mostly agrees; beyond so many domains of a level that disagree the
+# next level is tried. It is counted, not timed: equal questions get equal answers.
+_MOST_TRIES = 64
+
+
+class Area(msgspec.Struct, frozen=True, cache_hash=True):
+    """Where members may go: by which rule, and on which rows others of them are already (ascending). Those of a
+    subgroup stay in the area of the whole gang, `outer`, as well."""
+
+    rule: TopologyRule
+    pins: tuple[int, ...] = ()
+    outer: Area | None = None
+
+
+def area_of(rule: TopologyRule | None, members: Iterable[PodRecord]) -> Area | None:
+    """The area of a gang or a part of it; members that have a node pin it."""
+    if rule is None:
+        return None
+    rows = {member.row for member in members if member.state in ACTIVE and member.row != NO_NODE}
+    return Area(rule, tuple(sorted(rows)))
+
+
+class Kind(Protocol):
+    """`count` equal members of a role."""
+
+    @property
+    def cls(self) -> ClassRecord: ...
+    @property
+    def role(self) -> str: ...
+    @property
+    def count(self) -> int: ...
+
+
+class Want(Protocol):
+    """`total` members of these kinds, of which `roles[role]` of each named role."""
+
+    @property
+    def total(self) -> int: ...
+    @property
+    def roles(self) -> tuple[tuple[str, int], ...]: ...
+    @property
+    def portions(self) -> Sequence[Kind]: ...
+
+
+class Domain(NamedTuple):
+    """One domain of a level, or what of it is within a limit (bool[N]). `placeable` tells how many of the members
+    fit by the counts."""
+
+    level: Level
+    number: int
+    placeable: int = 0
+    limit: BoolArray | None = None
+
+    @property
+    def rows(self) -> BoolArray:
+        rows = self.level.rows(self.number)
+        return rows if self.limit is None else rows & self.limit
+
+    @property
+    def name(self) -> str:
+        return self.level.names[self.number]
+
+
+class Domains:
+    """The domains of a cluster against what a placer has room for.
+
+    `levels` are the node labels that part the network, the widest first (none: those that are usual, the wider the
+    fewer domains they have); `names` are the policy's own names for labels; in at most `most_for_evictions`
+    domains others are asked to go. Everything is counted within the placer's scope, as of now.
+    """
+
+    def __init__(
+        self,
+        topology: Topology,
+        placer: Placer,
+        levels: tuple[str, ...] = (),
+        names: Mapping[str, str] | None = None,
+        most_for_evictions: int = 8,
+    ) -> None:
+        self.most_for_evictions = most_for_evictions
+        self._topology = topology
+        self._placer = placer
+        self._levels = levels
+        self._names = names or {}
+
+    def ladder(self, rule: TopologyRule) -> Ladder:
+        if self._names and not rule.hypernodes:
+            rule = msgspec.structs.replace(
+                rule,
+                required=tuple(self._names.get(key, key) for key in rule.required),
+                preferred=self._names.get(rule.preferred, rule.preferred),
+            )
+        return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
+
+    def tries(self, area: Area, want: Want, everybody: Mapping[ClassRecord, int] | None = None) -> Iterator[Domain]:
+        """The domains in which all fit by the counts: the narrowest level first; in it those that have room for the
+        most of `everybody` (class -> how many of it there are, where more wait than are wanted); then the fullest
+        by share, the tightest (with room for the fewest), and the one whose first node was seen first.
+
+        Members that are there already leave one domain of each level, the one that holds them all.
+        """
+        limit = self.rows(area.outer) if area.outer is not None else None
+        copies = self._copies(want, limit)
+        for level in self.ladder(area.rule).levels:
+            placeable, room, fits = self._count(level, area, want, copies)
+            numbers = np.flatnonzero(fits)
+            keys: list[FloatArray] = []
+            if len(numbers) > 1:
+                keys = [_left_out(level, copies, everybody)] if everybody else []
+                keys += [self._idle(level, want), room]
+            for number in _best(numbers, keys, level.first):
+                yield Domain(level, number, int(placeable[number]), limit)
+
+    def fits(self, area: Area, want: Want) -> bool:
+        """Whether all of them fit into some domain by the counts."""
+        limit = self.rows(area.outer) if area.outer is not None else None
+        copies = self._copies(want, limit)
+        return any(self._count(level, area, want, copies)[2].any() for level in self.ladder(area.rule).levels)
+
+    def promising(self, area: Area, want: Want) -> list[Domain]:
+        """The widest domains in which all fit by the counts, in the order of their first nodes."""
+        levels = self.ladder(area.rule).levels
+        if not levels:
+            return []
+        limit = self.rows(area.outer) if area.outer is not None else None
+        placeable, _, fits = self._count(levels[-1], area, want, self._copies(want, limit))
+        numbers = np.flatnonzero(fits)
+        numbers = numbers[np.argsort(levels[-1].first[numbers], kind="stable")]
+        return [Domain(levels[-1], int(number), int(placeable[number]), limit) for number in numbers]
+
+    def widest(self, area: Area) -> list[Domain]:
+        """All of the widest domains that may be used, in the order of their first nodes."""
+        levels = self.ladder(area.rule).levels
+        numbers = np.flatnonzero(self._allowed(levels[-1], area)) if levels else np.zeros(0, dtype=np.intp)
+        order = np.argsort(levels[-1].first[numbers], kind="stable") if len(numbers) else numbers
+        limit = self.rows(area.outer) if area.outer is not None else None
+        return [Domain(levels[-1], number, 0, limit) for number in numbers[order].tolist()]
+
+    def placeable(self, domain: Domain, area: Area, want: Want) -> int:
+        """How many of the members fit into a domain."""
+        placeable, _, _ = self._count(domain.level, area, want, self._copies(want, domain.limit))
+        return int(placeable[domain.number])
+
+    def nearest(self, area: Area, want: Want) -> Domain | None:
+        """Of the widest domains that may be used the one that takes the most members; None if there is none."""
+        levels = self.ladder(area.rule).levels
+        if not levels:
+            return None
+        level = levels[-1]
+        limit = self.rows(area.outer) if area.outer is not None else None
+        placeable, room, _ = self._count(level, area, want, self._copies(want, limit))
+        numbers = np.flatnonzero(self._allowed(level, area))
+        if not len(numbers):
+            return None
+        best = numbers[np.lexsort((level.first[numbers], -room[numbers], -placeable[numbers]))[0]]
+        return Domain(level, int(best), int(placeable[best]), limit)
+
+    def bound(self, area: Area, want: Want) -> int:
+        """At most how many times all of them fit, if nothing else is placed."""
+        levels, total = self.ladder(area.rule).levels, want.total
+        if not levels or not total:
+            return 0
+        copies = self._copies(want, self.rows(area.outer) if area.outer is not None else None)
+        level = levels[-1]
+        room = np.where(self._allowed(level, area), sum(_sums(level, each) for each in copies.values()), 0)
+        return int((room // total).sum())
+
+    def finer(self, area: Area, domain: Domain) -> tuple[Level, ...]:
+        """The levels below a domain, the widest first; single nodes are none."""
+        levels = self.ladder(area.rule).levels
+        below = levels[: levels.index(domain.level)] if domain.level in levels else ()
+        return tuple(level for level in reversed(below) if level.count < int((level.ids > 0).sum()))
+
+    def part(self, level: Level, cls: ClassRecord, count: int, spent: Collection[int]) -> int:
+        """The domain of a level, within the placer's scope, for the next members of a class.
+
+        The tightest that takes them all, else the roomiest; 0 if there is none but those that are spent.
+        """
+        copies, scope = self._placer.potential(cls), self._placer.scope
+        room = _sums(level, copies if scope is None else np.where(scope, copies, 0))
+        room[[0, *spent]] = 0
+        fitting = np.flatnonzero(room >= count)
+        if len(fitting):
+            return next(_best(fitting, [room], level.first))
+        best = int(np.lexsort((level.first, -room))[0])
+        return best if room[best] > 0 else 0
+
+    def home(self, rule: TopologyRule, rows: Sequence[int]) -> str:
+        """The smallest domain that holds all the rows, as people call it; "" if there is none."""
+        for level in self.ladder(rule).levels if rows else ():
+            if number := level.shared(rows):
+                return f"{level.names[number]} ({level.title})" if level.title != "cluster" else ""
+        return ""
+
+    def holds(self, area: Area, rows: Iterable[int]) -> bool:
+        """Whether members on these rows and those that are there already keep the rule."""
+        ladder = self.ladder(area.rule)
+        if not ladder.cap:
+            return True
+        return bool(ladder.levels) and ladder.levels[-1].shared([*area.pins, *rows]) > 0
+
+    def rows(self, area: Area) -> BoolArray | None:
+        """bool[N]: where a rule lets further members go beside those that are there; None for everywhere."""
+        outer, own = self.rows(area.outer) if area.outer is not None else None, self._pinned(area)
+        return outer if own is None else own if outer is None else own & outer
+
+    def _pinned(self, area: Area) -> BoolArray | None:
+        ladder = self.ladder(area.rule)
+        if not ladder.cap or not area.pins:
+            return None
+        level = ladder.levels[-1] if ladder.levels else None
+        number = level.shared(area.pins) if level is not None else 0
+        return (
+            level.rows(number)
+            if level is not None and number
+            else np.zeros(self._topology.capacity, dtype=np.bool_)
+        )
+
+    def _allowed(self, level: Level, area: Area) -> BoolArray:
+        allowed: BoolArray = level.first < len(level.ids)
+        allowed[0] = False
+        if area.pins:
+            shared, allowed = level.shared(area.pins), np.zeros_like(allowed)
+            allowed[shared] = shared > 0
+        return allowed
+
+    def _copies(self, want: Want, limit: BoolArray | None = None) -> dict[ClassRecord, IntArray]:
+        """class -> int64[N]: how many members of it each row takes."""
+        placer, scope = self._placer, self._placer.scope
+        if limit is not None:
+            scope = limit if scope is None else scope & limit
+        found: dict[ClassRecord, IntArray] = {}
+        for portion in want.portions:
+            if portion.cls not in found:
+                copies = placer.potential(portion.cls)
+                found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
+        return found
+
+    def _idle(self, level: Level, want: Want) -> FloatArray:
+        """Per domain: which part of it would be idle with those that are wanted in it, of the resources that they
+        ask for the mean (kube-scheduler's MostAllocated, the other way round)."""
+        nodes, share = self._placer.nodes, np.zeros(len(level.names))
+        usage: dict[int, int] = {}
+        taken = 0
+        for portion in want.portions:
+            count = min(portion.count, want.total - taken)
+            taken += count
+            for column, amount in zip(portion.cls.columns.tolist(), portion.cls.amounts.tolist(), strict=True):
+                usage[column] = usage.get(column, 0) + amount * count
+        columns = [column for column in usage if nodes.space.names[column] != PODS] or list(usage)
+        for column in columns:
+            offered = _sums(level, nodes.allocatable[column])
+            used = _sums(level, nodes.used[column] + nodes.reserved[column])
+            share += np.where(offered > 0, (used + usage[column]) / np.maximum(offered, 1.0), 0.0)
+        return -share / max(1, len(columns))
+
+    def _count(
+        self, level: Level, area: Area, want: Want, copies: Mapping[ClassRecord, IntArray]
+    ) -> tuple[FloatArray, FloatArray, BoolArray]:
+        """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
+        sums = {cls: _sums(level, each) for cls, each in copies.items()}
+        counts: dict[ClassRecord, int] = {}
+        for portion in want.portions:
+            counts[portion.cls] = counts.get(portion.cls, 0) + portion.count
+        nothing: FloatArray = np.zeros(len(level.names))
+        placeable = sum((np.minimum(sums[cls], count) for cls, count in counts.items()), nothing)
+        room = sum(sums.values(), nothing)
+        fits = self._allowed(level, area) & (placeable >= want.total)
+        for role, least in want.roles:
+            of_role = [portion for portion in want.portions if portion.role == role]
+            fits &= sum((np.minimum(sums[each.cls], each.count) for each in of_role), nothing) >= least
+        return np.minimum(placeable, want.total), room, fits
+
+
+def _left_out(
+    level: Level, copies: Mapping[ClassRecord, IntArray], everybody: Mapping[ClassRecord, int]
+) -> FloatArray:
+    """Per domain: for how many of everybody there is no room by the counts."""
+    left: FloatArray = np.zeros(len(level.names))
+    for cls, count in everybody.items():
+        if cls in copies:
+            left += count - np.minimum(_sums(level, copies[cls]), count)
+    return left
+
+
+def _best(numbers: IntArray, keys: Sequence[FloatArray], first: IntArray) -> Iterator[int]:
+    """The domains with the least of the keys, of equals the first seen; found one by one, as the first mostly
+    does."""
+    for _ in range(_MOST_TRIES):
+        if not len(numbers):
+            return
+        equal = numbers
+        for key in keys:
+            here = key[equal]
+            equal = equal[here == here.min()]
+        best = int(equal[first[equal].argmin()])
+        yield best
+        numbers = numbers[numbers != best]
+
+
+def _sums(level: Level, copies: IntArray) -> FloatArray:
+    """Per domain of a level; exact, as sums stay far below 2**53."""
+    found: FloatArray = np.bincount(level.ids, copies, len(level.names)).astype(np.float64)
+    return found

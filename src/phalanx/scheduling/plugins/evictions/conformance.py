@@ -1,0 +1,23 @@
+"""`conformance`: what keeps the cluster alive is never evicted (Volcano's plugin of that name)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.scheduling.framework.view import View
+
+_SYSTEM = "kube-system"
+_CRITICAL = Spared("is critical to the cluster")
+_IN_SYSTEM = Spared(f"is in the namespace {_SYSTEM}")
+
+
+class Conformance(Plugin):
+    """Spares critical pods (by priority class or priority, or because their kubelet says so) and kube-system."""
+
+    name = "conformance"
+
+    def spares(self, session: View, record: PodRecord) -> Spared | None:
+        pod = record.pod
+        if pod.critical:
+            return _CRITICAL
+        return _IN_SYSTEM if pod.namespace == _SYSTEM else None

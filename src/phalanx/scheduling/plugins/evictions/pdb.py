@@ -1,0 +1,27 @@
+"""`pdb`: no PodDisruptionBudget is ever broken (Volcano's plugin of that name).
+
+Without it budgets are a preference, as in kube-scheduler: what breaks fewer goes first.
+"""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.scheduling.framework.view import View
+
+
+class Pdb(Plugin):
+    """Spares pods whose budgets allow nothing now; what a set of pods may cost is counted where sets are chosen
+    (`eviction/caps.py`). Pods that no budget counts are not spared. (Volcano's spares all pods without labels.)
+    """
+
+    name = "pdb"
+
+    def spares(self, session: View, record: PodRecord) -> Spared | None:
+        pod = record.pod
+        budgets = session.state.budgets.get(pod.namespace, {}) if pod.budgets else {}
+        for name in pod.budgets:
+            budget = budgets.get(name)
+            if budget is not None and budget.allowed <= 0 and pod.name not in budget.disrupted:
+                return Spared(f"is counted by PodDisruptionBudget {name}, which allows no disruption now", own=True)
+        return None

@@ -1,0 +1,31 @@
+"""`selfprotection`: pods and gangs whose owners say that they must not be evicted. No policy names it."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import PodRecord
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.scheduling.framework.view import View
+
+_FIRM = Spared("is not preemptible, and holds no more than its quota's min", own=True)
+_MARKED = Spared("is marked as not preemptable", own=True)
+
+
+class SelfProtectionPlugin(Plugin):
+    """What owners say counts only as far as their accounts let it: that is decided where somebody asks for the
+    room (`eviction/ownwords.py`)."""
+
+    name = "selfprotection"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def spares(self, session: View, record: PodRecord) -> Spared | None:
+        pod, gang = record.pod, record.gang
+        if pod.firm:
+            return _FIRM
+        if not pod.preemptable:
+            return _MARKED
+        if gang is not None and gang.noun is not None and not gang.noun.preemptable:
+            return Spared(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
+        return None

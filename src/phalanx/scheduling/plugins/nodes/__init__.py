@@ -1,0 +1,1 @@
+"""Plugins with an opinion on nodes: filters and scores."""

@@ -1,0 +1,74 @@
+"""`deviceshare`: parts of GPUs (Volcano, plugins/deviceshare; Koordinator's plugin of that name)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.devices.cards import CardPolicy
+from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import FloatArray
+from phalanx.model.devices import Family
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin
+
+_FAMILIES = {
+    "deviceshare.GPUNumberEnable": Family.GPU_SHARE,
+    "deviceshare.GPUSharingEnable": Family.GPU_SHARE,
+    "deviceshare.VGPUEnable": Family.VGPU,
+}
+
+
+class DeviceShare(Plugin):
+    """Gives pods parts of cards, as far as the switches say; Koordinator's GPUs (which no other scheduler of ours
+    would give out) always.
+
+    `SchedulePolicy` says which card of a node a pod gets: binpack, spread, or the last one. Nodes are scored by it
+    too if `ScheduleWeight` is above 0. Volcano refuses switches for both of its ways of sharing; here they go
+    together.
+    """
+
+    name = "deviceshare"
+    without_effect = (
+        "deviceshare.AscendHAMiVNPUEnable",
+        "deviceshare.AscendMindClusterVNPUEnable",
+        "deviceshare.GPUExclusiveRules",
+        "deviceshare.KnownGeometriesCMName",
+        "deviceshare.KnownGeometriesCMNamespace",
+        # A binding carries the cards of its pod, and no other writes to the node: there is nothing to lock.
+        "deviceshare.NodeLockEnable",
+    )
+    arguments = ("deviceshare.SchedulePolicy", "deviceshare.ScheduleWeight", *_FAMILIES, *without_effect)
+    stocks = frozenset({SHARED_DEVICES})
+
+    def __init__(self, arguments: Arguments) -> None:
+        chosen = {family for key, family in _FAMILIES.items() if arguments.boolean(key, False)}
+        self._families = frozenset({Family.KOORDINATOR, *chosen})
+        key = "deviceshare.SchedulePolicy"
+        self._policy = CardPolicy.LAST
+        stated = arguments.keys()
+        if key in stated:
+            self._policy = arguments.parsed(key, CardPolicy, "binpack or spread")
+        self._weight = arguments.integer("deviceshare.ScheduleWeight", 0, least=0)
+        if not self._weight or self._policy is CardPolicy.LAST:
+            self.quiet = frozenset({"score"})
+        for switch in ("AscendHAMiVNPUEnable", "AscendMindClusterVNPUEnable", "NodeLockEnable"):
+            arguments.boolean(f"deviceshare.{switch}", False)
+
+    def equip(self, nodes: NodeTable) -> None:
+        _stock(nodes).equip(self._families, self._policy)
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        if cls.pod_class.devices is None:
+            return 0.0
+        points = _stock(load.nodes).points(cls, load.rows, load.depth)
+        if points is None:
+            return 0.0
+        weighted: FloatArray = points * float(self._weight)
+        return weighted[:, 0] if load.copies is None else weighted
+
+
+def _stock(nodes: NodeTable) -> SharedDevices:
+    stock = nodes.stocks[SHARED_DEVICES]
+    assert isinstance(stock, SharedDevices)
+    return stock

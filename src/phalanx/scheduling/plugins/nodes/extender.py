@@ -1,0 +1,219 @@
+"""`extender`: somebody outside who has a say on nodes, queues and admission (Volcano's plugin of that name)."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.duration import parse_nanoseconds
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.plugins.nodes.extender_calls import (
+    Caller,
+    Document,
+    Link,
+    job_of,
+    node_of,
+    queue_of,
+    task_of,
+)
+
+# What was answered holds for so many seconds.
+_SEASON = 10.0
+_DEFAULT_TIMEOUT = 1.0
+
+
+class Extender(Plugin):
+    """Asks what its verbs are configured for: `prioritizeVerb` once per class of pods for all nodes that it may
+    use; `predicateVerb` only about a node that is about to be chosen; `queueOverusedVerb`, `jobEnqueueableVerb` and
+    `jobEnqueuedVerb` about queues and groups. Answers hold for ten seconds.
+
+    An extender that fails is not asked again before the next ten seconds. Until then `ignorable` ones are as if
+    they agreed, others as if they objected. With `managedResources` it is asked only about pods that ask for one of
+    them.
+    """
+
+    name = "extender"
+    without_effect = (
+        "extender.allocateFuncVerb",
+        "extender.deallocateFuncVerb",
+        "extender.jobReadyVerb",
+        "extender.onSessionCloseVerb",
+        "extender.onSessionOpenVerb",
+        "extender.preemptableVerb",
+        "extender.reclaimableVerb",
+    )
+    arguments = (
+        "extender.httpTimeout",
+        "extender.ignorable",
+        "extender.jobEnqueueableVerb",
+        "extender.jobEnqueuedVerb",
+        "extender.managedResources",
+        "extender.predicateVerb",
+        "extender.prioritizeVerb",
+        "extender.queueOverusedVerb",
+        "extender.urlPrefix",
+        *without_effect,
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.url = arguments.text("extender.urlPrefix").rstrip("/")
+        self.timeout = _DEFAULT_TIMEOUT
+        stated = arguments.keys()
+        if "extender.httpTimeout" in stated:
+            self.timeout = arguments.parsed("extender.httpTimeout", _seconds, "a duration such as 100ms or 2s")
+        self._ignorable = arguments.boolean("extender.ignorable", False)
+        self._managed = _names(arguments)
+        self._predicate = arguments.text("extender.predicateVerb")
+        self._prioritize = arguments.text("extender.prioritizeVerb")
+        self._overused = arguments.text("extender.queueOverusedVerb")
+        self._enqueueable = arguments.text("extender.jobEnqueueableVerb")
+        self._enqueued = arguments.text("extender.jobEnqueuedVerb")
+        points = {
+            "consents": self._predicate,
+            "filter": self._predicate,
+            "explain": self._predicate,
+            "preference": self._prioritize,
+            "held": self._overused,
+            "admit": self._enqueueable,
+            "admitted": self._enqueued,
+        }
+        self.quiet = frozenset(point for point, verb in points.items() if not verb)
+        if not self.url:
+            self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
+            self.quiet = frozenset({*points, "season", "wakes"})
+        self._link = Link()
+        self._season = 0
+        self._renewals = 0
+        # Who was refused where: the reason by class and row.
+        self._refused: dict[int, dict[int, str]] = {}
+
+    def connect(self, caller: Caller) -> None:
+        """From now on it can be asked."""
+        self._link.caller = caller
+
+    def season(self, now: float) -> Hashable:
+        """How often answers were forgotten; where nothing was asked there are none to forget."""
+        season = int(now // _SEASON)
+        if season != self._season:
+            self._season = season
+            if self._link.busy:
+                self._renewals += 1
+                self._link.renew()
+                self._refused.clear()
+        return self._renewals
+
+    def wakes(self, session: View) -> float | None:
+        """When another answer may be given to those who wait."""
+        return (self._season + 1) * _SEASON if self._link.busy else None
+
+    # nodes
+
+    def consents(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
+        if not self._minds(cls):
+            return True
+        key = cls.number, nodes.names[row]
+        answer = self._link.ask(self._predicate, key, lambda: {"task": task_of(cls), "node": node_of(nodes, row)})
+        if answer is None:
+            reason = "" if self._unasked() else "node(s) that the extender could not be asked about"
+        else:
+            said = _objection(answer)
+            reason = f"node(s) refused by the extender: {said}" if said else ""
+        if reason:
+            self._refused.setdefault(cls.number, {})[row] = reason
+        return not reason
+
+    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        mask = np.ones(nodes.capacity, dtype=np.bool_)
+        mask[list(self._refused.get(cls.number, ()))] = False
+        result: BoolArray = mask[rows]
+        return result
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        found: dict[str, BoolArray] = {}
+        for row, reason in sorted(self._refused.get(cls.number, {}).items()):
+            found.setdefault(reason, np.zeros(nodes.capacity, dtype=np.bool_))[row] = True
+        return [(reason, mask[rows]) for reason, mask in found.items()]
+
+    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        if not self._minds(cls):
+            return None
+        rows = np.flatnonzero(mask).tolist()
+        answer = self._link.ask(
+            self._prioritize,
+            cls.number,
+            lambda: {"task": task_of(cls), "nodes": [node_of(nodes, row) for row in rows]},
+        )
+        scores = answer.get("nodeScore") if answer is not None and not answer.get("errorMessage") else None
+        if not isinstance(scores, dict):
+            return None
+        points = np.zeros(nodes.capacity)
+        for name, score in scores.items():
+            row = nodes.row(str(name))
+            if row >= 0 and isinstance(score, int | float) and abs(score) < float("inf"):
+                points[row] = float(score)
+        return points
+
+    # queues and groups
+
+    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+        queue = payer.queue
+        if queue is None:
+            return None
+        answer = self._link.ask(self._overused, queue.key, lambda: {"queue": queue_of(queue)})
+        overused = answer.get("overused") is True if answer is not None else not self._unasked()
+        if not overused:
+            return None
+        why = "says that it uses more than it may" if answer is not None else "does not answer"
+        return Verdict("QueueOverused", f"{queue.label}: the extender {why}", unschedulable=False)
+
+    def admit(self, session: View, gang: GangRecord) -> Vote:
+        answer = self._link.ask(self._enqueueable, gang.key, lambda: {"job": job_of(gang)})
+        if answer is None:
+            return Vote.PERMIT if self._unasked() else Vote.REJECT
+        status = answer.get("status")
+        return Vote(max(-1, min(1, status))) if isinstance(status, int) else Vote.ABSTAIN
+
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+        return "the extender does not let it in", ""
+
+    def admitted(self, session: View, gang: GangRecord) -> None:
+        self._link.ask(self._enqueued, (gang.key, session.now), lambda: {"job": job_of(gang)})
+
+    def _minds(self, cls: ClassRecord) -> bool:
+        return not self._managed or any(name in self._managed for name, _ in cls.pod_class.requests)
+
+    def _unasked(self) -> bool:
+        """Whether what could not be asked counts as agreed to."""
+        return self._ignorable or self._link.caller is None
+
+
+def _names(arguments: Arguments) -> frozenset[str]:
+    stated: Sequence[object] = arguments.sequence("extender.managedResources")
+    return frozenset(map(str, stated))
+
+
+def _seconds(text: str) -> float:
+    """Raises ValueError."""
+    seconds = parse_nanoseconds(text) / 10**9
+    if seconds <= 0:
+        raise ValueError(text)
+    return seconds
+
+
+def _objection(answer: Document) -> str:
+    """Why a node is refused, "" if it is not: `status` since `code` is answered as well, `errorMessage` before."""
+    said = answer.get("status") or answer.get("errorMessage")
+    if said:
+        return str(said)
+    code = answer.get("code")
+    return f"code {code}" if code else ""

@@ -1,0 +1,108 @@
+"""`network-topology-aware`: which levels the network has, and how full its domains are (Volcano's plugin)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.network.topology import Level, Topology
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import FloatArray
+from phalanx.model.topology import TopologyRule
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin
+
+_TIERS = TopologyRule(hypernodes=True)
+
+
+class NetworkTopologyAware(Plugin):
+    """`levels` are the node labels that part the network, the widest first; without them those count that clusters
+    are usually labelled with, the wider the fewer domains they have. `layers` gives labels short names, by which
+    groups may ask for them. `max_domains` is in how many domains others are asked to go for a gang.
+
+    Domains are filled up, so that whole ones stay free for gangs: a node's score is
+
+        100 x weight x (sum over tiers t = 0, 1 ... of fading^t x used part of its HyperNode of that tier)
+                     / (sum over tiers of fading^t)
+
+    where the used part is the weighted mean, over the resources that the pod asks for, of what is used with the
+    pod. Where there are no HyperNodes the stated `levels` take their place.
+    """
+
+    name = "network-topology-aware"
+    arguments = (
+        "hypernode.binpack.cpu",
+        "hypernode.binpack.memory",
+        "hypernode.binpack.normal-pod.enable",
+        "hypernode.binpack.normal-pod.fading",
+        "hypernode.binpack.resources",
+        "hypernode.binpack.resources.*",
+        "hypernode.gradient.evict.max-hypernodes",
+        "layers",
+        "levels",
+        "weight",
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.levels = _labels(arguments)
+        self.layers: Mapping[str, str] = {
+            name: str(label) for name, label in arguments.mapping("layers").items() if label
+        }
+        self.max_domains = arguments.integer("hypernode.gradient.evict.max-hypernodes", 8, least=1)
+        self._weight = arguments.integer("weight", 1, least=0)
+        self._fading = arguments.number("hypernode.binpack.normal-pod.fading", 0.8, least=0)
+        self._weights = {
+            "cpu": arguments.integer("hypernode.binpack.cpu", 1, least=0),
+            "memory": arguments.integer("hypernode.binpack.memory", 1, least=0),
+        }
+        for name in arguments.text("hypernode.binpack.resources").split(","):
+            if resource := name.strip():
+                self._weights[resource] = arguments.integer(f"hypernode.binpack.resources.{resource}", 1, least=0)
+        self._topology: Topology | None = None
+        if not self._weight or not arguments.boolean("hypernode.binpack.normal-pod.enable", True):
+            self.quiet = frozenset({"score"})
+
+    def equip(self, nodes: NodeTable) -> None:
+        self._topology = nodes.topology
+
+    @property
+    def wide(self) -> bool:
+        return bool(self._tiers())
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        columns = [
+            (column, weight)
+            for name, amount in cls.pod_class.requests
+            if amount and (weight := self._weights.get(name, 0)) and (column := load.column(name)) is not None
+        ]
+        whole = sum(weight for _, weight in columns)
+        tiers = self._tiers()
+        if not whole or not tiers:
+            return 0.0
+        fadings = [self._fading**place for place in range(len(tiers))]
+        total: FloatArray | float = 0.0
+        for level, fading in zip(tiers, fadings, strict=True):
+            for column, weight in columns:
+                total = total + load.fraction_within(level.ids, len(level.names), column) * (fading * weight)
+        result: FloatArray = np.asarray(total) * (100.0 * self._weight / (whole * sum(fadings)))
+        return result
+
+    def _tiers(self) -> tuple[Level, ...]:
+        """The levels that are filled up, the narrowest first."""
+        topology = self._topology
+        if topology is None:
+            return ()
+        if len(topology.hypernodes):
+            return topology.ladder(_TIERS).levels[:-1]
+        return topology.ladder(TopologyRule(), self.levels, True).levels[:-1] if self.levels else ()
+
+
+def _labels(arguments: Arguments) -> tuple[str, ...]:
+    levels = tuple(str(label) for label in arguments.sequence("levels"))
+    if len(set(levels)) != len(levels):
+        raise PolicyError(f"{arguments.owner}: argument levels: a label is named twice")
+    return levels

@@ -1,0 +1,127 @@
+"""`nodeorder`: kube-scheduler's scores with Volcano's weights (research/kubernetes_native.md, B8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
+from phalanx.cluster.labels import term_matches
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.selectors import tolerates
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin
+
+
+class NodeOrder(Plugin):
+    """Each score runs from 0 to 100 and counts by its weight."""
+
+    name = "nodeorder"
+    without_effect = ("selectorspread.weight",)
+    arguments = (
+        "balancedresource.weight",
+        "dynamicresources.weight",
+        "imagelocality.weight",
+        "leastrequested.weight",
+        "mostrequested.weight",
+        "nodeaffinity.weight",
+        "podaffinity.weight",
+        "podtopologyspread.weight",
+        "tainttoleration.weight",
+        *without_effect,
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._least = arguments.integer("leastrequested.weight", 1)
+        self._most = arguments.integer("mostrequested.weight", 0)
+        self._affinity = arguments.integer("nodeaffinity.weight", 2)
+        self._balanced = arguments.integer("balancedresource.weight", 1)
+        self._taint = arguments.integer("tainttoleration.weight", 3)
+        self._images = arguments.integer("imagelocality.weight", 1)
+        self._claims = arguments.integer("dynamicresources.weight", 2)
+        self.peers = PeerRules(
+            affinity_weight=arguments.integer("podaffinity.weight", 2),
+            spread_weight=arguments.integer("podtopologyspread.weight", 2),
+        )
+        for key in self.without_effect:
+            arguments.integer(key, 0)
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        total: FloatArray | float = 0.0
+        if self._least or self._most:
+            used = load.scored()
+            # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
+            total = (used[0] + used[1]) * (50.0 * (self._most - self._least)) + 100.0 * self._least
+        if self._balanced and not cls.pod_class.best_effort:
+            # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
+            # deviation of two fractions is half their distance.
+            after = load.processor_and_memory()
+            before = load.processor_and_memory_before()
+            gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
+            total = total + (gain * 25.0 + 75.0) * self._balanced
+        if self._claims and cls.pod_class.claims:
+            total = total + self._listed(cls, load)
+        return total
+
+    def _listed(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
+        claims = load.nodes.stocks[CLAIMS]
+        assert isinstance(claims, DeviceClaims)
+        merits = claims.merits(cls, load.rows, load.depth)
+        if merits is None:
+            return 0.0
+        return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
+
+    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        parts = (
+            self._preferred(cls, nodes, mask) if self._affinity else None,
+            self._avoided(cls, nodes, mask) if self._taint else None,
+            self._at_hand(cls, nodes) if self._images else None,
+        )
+        stated: list[FloatArray] = [part for part in parts if part is not None]
+        if not stated:
+            return None
+        total: FloatArray = sum(stated[1:], start=stated[0])
+        return total
+
+    def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
+        """ImageLocality: nodes that have the pod's images already."""
+        images, containers = cls.pod_class.images, len(cls.pod_class.images) - cls.pod_class.image_volumes
+        points = nodes.images.points(images, containers, nodes.capacity, len(nodes))
+        if points is None:
+            return None
+        result: FloatArray = points.astype(np.float64) * self._images
+        return result
+
+    def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """The sum of the weights of matching preferred terms, normalised to the best node."""
+        if not cls.pod_class.preferred:
+            return None
+        points = np.zeros(nodes.capacity)
+        for preferred in cls.pod_class.preferred:
+            matches = term_matches(preferred.term, nodes.labels, nodes.name_column, slice(None))
+            points += np.where(matches, float(preferred.weight), 0.0)
+        best = points[mask].max(initial=0.0)
+        return points * (100.0 / best * self._affinity) if best > 0 else None
+
+    def _avoided(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        """Fewer untolerated PreferNoSchedule taints are better, normalised to the worst node."""
+        by_set = np.array(
+            [
+                sum(
+                    taint.effect == "PreferNoSchedule"
+                    and not any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+                    for taint in taints
+                )
+                for taints in nodes.taints.sets
+            ],
+            dtype=np.float64,
+        )
+        if not by_set.any():
+            return None
+        points = by_set[nodes.taints.ids]
+        worst = points[mask].max(initial=0.0)
+        return (1.0 - points / worst) * (100.0 * self._taint) if worst > 0 else None

@@ -1,0 +1,36 @@
+"""`numa-aware`: whole CPUs from as few NUMA nodes as the kubelet will insist on (Volcano, plugins/numaaware)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.devices.numa import NUMA, NumaNodes
+from phalanx.cluster.resource_space import FloatArray
+from phalanx.model.numa import AS_THE_NODE
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin
+
+
+class NumaAware(Plugin):
+    """Guaranteed pods with whole CPUs go where the kubelet would admit them: by its own policy, or only to kubelets
+    of the policy that the annotation `volcano.sh/numa-topology-policy` names. Among those, pods with the annotation
+    prefer nodes on which they would be on few NUMA nodes: weight x 0..100.
+
+    Nodes without a Numatopology object take pods without the annotation as ever.
+    """
+
+    name = "numa-aware"
+    arguments = ("weight",)
+    stocks = frozenset({NUMA})
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._weight = arguments.integer("weight", 1, least=0)
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        pod_class = cls.pod_class
+        if not (self._weight and pod_class.cpus and pod_class.numa) or pod_class.numa == AS_THE_NODE:
+            return 0.0
+        stock = load.nodes.stocks[NUMA]
+        assert isinstance(stock, NumaNodes)
+        points: FloatArray = stock.closeness(cls, load.rows, load.depth) * float(self._weight)
+        return points[:, 0] if load.copies is None else points

@@ -1,0 +1,165 @@
+"""`predicates`: the rules by which kube-scheduler keeps a pod from a node (research/kubernetes_native.md, B8)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.devices.claims import CLAIMS
+from phalanx.cluster.eligibility import objections, selected, tolerated
+from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.ports import PORTS
+from phalanx.cluster.resource_space import BoolArray
+from phalanx.cluster.volumes.attachments import ATTACHMENTS
+from phalanx.cluster.volumes.disks import DISKS
+from phalanx.cluster.volumes.selection import OTHER_ZONE, OUT_OF_REACH, in_zone, is_refused, reachable
+from phalanx.cluster.volumes.supply import VOLUMES
+from phalanx.model.node import Node
+from phalanx.model.selectors import Taint, tolerates
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.plugin import Plugin
+
+_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_CLAIMS_ENABLED = "predicate.DynamicResourceAllocationEnable"
+
+
+class Predicates(Plugin):
+    """NodeUnschedulable, TaintToleration, NodeAffinity (with nodeSelector), and those about what changes with every
+    placement, which the placement itself compares: NodePorts, volumes and claims as stocks, PodTopologySpread and
+    InterPodAffinity as rules about peers. NodeResourcesFit always holds.
+    """
+
+    name = "predicates"
+    without_effect = (
+        "predicate.CacheEnable",
+        "predicate.GPUNumberEnable",
+        "predicate.GPUSharingEnable",
+        "predicate.ProportionalEnable",
+        "predicate.resources",
+        "predicate.resources.*",
+    )
+    arguments = (
+        _CLAIMS_ENABLED,
+        "predicate.NodeAffinityEnable",
+        "predicate.NodePortsEnable",
+        "predicate.NodeVolumeLimitsEnable",
+        "predicate.PodAffinityEnable",
+        "predicate.PodTopologySpreadEnable",
+        "predicate.TaintTolerationEnable",
+        "predicate.VolumeBindingEnable",
+        "predicate.VolumeZoneEnable",
+        *without_effect,
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._affinity = arguments.boolean("predicate.NodeAffinityEnable", True)
+        chosen = {
+            PORTS: arguments.boolean("predicate.NodePortsEnable", True),
+            ATTACHMENTS: arguments.boolean("predicate.NodeVolumeLimitsEnable", True),
+            VOLUMES: arguments.boolean("predicate.VolumeBindingEnable", True),
+            DISKS: True,
+            CLAIMS: True,
+        }
+        self.stocks = frozenset(name for name, enabled in chosen.items() if enabled)
+        self._volumes = chosen[VOLUMES]
+        self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
+        self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
+        self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
+        self.peers = PeerRules(
+            spread=arguments.boolean("predicate.PodTopologySpreadEnable", True),
+            affinity=arguments.boolean("predicate.PodAffinityEnable", True),
+        )
+        for key in self.without_effect:
+            if key.endswith("Enable"):
+                arguments.boolean(key, True)
+
+    def refuse(self, cls: ClassRecord) -> str | None:
+        if cls.pod_class.claims and not self._claims:
+            return f"spec.resourceClaims: the policy sets {_CLAIMS_ENABLED} to false"
+        fields = cls.pod_class.unsupported
+        if not fields:
+            return None
+        return f"{', '.join(fields)}: not supported by this version of Phalanx"
+
+    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if cls.pod_class.unsupported or (cls.pod_class.claims and not self._claims):
+            return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+        if self._volumes and is_refused(cls.pod_class):
+            return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
+        mask: BoolArray = self._schedulable(cls, nodes, rows)
+        if cls.pod_class.features:
+            mask &= self._declared(cls, nodes, rows)
+        if self._taints:
+            mask &= self._tolerated(cls, nodes, rows)
+        if self._affinity:
+            mask &= self._selected(cls, nodes, rows)
+        if self._volumes and cls.pod_class.volumes:
+            mask &= reachable(cls.pod_class, nodes, rows)
+        if self._zones and cls.pod_class.volumes:
+            mask &= in_zone(cls.pod_class, nodes, rows)
+        return mask
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        reasons: list[tuple[str, BoolArray]] = [
+            ("node(s) were unschedulable", ~self._schedulable(cls, nodes, rows))
+        ]
+        if self._taints:
+            reasons.extend(self._by_taint(cls, nodes, rows))
+        if self._affinity:
+            reasons.append((_mismatch(cls), ~self._selected(cls, nodes, rows)))
+        if cls.pod_class.features:
+            reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
+        if self._volumes and cls.pod_class.volumes:
+            reasons.append((OUT_OF_REACH, ~reachable(cls.pod_class, nodes, rows)))
+        if self._zones and cls.pod_class.volumes:
+            reasons.append((OTHER_ZONE, ~in_zone(cls.pod_class, nodes, rows)))
+        return reasons
+
+    def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        """Nodes that declare every feature that the pod needs."""
+        needed, places = frozenset(cls.pod_class.features), row_numbers(rows, nodes.capacity)
+        found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
+        return np.fromiter(found, dtype=np.bool_, count=len(places))
+
+    def _by_taint(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        """A reason per taint: for the nodes on which it is the first one, which is the one that is named; then
+        for those on which it would still stand if the first were gone.
+        """
+        ids = nodes.taints.ids[rows]
+        first: dict[str, BoolArray] = {}
+        further: dict[str, BoolArray] = {}
+        for number in np.unique(ids).tolist():
+            taints = nodes.taints.sets[number]
+            for place, taint in enumerate(objections(cls.pod_class.tolerations, taints)):
+                reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+                parts = further if place else first
+                parts[reason] = parts.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
+        return [*first.items(), *further.items()]
+
+    def _schedulable(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        if _tolerated(cls, _UNSCHEDULABLE):
+            return np.ones(nodes.alive[rows].shape, dtype=np.bool_)
+        return ~nodes.unschedulable[rows]
+
+    def _tolerated(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        return tolerated(cls.pod_class.tolerations, nodes, rows)
+
+    def _selected(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        return selected(cls.pod_class.node_selector, cls.pod_class.affinity, nodes, rows)
+
+
+def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
+    return any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+
+
+def _declares(node: Node | None, features: frozenset[str]) -> bool:
+    return node is not None and features.issubset(node.features)
+
+
+def _mismatch(cls: ClassRecord) -> str:
+    """Names the terms that nothing can match: they are false, and their sisters still count."""
+    reason = "node(s) didn't match Pod's node affinity/selector"
+    faults = [term.invalid for term in cls.pod_class.affinity or () if term.invalid]
+    return f"{reason} ({'; '.join(faults)})" if faults else reason

@@ -1,0 +1,184 @@
+"""`resource-strategy-fit`: pack some resources and spread others (Volcano's plugin of that name)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import Rows
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
+from phalanx.cluster.stock import MANY
+from phalanx.model.decoding import decode_json
+from phalanx.model.resources import CPU, MEMORY
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.plugin import Plugin
+
+_MOST = "MostAllocated"
+_LEAST = "LeastAllocated"
+_BY_DEFAULT: Mapping[str, object] = {"cpu": {"type": _LEAST, "weight": 1}, "memory": {"type": _LEAST, "weight": 1}}
+
+
+class Strategy(msgspec.Struct, frozen=True):
+    most: bool
+    weight: int
+
+
+class Scarce(msgspec.Struct, frozen=True):
+    """What pods that need none of it should leave alone (Volcano's sra, "scarce resource avoidance")."""
+
+    weight: int = 0
+    weights: tuple[tuple[str, int], ...] = ()
+
+
+class ResourceStrategyFit(Plugin):
+    """The weighted mean, over the named resources that the pod asks for, of 100 x used (MostAllocated) or 100 x
+    free (LeastAllocated), times `resourceStrategyFitWeight`.
+
+    `sra` adds 100 x (the part of the scarce resources that a node does not have) x its weight. A resource name that
+    ends in `*` stands for a prefix. With `proportional` pods that need no GPU, say, leave as much CPU and memory
+    idle as the idle GPUs will need. A pod's own annotations may override type and weights (`PodClass.strategy`).
+    """
+
+    name = "resource-strategy-fit"
+    arguments = ("proportional", "resourceStrategyFitWeight", "resources", "sra")
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._weight = arguments.integer("resourceStrategyFitWeight", 10, least=0)
+        self._strategies: dict[str, Strategy] = {}
+        for name, entry in (arguments.mapping("resources") or _BY_DEFAULT).items():
+            self._strategies[name] = _strategy(arguments.owner, name, entry)
+        self._scarce = _scarce(arguments)
+        self._kept = _kept(arguments)
+        if not self._kept:
+            self.quiet = frozenset({"room", "explain"})
+
+    def room(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+        """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
+        of those may use it."""
+        found = np.full(nodes.alive[rows].shape, MANY, dtype=np.int64)
+        requests = dict(cls.pod_class.requests)
+        if any(name in requests for name, _, _ in self._kept):
+            return found
+        for name, cpu, memory in self._kept:
+            column = nodes.space.find(name)
+            if column is None:
+                continue
+            scarce = nodes.idle[column][rows].clip(min=0)
+            for place, each, wanted in (
+                (CPU_COLUMN, cpu, requests.get(CPU, 0)),
+                (MEMORY_COLUMN, memory, requests.get(MEMORY, 0)),
+            ):
+                if wanted:
+                    left = (nodes.idle[place][rows] - scarce * each).clip(min=0)
+                    found = np.where(scarce > 0, np.minimum(found, left // wanted), found)
+        return found
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        names = ", ".join(name for name, _, _ in self._kept)
+        return [(f"node(s) keep CPU and memory for pods that ask for {names}", self.room(cls, nodes, rows) == 0)]
+
+    def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        return self._fit(cls, load) + self._away(cls, load)
+
+    def _away(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        """The fewer scarce resources a node has, the better; 0 where it lacks what the pod asks for."""
+        scarce, nodes = self._scarce, load.nodes
+        if not scarce.weight:
+            return 0.0
+        there = np.zeros(nodes.capacity)[load.rows]
+        for name, weight in scarce.weights:
+            column = nodes.space.find(name)
+            if column is not None:
+                there += np.where(nodes.allocatable[column][load.rows] > 0, float(weight), 0.0)
+        total = sum(weight for _, weight in scarce.weights)
+        points = (1.0 - there / total if total else there) * (100.0 * scarce.weight)
+        has_all = (nodes.allocatable[cls.columns][:, load.rows] > 0).all(axis=0)
+        result: FloatArray = np.where(has_all, points, 0.0)
+        return result if load.copies is None else result[:, None]
+
+    def _fit(self, cls: ClassRecord, load: Load) -> FloatArray | float:
+        chosen = [
+            (column, strategy)
+            for name, amount in cls.pod_class.requests
+            if amount and (strategy := self._strategy_for(cls, name)) is not None and strategy.weight
+            if (column := load.column(name)) is not None
+        ]
+        total = sum(strategy.weight for _, strategy in chosen)
+        if not total or not self._weight:
+            return 0.0
+        result: FloatArray | float = 0.0
+        for column, strategy in chosen:
+            used = np.minimum(load.fraction(column), 1.0)
+            result = result + (used if strategy.most else 1.0 - used) * strategy.weight
+        return result * (100.0 * self._weight / total)
+
+    def _strategy_for(self, cls: ClassRecord, resource: str) -> Strategy | None:
+        found = self._strategies.get(resource)
+        if found is None:
+            prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
+            found = self._strategies[max(prefixes, key=len)] if prefixes else None
+        override = cls.pod_class.strategy
+        return _overridden(override, resource, found) if override else found
+
+
+def _scarce(arguments: Arguments) -> Scarce:
+    stated = arguments.mapping("sra")
+    own = Arguments(f"{arguments.owner}: sra", stated)
+    own.only(("enable", "resources", "weight", "resourceWeight"))
+    weights = Arguments(f"{arguments.owner}: sra.resourceWeight", own.mapping("resourceWeight"))
+    names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
+    found = tuple((name, weights.integer(name, 1, least=0)) for name in names)
+    weight = own.integer("weight", 0, least=0)
+    return Scarce(weight, found) if own.boolean("enable", False) else Scarce()
+
+
+def _kept(arguments: Arguments) -> tuple[tuple[str, int, int], ...]:
+    """(scarce resource, thousandths of a core, bytes that go with one of it): a GB is a billion bytes, as in
+    Volcano."""
+    own = Arguments(f"{arguments.owner}: proportional", arguments.mapping("proportional"))
+    own.only(("enable", "resources", "resourceProportion"))
+    rates = Arguments(f"{arguments.owner}: proportional.resourceProportion", own.mapping("resourceProportion"))
+    names = dict.fromkeys(name.strip() for name in own.text("resources").split(",") if name.strip())
+    found = tuple(
+        (
+            name,
+            round(rates.number(f"{name}.cpu", 1.0, least=0) * 1000),
+            round(rates.number(f"{name}.memory", 1.0, least=0) * 10**9),
+        )
+        for name in names
+    )
+    return found if own.boolean("enable", False) else ()
+
+
+def _strategy(owner: str, resource: str, entry: object) -> Strategy:
+    if not isinstance(entry, Mapping):
+        raise PolicyError(f"{owner}: argument resources.{resource}: {entry!r} is not a mapping of type and weight")
+    kind, weight = entry.get("type", _LEAST), entry.get("weight", 1)
+    if kind not in (_MOST, _LEAST):
+        raise PolicyError(f"{owner}: argument resources.{resource}.type: {kind!r} is not {_MOST} or {_LEAST}")
+    if isinstance(weight, bool) or not isinstance(weight, int) or weight < 0:
+        raise PolicyError(f"{owner}: argument resources.{resource}.weight: {weight!r} is not a whole number >= 0")
+    return Strategy(kind == _MOST, weight)
+
+
+def _overridden(override: str, resource: str, base: Strategy | None) -> Strategy | None:
+    """A pod's own strategy: JSON {"type": ..., "weight": {resource: n}}; what cannot be read is left aside."""
+    try:
+        wish = decode_json(override.encode())
+    except msgspec.DecodeError:
+        return base
+    if not isinstance(wish, dict):
+        return base
+    weights = wish.get("weight")
+    weight = weights.get(resource) if isinstance(weights, dict) else None
+    if not isinstance(weight, int) or isinstance(weight, bool) or weight < 0:
+        weight = base.weight if base else 0
+    kind = wish.get("type")
+    most = kind == _MOST if kind in (_MOST, _LEAST) else bool(base and base.most)
+    return Strategy(most, weight)

@@ -1,0 +1,147 @@
+"""`tdm`: nodes that are lent to batch work for a part of the day (Volcano, plugins/tdm)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.labels import ABSENT, Rows
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.resource_space import BoolArray, FloatArray
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.pod import CAN_LEAVE
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
+
+ZONE_LABEL = "volcano.sh/revocable-zone"
+_ZONE = "tdm.revocable-zone."
+_OFFSET = "tdm.utc-offset"
+_BEST = 100.0
+
+
+class Tdm(Plugin):
+    """A node labelled `volcano.sh/revocable-zone: NAME` takes pods only while the window of the zone is open, and
+    only revocable ones, which it attracts. When the window has closed they are evicted, once per period, per gang
+    as many as its own budget lets go, else one; a gang that cannot spare a member leaves as a whole. The zone of a
+    name without an argument is never open.
+
+    Volcano reads windows in the local time of its process; here they are UTC unless `tdm.utc-offset` (such as
+    +08:00) says otherwise, so that equal histories give equal plans.
+    """
+
+    name = "tdm"
+    arguments = ("tdm.evict.period", f"{_ZONE}*", _OFFSET)
+
+    def __init__(self, arguments: Arguments) -> None:
+        stated = arguments.keys()
+        offset = arguments.parsed(_OFFSET, parse_offset, "an offset such as +08:00") if _OFFSET in stated else 0
+        self._windows = {
+            key.removeprefix(_ZONE): arguments.parsed(
+                key, partial(Window.parse, offset=offset), "a window such as 22:00-06:00"
+            )
+            for key in stated
+            if key.startswith(_ZONE)
+        }
+        self._period = arguments.duration("tdm.evict.period") or 60
+        self._open: frozenset[str] = frozenset()
+        if not self._windows:
+            self.remarks = ("no tdm.revocable-zone.NAME is stated: nodes with a revocable zone take no pods",)
+        elif _OFFSET not in stated:
+            self.remarks = (f"windows are read as UTC, not as local time; {_OFFSET} sets another clock",)
+
+    # time
+
+    def season(self, now: float) -> frozenset[str]:
+        """The zones that are open."""
+        self._open = frozenset(name for name, window in self._windows.items() if window.is_open(now))
+        return self._open
+
+    def wakes(self, session: View) -> float | None:
+        """When a window opens or closes, or those who are to leave may be looked at again."""
+        times = (next_turn(self._windows.values(), session.now), session.rounds.next(self.name, self._period))
+        return min((when for when in times if when is not None and when > session.now), default=None)
+
+    # nodes
+
+    def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
+        lent = self._lent(nodes, rows)
+        return ~lent | self._opened(nodes, rows) if cls.pod_class.revocable else ~lent
+
+    def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
+        lent, opened = self._lent(nodes, rows), self._opened(nodes, rows)
+        reasons = [("node(s) were in a revocable zone that is closed now", lent & ~opened)]
+        if not cls.pod_class.revocable:
+            reasons.append(("node(s) were in a revocable zone, for preemptable pods only", opened))
+        return reasons
+
+    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+        if not (cls.pod_class.revocable and self._open):
+            return None
+        opened = self._opened(nodes, slice(None))
+        return np.where(opened, _BEST, 0.0) if opened.any() else None
+
+    # order
+
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> bool:
+        """Whoever may not use lent nodes first."""
+        if isinstance(gang, PodRecord):
+            return bool(gang.cls.pod_class.revocable)
+        return gang.noun is not None and gang.noun.revocable
+
+    def victim_order(self, session: View, record: PodRecord) -> bool:
+        """Whoever says that he may be evicted first."""
+        return not record.cls.pod_class.revocable
+
+    # the end of a window
+
+    def outcasts(self, session: View) -> Iterator[Outcast]:
+        if not session.rounds.due(self.name, self._period, session.now):
+            return
+        for outcast in self._leaving(session):
+            session.rounds.begin(self.name, session.now)
+            yield outcast
+
+    def _leaving(self, session: View) -> Iterator[Outcast]:
+        nodes, state = session.state.nodes, session.state
+        everything = slice(None)
+        thinned: set[GangRecord] = set()
+        closed = np.flatnonzero(self._lent(nodes, everything) & ~self._opened(nodes, everything) & nodes.alive)
+        column = nodes.labels.column(ZONE_LABEL)
+        for row in closed.tolist():
+            zone = column.values[int(column.ids[row])]
+            if zone not in self._windows:
+                continue  # Volcano leaves alone what it finds in zones that nobody has declared
+            tenants = [record for record in state.tenants(row) if _stays_by_leave(record)]
+            for record in sorted(tenants, key=lambda record: (record.pod.priority, record.pod.key)):
+                if record.gang in thinned or record.state not in CAN_LEAVE:
+                    continue
+                message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"
+                yield Outcast(record, EvictionReason.REVOKED, message, whole=True)
+                if record.gang is not None and record.state not in CAN_LEAVE and not _has_budget(record.gang):
+                    thinned.add(record.gang)
+
+    def _lent(self, nodes: NodeTable, rows: Rows) -> BoolArray:
+        result: BoolArray = nodes.labels.column(ZONE_LABEL).ids[rows] != ABSENT
+        return result
+
+    def _opened(self, nodes: NodeTable, rows: Rows) -> BoolArray:
+        column = nodes.labels.column(ZONE_LABEL)
+        known = np.array([value in self._open for value in column.values], dtype=np.bool_)
+        known[ABSENT] = False
+        result: BoolArray = known[column.ids[rows]]
+        return result
+
+
+def _stays_by_leave(record: PodRecord) -> bool:
+    return record.state in CAN_LEAVE and bool(record.cls.pod_class.revocable)
+
+
+def _has_budget(gang: GangRecord) -> bool:
+    noun = gang.noun
+    return noun is not None and (noun.min_available is not None or noun.max_unavailable is not None)

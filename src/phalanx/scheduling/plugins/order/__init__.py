@@ -1,0 +1,1 @@
+"""Plugins with an opinion on who comes first."""

@@ -1,0 +1,19 @@
+"""`gang`: what is half bound is finished first, and gangs below their quorum go before others' surplus."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+
+
+class GangPlugin(Plugin):
+    """The quorum itself is not an opinion: `allocate` keeps it whether or not this plugin is configured."""
+
+    name = "gang"
+
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
+        if isinstance(gang, PodRecord):
+            return 0
+        need = session.requirement(gang)
+        return 1 if need.satisfied else 0

@@ -1,0 +1,18 @@
+"""`priority`: higher priorities first, among gangs and among the members of one."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+
+
+class Priority(Plugin):
+    name = "priority"
+    separates_bands = True
+
+    def gang_order(self, session: View, gang: GangRecord | PodRecord) -> int:
+        return -session.turn_priority(gang)
+
+    def pod_order(self, session: View, pod: PodRecord) -> int:
+        return -pod.pod.priority

@@ -1,0 +1,42 @@
+"""`task-topology`: tasks of one group that belong together, or apart (Volcano's plugin of that name)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.plugins.order.task_buckets import Buckets
+
+
+class TaskTopologyPlugin(Plugin):
+    """Members of a group with the annotations `volcano.sh/task-topology-*` are parted into buckets by what its
+    tasks say of each other; a bucket's members prefer the node that has most of them, and that has room for the
+    rest."""
+
+    name = "task-topology"
+    arguments = ("task-topology.weight",)
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._weight = arguments.integer("task-topology.weight", 1, least=0)
+
+    def huddles(self, session: View, gang: GangRecord) -> Huddles | None:
+        return self._buckets(session, gang) if self._weight else None
+
+    def pod_order(self, session: View, pod: PodRecord) -> tuple[int, ...]:
+        """The largest bucket first."""
+        buckets = self._buckets(session, pod.gang) if pod.gang is not None else None
+        return buckets.order(pod) if buckets is not None else (1,)
+
+    def _buckets(self, session: View, gang: GangRecord) -> Buckets | None:
+        noun = gang.noun
+        if noun is None or noun.tasks is None:
+            return None
+        version = session.state.version
+        match gang.parted:
+            case (known, stated, Buckets() as found) if known == version and stated is noun:
+                return found
+        found = Buckets(noun.tasks, gang.members.values(), session.state.nodes, self._weight)
+        gang.parted = version, noun, found
+        return found

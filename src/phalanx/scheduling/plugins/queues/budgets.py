@@ -1,0 +1,63 @@
+"""`budgets`: who has used up what it may in a window takes nothing new before the next.
+
+Always active: a budget is a statement of the account, not a matter of the policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.account import Budget
+from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.quantity import format_quantity
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
+
+BUDGET_SPENT = "BudgetSpent"
+
+
+class Budgets(Plugin):
+    """What runs goes on running (and is charged); every account on the payer's path needs something left."""
+
+    name = "budgets"
+
+    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+        for account, budget, resource, cap, spent in _overdrawn(session, payer):
+            end = format_moment(window_end(session.now, budget))
+            # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
+            used = 0 if not cap else cap * (10 * spent // (cap * MILLISECONDS_PER_HOUR)) // 10
+            return Verdict(
+                BUDGET_SPENT,
+                f"{account.label} has spent its budget: {format_quantity(used, resource)} of "
+                f"{format_quantity(cap, resource)} {resource} hours in the {format_duration(budget.window)} "
+                f"that end at {end}",
+                unschedulable=False,
+                change=f"wait until {end}, or raise the budget of {account.label}",
+            )
+        return None
+
+    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+        """When the last of the windows ends whose budget is spent."""
+        ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
+        return float(max(ends)) if ends else None
+
+
+def _overdrawn(session: View, payer: Payer) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
+    """(account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
+    for account in payer.path if session.state.ledger.budgeted else ():
+        budget = account.noun.budget if account.noun is not None else None
+        if budget is not None:
+            spending = session.history.spent(account, session.now)
+            for resource, cap in budget.hours:
+                spent = spending.get(resource, 0)
+                if spent >= cap * MILLISECONDS_PER_HOUR:
+                    yield account, budget, resource, cap, spent
+
+
+def window_end(now: float, budget: Budget) -> int:
+    """The end of the window that `now` is in, in seconds since the epoch."""
+    return (int(now) // budget.window + 1) * budget.window

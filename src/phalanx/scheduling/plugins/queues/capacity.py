@@ -1,0 +1,104 @@
+"""`capacity`: queues say themselves what they deserve, and may hold what others are not guaranteed (Volcano)."""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import AccountRecord, add_amounts
+from phalanx.model.account import Tree
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
+from phalanx.scheduling.quota.dominant_share import order_by_share
+from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.queue_tree import (
+    Amounts,
+    capability,
+    guarantee,
+    real_capabilities,
+    takes_part,
+)
+
+_RECLAIM_LEVEL = "ancestorReclaimLevel"
+_DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
+
+
+class Capacity(QueueAdmission):
+    """A queue may hold its real capability, on every level of the tree; `deserved` decides who comes first.
+
+    `deserved` counts up to the real capability and from the guarantee up; a queue with children that says nothing
+    about a resource deserves what they do. A queue that deserves nothing has a share of 1 and comes after the
+    others of that share.
+
+    Who takes back from whom is decided on every level below the queue that both share, as far as they say anything:
+    all of the taker's have to stay within what they deserve, all of the lender's must have more. With
+    `reclaim_level` n only the queues themselves and n levels above them are looked at, and one level of the taker's
+    that stays within is enough, as in Volcano, where n is 0 unless stated. (There queues with one parent may take
+    from each other for its sake, even if both have more than they deserve: for ever.)
+    """
+
+    name = "capacity"
+    without_effect = _DEVICES
+    arguments = (_RECLAIM_LEVEL, *_DEVICES)
+
+    def __init__(self, arguments: Arguments) -> None:
+        level = arguments.integer(_RECLAIM_LEVEL, -1, least=0)
+        self.reclaim_level: int | None = level if level >= 0 else None
+        for key in _DEVICES:
+            arguments.boolean(key, False)
+
+    def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float, bool]:
+        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        session.state.ledger.settle()
+        deserved = self._deserved(session, account)
+        share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
+        return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
+
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+        if account.key.tree is not Tree.QUEUE or account.parent is None:
+            return None
+        return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
+
+    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
+        return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
+
+    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
+        return self.deserved(session, account)
+
+    def stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+        """The resources of which a queue, or one below it, says what it deserves; guarantees do not count."""
+        return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
+
+    def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+        declared = (account.noun.deserved or ()) if account.noun is not None else ()
+        below = (self.stated(session, child) for child in account.children.values() if takes_part(child))
+        return frozenset(name for name, _ in declared).union(*below)
+
+    def _deserved(self, session: View, account: AccountRecord) -> Amounts:
+        return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
+
+    def _deserve(self, session: View, account: AccountRecord) -> Amounts:
+        noun = account.noun
+        declared = dict(noun.deserved or ()) if noun is not None else {}
+        below: dict[str, int] = {}
+        for child in account.children.values():
+            if takes_part(child):
+                add_amounts(below, self._deserved(session, child), 1)
+        real = real_capabilities(session).of(account)
+        amounts = {name: min(amount, real.get(name, amount)) for name, amount in (below | declared).items()}
+        for name, amount in guarantee(account).items():
+            amounts[name] = max(amounts.get(name, 0), amount)
+        return amounts
+
+
+def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
+    if not takes_part(account):
+        return None
+    # The capability itself is a ceiling whatever the policy; only what is tighter is news.
+    declared, reals = capability(account), real_capabilities(session)
+    limits = reals.binding(reals.of(account))
+    limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
+    return Ceiling("real capability", limits, computed=True)
+
+
+def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:
+    """What is used of the resources that something is said about."""
+    return [(name, used[name]) for name in deserved if name in used]

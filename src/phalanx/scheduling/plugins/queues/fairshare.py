@@ -1,0 +1,104 @@
+"""`fairshare`: within a queue, namespaces and users take turns by what they have, or had, of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.model.account import AccountKey
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.quota.usage_history import shifted_weights
+
+Turn = tuple[bool, float]
+
+_HIGHEST_SHIFT = 1e6
+
+
+class Fairshare(Plugin):
+    """The tenant with the smallest dominant share divided by its weight goes first.
+
+    Without `fairshare.half-life` only what is held now counts. With it the past does too: what is compared is the
+    fading average (see UsageHistory) as it will be one half-life from now if everything held stays held,
+
+        (U + held) / 2,
+
+    so who had much waits, and a turn counts as soon as it is taken (an average alone would not notice until time
+    has passed; Kueue charges an entry penalty for that). It then also orders queues, after the plugins that stand
+    before it. `fairshare.denied` charges what is held while others wait twice. `fairshare.shift` (at least 0)
+    shifts the weights by which queues share the surplus towards those that used less than their part
+    (`surplus_weights`).
+    """
+
+    name = "fairshare"
+    arguments = (
+        "fairshare.namespaces",
+        "fairshare.users",
+        "fairshare.half-life",
+        "fairshare.denied",
+        "fairshare.shift",
+    )
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._namespaces = arguments.boolean("fairshare.namespaces", True)
+        self._users = arguments.boolean("fairshare.users", True)
+        self.half_life = arguments.duration("fairshare.half-life")
+        self.denied = arguments.boolean("fairshare.denied", False)
+        self.shift = min(arguments.number("fairshare.shift", 0.0, least=0), _HIGHEST_SHIFT)
+        if self.half_life is None:
+            self.quiet = frozenset({"queue_order"})
+            idle = [key for key, on in (("fairshare.denied", self.denied), ("fairshare.shift", self.shift)) if on]
+            self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
+
+    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+        levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
+        return tuple(account for wanted, account in levels if wanted and account is not None)
+
+    def tenant_order(self, session: View, account: AccountRecord) -> Turn:
+        return self._turn(session, account)
+
+    def queue_order(self, session: View, account: AccountRecord) -> Turn:
+        return self._turn(session, account)
+
+    def _turn(self, session: View, account: AccountRecord) -> Turn:
+        """(whether it weighs nothing, share by weight); between equals the line goes by name."""
+        weight, amounts = max(1, account.weight), account.used
+        if self.half_life is None:
+            return account.weight <= 0, _dominant_share(amounts, _totals(session), weight)
+        both = dict(session.history.decayed(account, session.now))
+        for name, amount in amounts.items():
+            both[name] = both.get(name, 0.0) + amount
+        return account.weight <= 0, _dominant_share(both, _totals(session), 2 * weight)
+
+
+def surplus_weights(session: View, siblings: Iterable[AccountRecord]) -> dict[AccountKey, int]:
+    """By what siblings share what is left, in units of 1 / WEIGHT_SCALE: their weights, unless the policy shifts
+    them."""
+    records = {record.key: record for record in siblings}
+    rule, usages, shift = session.configured(Fairshare), dict[AccountKey, float](), 0.0
+    if rule is not None and rule.shift and rule.half_life is not None:
+        totals, shift = _totals(session), rule.shift
+        usages = {
+            key: _dominant_share(session.history.decayed(record, session.now), totals, 1)
+            for key, record in records.items()
+        }
+    return shifted_weights({key: record.weight for key, record in records.items()}, usages, shift)
+
+
+def _dominant_share(amounts: Mapping[str, float], totals: Mapping[str, int], divisor: int) -> float:
+    """The largest part of any resource (Ghodsi et al., "Dominant Resource Fairness", 2011), divided.
+
+    One division of whole numbers is rounded correctly, so equal shares by weight are equal as numbers.
+    """
+    best = 0.0
+    for name, amount in amounts.items():
+        total = totals.get(name, 0)
+        if total > 0:
+            best = max(best, amount / (total * divisor))
+    return best
+
+
+def _totals(session: View) -> dict[str, int]:
+    """resource -> what all nodes together offer."""
+    return session.memo("fairshare: totals", lambda: {name: both[0] for name, both in session.totals().items()})

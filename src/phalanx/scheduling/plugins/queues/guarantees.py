@@ -1,0 +1,38 @@
+"""`guarantees`: what a queue is guaranteed is kept for it while it is idle. No policy names it."""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.model.account import Tree
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.queue_tree import real_capabilities
+
+
+class Guarantees(Plugin):
+    """Below every queue the sum over its children of max(used, guarantee) stays within what the queue may hold.
+
+    Volcano looks at one queue at a time (min(capability, total - guarantees of the others)), so that two queues
+    together can use up what a third is guaranteed; here they cannot.
+    """
+
+    name = "guarantees"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+        if account.key.tree is not Tree.QUEUE or not account.children:
+            return None
+        return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))
+
+
+def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
+    named = account.kept
+    if not named:
+        return None
+    real = real_capabilities(session).of(account)
+    limits = {name: real[name] for name in sorted(named) if name in real}
+    return Ceiling("capacity beside what others are guaranteed", limits, reserves=True)

@@ -1,0 +1,75 @@
+"""`overcommit`: let groups create their pods while their announced sizes stay within a factor of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.view import View
+
+_DEFAULT_FACTOR = 1.2
+_UNLIMITED = 2**62
+_HIGHEST_FACTOR = 1e6  # "infinity" is a way to write: never hold a group back
+
+
+class Overcommit(Plugin):
+    """Permits a group when `inqueue + minResources <= total x factor - used` in every resource that it names.
+
+    What pods use that may have to go for the group does not count as used (in Volcano it does, and keeps a queue
+    from taking back what it deserves).
+    """
+
+    name = "overcommit"
+    arguments = ("overcommit-factor",)
+
+    def __init__(self, arguments: Arguments) -> None:
+        factor = arguments.number("overcommit-factor", _DEFAULT_FACTOR)
+        if factor < 1:
+            self.remarks = (f"overcommit-factor {factor} is below 1; {_DEFAULT_FACTOR} is used, as in Volcano",)
+            factor = _DEFAULT_FACTOR
+        self._per_mille = round(min(factor, _HIGHEST_FACTOR) * 1000)
+
+    def admit(self, session: View, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+        noun = gang.noun
+        promised, totals = session.promised(), session.totals()
+        for name, amount in noun.min_resources or () if noun is not None else ():
+            allocatable, used = totals.get(name, (0, 0))
+            most = allocatable * self._per_mille // 1000
+            left = max(0, most - used - promised.get(name, 0))
+            if amount > left:
+                wanted, rest = format_quantity(amount, name), format_quantity(left, name)
+                missing = format_quantity(amount - left, name)
+                waiting = (
+                    f"wait until groups that hold {missing} {name} finish, " if amount <= most else "add nodes, "
+                )
+                return (
+                    f"its minResources ask for {wanted} {name} and {rest} may still be promised "
+                    f"(overcommit-factor {self._per_mille / 1000:g})",
+                    f"{waiting}lower minResources, or raise overcommit-factor",
+                )
+        return None
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return ()
+
+    def admission_room(self, session: View, gang: GangRecord) -> int:
+        noun = gang.noun
+        if noun is None or not noun.min_resources:
+            return _UNLIMITED
+        promised, totals = session.promised(), session.totals()
+        fits = _UNLIMITED
+        for name, amount in noun.min_resources:
+            allocatable, used = totals.get(name, (0, 0))
+            room = allocatable * self._per_mille // 1000 - used - promised.get(name, 0)
+            if amount > room:
+                # Otherwise what was lent to others could never be asked back: without pods nobody is evicted.
+                room += session.obtainable(gang).get(name, 0)
+            if amount > 0:
+                fits = min(fits, max(0, room // amount))
+        return fits

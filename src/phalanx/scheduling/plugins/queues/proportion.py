@@ -1,0 +1,189 @@
+"""`proportion`: queues share the cluster by weight, and what one does not ask for goes to the others (Volcano)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from phalanx.cluster.accounts import AccountRecord, add_amounts
+from phalanx.cluster.paths import ROOT
+from phalanx.model.account import AccountKey, Tree
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
+from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
+from phalanx.scheduling.quota.dominant_share import order_by_share
+from phalanx.scheduling.quota.limits import UNLIMITED, Ceiling
+from phalanx.scheduling.quota.queue_tree import (
+    Amounts,
+    capability,
+    guarantee,
+    guaranteed,
+    real_capabilities,
+    requested,
+    takes_part,
+    usable,
+)
+from phalanx.scheduling.quota.usage_history import WEIGHT_SCALE
+from phalanx.scheduling.quota.water_filling import Claim, deserved
+
+_OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
+_NONE: Amounts = {}
+
+
+class Proportion(QueueAdmission):
+    """What a queue deserves is its part, by weight, of what its parent deserves: at most what it requests and its
+    real capability, at least its guarantee. The root deserves what the pods of queues can use of the cluster: not
+    what pods of nobody's queue hold, nor nodes whose taints none of them tolerates.
+
+    Queues that ask for nothing take no part; what they are guaranteed is kept for them all the same (Volcano lends
+    it). Volcano's proportion is flat; in a tree each level is shared as the cluster is.
+    """
+
+    name = "proportion"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def queue_order(self, session: View, account: AccountRecord) -> tuple[int, float]:
+        """Higher priorities first, then the smaller part of what is deserved (then age and name decide)."""
+        session.state.ledger.settle()
+        deserved = self._deserved(session).get(account.key, _NONE)
+        share = order_by_share(account.used.items(), deserved, unfounded=True)
+        return (-account.noun.priority if account.noun is not None else 0, share)
+
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+        if account.key.tree is not Tree.QUEUE or account.parent is None:
+            return None
+        return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
+
+    def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
+        return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
+
+    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
+        if account.key.tree is not Tree.QUEUE:
+            return None
+        return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
+
+    def prospect(
+        self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
+    ) -> Amounts | None:
+        if account.key.tree is not Tree.QUEUE:
+            return None
+        key = ("prospective shares", asker.key, tuple(sorted(wanted.items())))
+        shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
+        return shares.get(account.key, _NONE)
+
+    def _ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+        if not takes_part(account):
+            return None
+        reals = real_capabilities(session)
+        amounts, real = self._deserved(session).get(account.key), reals.of(account)
+        if amounts is None:
+            return Ceiling("real capability", reals.binding(real), computed=True)
+        # Where nothing is asked for yet, only what can be had at all limits the first that asks; whoever deserves
+        # all that it requests needs no limit.
+        wanted = requested(account)
+        limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
+        limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
+        return Ceiling("deserved share", reals.binding(limits), computed=True)
+
+    def _deserved(self, session: View) -> dict[AccountKey, Amounts]:
+        return session.memo("deserved shares", lambda: deserved_shares(session))
+
+
+def deserved_shares(session: View) -> dict[AccountKey, Amounts]:
+    """What every queue that requests something deserves, per resource that the cluster has."""
+    return _shares(session, _needs(session))
+
+
+def entitled_shares(session: View) -> dict[AccountKey, Amounts]:
+    """What every queue that takes part would deserve if all of them asked for everything."""
+    queues = [session.ledger.accounts[ROOT]]
+    for queue in queues:
+        queues.extend(child for child in queue.children.values() if takes_part(child))
+    everything = _shared(session)
+    return _shares(session, {queue.key: everything for queue in queues})
+
+
+def _shared(session: View) -> Amounts:
+    """What all queues together can have."""
+    return session.memo("shared by queues", lambda: _share_out(session))
+
+
+def _share_out(session: View) -> dict[str, int]:
+    left = usable(session)
+    return {name: min(amount, left[name]) for name, amount in real_capabilities(session).total.items()}
+
+
+def _shares(session: View, needs: Mapping[AccountKey, Amounts]) -> dict[AccountKey, Amounts]:
+    """What every queue deserves that could use so much."""
+    root = session.ledger.accounts[ROOT]
+    shares: dict[AccountKey, Amounts] = {ROOT: _shared(session)}
+    charged = _charged(session)
+    parents = [root]
+    for parent in parents:
+        children = [child for child in parent.children.values() if child.key in needs]
+        if not children:
+            continue
+        shared = _offered(parent, shares[parent.key], needs)
+        weights = surplus_weights(session, children)
+        claims = [
+            Claim(child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child))
+            for child in children
+        ]
+        own = _own(parent, charged)
+        if own:
+            claims.append(Claim(_OWN, WEIGHT_SCALE, own))
+        found = deserved(shared, claims)
+        for child in children:
+            shares[child.key] = found[child.key.name]
+            parents.append(child)
+    return shares
+
+
+def _offered(parent: AccountRecord, share: Amounts, needs: Mapping[AccountKey, Amounts]) -> Amounts:
+    """What the children that ask for something may share: guarantees of the others are kept for them."""
+    kept = guaranteed(child for child in parent.children.values() if child.key not in needs)
+    if not kept:
+        return share
+    return {name: max(0, amount - kept.get(name, 0)) for name, amount in share.items()}
+
+
+def _needs(
+    session: View, more: Mapping[AccountKey, Amounts] = MappingProxyType({})
+) -> dict[AccountKey, dict[str, int]]:
+    """What each queue that takes part and requests something could use, itself and through its children; `more` is
+    what some queues might ask for besides."""
+    order = [session.ledger.accounts[ROOT]]
+    for queue in order:
+        order.extend(child for child in queue.children.values() if takes_part(child))
+    charged = _charged(session)
+    needs: dict[AccountKey, dict[str, int]] = {}
+    for queue in reversed(order):
+        need = _own(queue, charged)
+        add_amounts(need, more.get(queue.key, _NONE), 1)
+        for child in queue.children.values():
+            below = needs.get(child.key)
+            if below is None:
+                continue
+            limits, least = capability(child), guarantee(child)
+            if limits or least:
+                names = below.keys() | least.keys()
+                below = {name: min(below.get(name, 0), limits.get(name, UNLIMITED)) for name in names}
+                below = {name: max(amount, least.get(name, 0)) for name, amount in below.items()}
+            for name, amount in below.items():
+                need[name] = need.get(name, 0) + amount
+        if need:
+            needs[queue.key] = need
+    return needs
+
+
+def _charged(session: View) -> set[AccountKey]:
+    """The queues that pods are charged to directly; mostly those without children."""
+    return {payer.queue.key for payer in session.ledger.payers if payer.queue is not None}
+
+
+def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:
+    """What the pods of a queue itself hold and ask for."""
+    return requested(queue, less=queue.children.values()) if queue.key in charged else {}

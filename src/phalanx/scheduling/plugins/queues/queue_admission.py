@@ -1,0 +1,26 @@
+"""What `proportion` and `capacity` have in common: which groups a queue lets in."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+from phalanx.cluster.members import GangRecord
+from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.quota.queue_tree import admission_objection, admission_room
+
+
+class QueueAdmission(Plugin):
+    """A group is let in while its queue and the queues above have room for it."""
+
+    def admit(self, session: View, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if admission_room(session, gang) else Vote.REJECT
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return ()
+
+    def admission_room(self, session: View, gang: GangRecord) -> int:
+        return admission_room(session, gang)
+
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+        return admission_objection(session, gang)

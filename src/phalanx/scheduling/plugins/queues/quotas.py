@@ -1,0 +1,159 @@
+"""`quotas`: the ceilings that objects in the cluster set, whatever the policy says. No policy names it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.view import View
+from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.queue_tree import offered, requested
+from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
+
+
+class Quotas(Plugin):
+    """One kind of ceiling per kind of account:
+
+    - a queue's capability, on every level;
+    - an ElasticQuota's max, and for all ElasticQuotas together the sum of their mins (scheduler-plugins,
+      capacity_scheduling.go), where a resource counts that at least one min names;
+    - Koordinator: what a quota may use at this moment (its runtime quota) of the resources that its max names, on
+      every level (in Koordinator only with enableCheckParentQuota): while a child holds more than its part from
+      earlier, its siblings must not take what is kept for others. Pods that may not be preempted get no more than
+      the min;
+    - the max of every node of an ElasticQuotaTree (ACK).
+
+    What is broken sets no ceiling (nothing new is charged to it anyway) and does not count for others.
+    """
+
+    name = "quotas"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+        if account.fault is not None:
+            return None
+        tree = account.key.tree
+        if tree is Tree.QUEUE:
+            return _own(account, "capability")
+        if tree is Tree.ACK or (tree is Tree.ELASTIC_QUOTA and account.noun is not None):
+            return _own(account, "max")
+        if tree is Tree.ELASTIC_QUOTA:
+            return session.memo("sum of all min", lambda: _sum_of_minima(account.children.values()))
+        if tree is Tree.KOORDINATOR:
+            return session.memo("runtime quotas", lambda: _runtime_ceilings(session)).get(account.key)
+        if tree is Tree.FIRM:
+            return _firm(account)
+        return None
+
+
+def _own(account: AccountRecord, word: str) -> Ceiling | None:
+    noun = account.noun
+    if noun is None or not noun.capability:
+        return None
+    return Ceiling(word, dict(noun.capability), f"raise its {word}")
+
+
+def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Ceiling | None:
+    sums: dict[str, int] = {}
+    broken: list[AccountRecord] = []
+    for quota in quotas:
+        if quota.fault is not None or quota.noun is None:
+            broken.append(quota)
+            continue
+        for name, amount in quota.noun.deserved or ():
+            sums[name] = sums.get(name, 0) + amount
+    # What a broken quota still holds is charged to all together, and must not be at the cost of the others.
+    for quota in broken:
+        for name in quota.used.keys() & sums.keys():
+            sums[name] += quota.used[name]
+    return Ceiling("sum of all min", sums, "raise a min so that their sum comes") if sums else None
+
+
+def _firm(account: AccountRecord) -> Ceiling | None:
+    quota = account.parent
+    if quota is None or quota.noun is None or not quota.noun.deserved:
+        return None
+    return Ceiling("min", dict(quota.noun.deserved), "raise the min of its quota")
+
+
+# Koordinator
+
+
+def _runtime_ceilings(session: View) -> dict[AccountKey, Ceiling]:
+    accounts = [account for account in session.ledger.accounts.values() if account.key.tree is Tree.KOORDINATOR]
+    nodes = _nodes(accounts)
+    levels: dict[str, list[QuotaNode]] = {}
+    for account in sorted(accounts, key=_key):
+        if account.key in nodes and account.parent is None and account.key.name not in KOORDINATOR_BESIDE:
+            node = nodes[account.key]
+            # Of the built-in root only the children share: there is nothing above it.
+            level = node.children if account.key.name == KOORDINATOR_ROOT and node.total is None else [node]
+            levels.setdefault(account.key.forest, []).extend(level)
+    total = _shared(session, accounts)
+    runtimes = {
+        forest: runtime_tree(total if forest else _left_to_default(total, levels), level)
+        for forest, level in levels.items()
+    }
+    ceilings: dict[AccountKey, Ceiling] = {}
+    for account in accounts:
+        amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
+        if amounts:
+            ceilings[account.key] = Ceiling("runtime quota", amounts, computed=True)
+        elif (own := _own(account, "max")) is not None:
+            ceilings[account.key] = own
+    return ceilings
+
+
+def _shared(session: View, accounts: Iterable[AccountRecord]) -> dict[str, int]:
+    """What the trees may share: all that nodes offer, less what runs beside the trees."""
+    total = offered(session)
+    for account in accounts:
+        if account.key.name in KOORDINATOR_BESIDE:
+            for name, amount in account.used.items():
+                total[name] = max(0, total.get(name, 0) - amount)
+    return total
+
+
+def _left_to_default(total: dict[str, int], levels: dict[str, list[QuotaNode]]) -> dict[str, int]:
+    """What trees with a total of their own have is not the default tree's (quota_handler.go)."""
+    left = dict(total)
+    for node in (node for forest, level in levels.items() if forest for node in level):
+        for name, amount in (node.total or {}).items():
+            left[name] = max(0, left.get(name, 0) - amount)
+    return left
+
+
+def _nodes(accounts: Collection[AccountRecord]) -> dict[AccountKey, QuotaNode]:
+    """The quotas that are not broken, as a tree of plain nodes; children by name."""
+    nodes = {account.key: _node(account) for account in sorted(accounts, key=_key) if account.fault is None}
+    for account in sorted(accounts, key=_key):
+        if account.key in nodes and account.parent is not None:
+            nodes[account.parent.key].children.append(nodes[account.key])
+    return nodes
+
+
+def _node(account: AccountRecord) -> QuotaNode:
+    request = requested(account, less=account.children.values())
+    noun = account.noun
+    if noun is None:
+        return QuotaNode(account.key.name, request=request)
+    return QuotaNode(
+        account.key.name,
+        minimum=dict(noun.deserved or ()),
+        maximum=dict(noun.capability),
+        request=request,
+        used=account.used,
+        weights=dict(noun.weights),
+        lends=noun.lends,
+        scales=noun.scales,
+        total=dict(noun.total) if noun.total is not None else None,
+    )
+
+
+def _key(account: AccountRecord) -> AccountKey:
+    return account.key

@@ -1,0 +1,71 @@
+"""`resourcequota`: groups are let in only while their namespace's ResourceQuotas let them create their pods."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+
+from phalanx.cluster.members import GangRecord
+from phalanx.model.account import ResourceQuota
+from phalanx.model.quantity import format_quantity
+from phalanx.model.resources import PODS
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.view import View
+
+_UNLIMITED = 2**62
+_POD_COUNTS = (PODS, "count/pods")
+_REQUESTS = "requests."
+
+
+class ResourceQuotaPlugin(Plugin):
+    """Permits a group while `used + promised + minResources <= hard` for all that a quota names.
+
+    `promised` is what groups of the namespace that were admitted before have announced and not created yet;
+    Volcano's plugins/resourcequota knows those of one cycle only. `cpu` is compared with `requests.cpu` and `cpu`,
+    the number of members with `pods` and `count/pods`; what minResources does not tell (limits, counts of other
+    objects) is not compared. Quotas with scopes count some pods only and are passed over, as in Volcano.
+    """
+
+    name = "resourcequota"
+
+    def __init__(self, arguments: Arguments) -> None:
+        pass
+
+    def admit(self, session: View, gang: GangRecord) -> Vote:
+        return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+
+    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+        for quota, name, amount, room in _claims(session, gang):
+            if amount > room:
+                resource = name.removeprefix(_REQUESTS)
+                wanted, left = format_quantity(amount, resource), format_quantity(max(0, room), resource)
+                return (
+                    f"ResourceQuota {quota.namespace}/{quota.name} leaves {left} {name} and it needs {wanted}",
+                    f"free {format_quantity(amount - room, resource)} {name} in namespace {quota.namespace}, "
+                    f"or raise the quota",
+                )
+        return None
+
+    def admission_key(self, gang: GangRecord) -> Hashable:
+        return gang.key.namespace, gang.noun.min_member if gang.noun is not None else 0
+
+    def admission_room(self, session: View, gang: GangRecord) -> int:
+        rooms = (room // amount for _, _, amount, room in _claims(session, gang))
+        return max(0, min(rooms, default=_UNLIMITED))
+
+
+def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
+    """(quota, the name in it, what the group would take, what is left), by name."""
+    noun, namespace = gang.noun, gang.key.namespace
+    quotas = session.state.resource_quotas.get(namespace)
+    if noun is None or not noun.min_resources or not quotas:
+        return
+    wanted = {PODS: noun.min_member, **dict(noun.min_resources)}
+    promised = session.state.promises.uncreated(namespace)
+    for _, quota in sorted(quotas.items()):
+        used = dict(quota.used)
+        for name, hard in quota.hard if not quota.scoped else ():
+            resource = PODS if name in _POD_COUNTS else name.removeprefix(_REQUESTS)
+            amount = wanted.get(resource, 0)
+            if amount > 0:
+                yield quota, name, amount, hard - used.get(name, 0) - promised.get(resource, 0)

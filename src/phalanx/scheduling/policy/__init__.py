@@ -1,0 +1,1 @@
+"""The policy file, and the plugins and actions that it may name."""

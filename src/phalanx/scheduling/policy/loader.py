@@ -1,0 +1,371 @@
+"""The policy file: Volcano's format, read strictly, with every error named."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+import yaml
+
+from phalanx.model.account import SelfProtection
+from phalanx.model.yaml_text import decode_yaml
+from phalanx.scheduling.framework.action import Action
+from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.eviction_options import (
+    EvictionOptions,
+    eviction_options,
+    silences_vetoes,
+    without_effect,
+)
+from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.vocabulary import (
+    ACTION_ARGUMENTS,
+    FOREIGN_VICTIMS,
+    RETIRED_ACTIONS,
+    RETIRED_PLUGINS,
+    SWITCHES,
+)
+from phalanx.scheduling.policy.registry import available_plugins, offered_actions, standing
+
+DEFAULT_POLICY = """\
+actions: "enqueue, allocate, preempt, reclaim, backfill"
+tiers:
+- plugins:
+  - name: priority
+  - name: gang
+  - name: conformance
+- plugins:
+  - name: overcommit
+  - name: fairshare
+  - name: drf
+  - name: predicates
+  - name: proportion
+  - name: nodeorder
+"""
+
+T = TypeVar("T")
+
+_TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
+_OWN_TIER = -1
+_OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection", "createPodGroups")
+_Options = Mapping[str, object]
+
+
+class ConfiguredPlugin(msgspec.Struct, frozen=True):
+    """A plugin of the policy; `silent` are the extension points that the file switches off."""
+
+    plugin: Plugin
+    tier: int
+    silent: frozenset[str] = frozenset()
+
+
+class Policy(msgspec.Struct, frozen=True):
+    """A policy that can run. `always` are plugins that no file names: what objects in the cluster say (quotas,
+    budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no effect yet.
+
+    `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
+    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
+    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
+    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of `actions`
+    that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an object.
+    """
+
+    actions: tuple[str, ...]
+    plugins: tuple[ConfiguredPlugin, ...]
+    always: tuple[ConfiguredPlugin, ...] = ()
+    inactive: tuple[str, ...] = ()
+    partial_gang: str = "keep"
+    cycle_budget: float = 0.1
+    dialects: Mapping[str, object] = {}
+    evictions: str = "delete"
+    eviction: EvictionOptions = EvictionOptions()
+    self_protection: SelfProtection = SelfProtection.GUARANTEED
+    custom_actions: Mapping[str, Action] = {}
+    create_pod_groups: bool = True
+
+    @property
+    def places_slots_only(self) -> bool:
+        """Whether no action is for members of gangs that ask for more than a slot; of others' nobody knows."""
+        return "allocate" not in self.actions and not self.custom_actions
+
+    def configured(self, kind: type[T]) -> T | None:
+        """The plugin of a class that a tier names."""
+        found = (entry.plugin for entry in self.plugins)
+        return next((plugin for plugin in found if isinstance(plugin, kind)), None)
+
+
+def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
+    """Reads a policy. Raises PolicyError that lists every mistake found, one a line."""
+    try:
+        document = decode_yaml(text)
+    except yaml.YAMLError as error:
+        raise PolicyError(f"{source}: not YAML: {error}") from error
+    if not isinstance(document, Mapping):
+        raise PolicyError(f"{source}: expected a mapping with actions and tiers")
+    errors: list[str] = []
+    inactive: list[str] = []
+    _check_keys(document, _TOP, "", errors)
+    offered = offered_actions()
+    known = {**ACTION_ARGUMENTS, **{name: action.arguments for name, action in offered.items()}}
+    actions = _actions(document.get("actions", "enqueue, allocate, backfill"), known, errors, inactive)
+    plugins, options = _tiers(document.get("tiers"), actions, errors, inactive)
+    arguments = _configurations(document.get("configurations"), actions, known, errors, inactive)
+    custom = _custom_actions(actions, offered, arguments, errors)
+    eviction = eviction_options(actions, arguments, options, errors)
+    own = _own_settings(document.get("phalanx") or {}, errors)
+    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
+        inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
+    if errors:
+        raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
+    always = standing_plugins(eviction)
+    return Policy(actions, plugins, always, tuple(inactive), *own[:4], eviction, own[4], custom, own[5])
+
+
+def standing_plugins(eviction: EvictionOptions) -> tuple[ConfiguredPlugin, ...]:
+    """What holds whatever the policy says; a tier of its own before all others."""
+    stated = {FOREIGN_VICTIMS: eviction.foreign_victims}
+    return tuple(
+        ConfiguredPlugin(plugin(Arguments(plugin.name, {key: stated[key] for key in plugin.arguments})), _OWN_TIER)
+        for plugin in standing()
+    )
+
+
+def _actions(
+    value: object, known: Mapping[str, Sequence[str]], errors: list[str], inactive: list[str]
+) -> tuple[str, ...]:
+    if not isinstance(value, str):
+        errors.append('actions: expected one string such as "enqueue, allocate, backfill"')
+        return ()
+    named = [name.strip() for name in value.split(",") if name.strip()]
+    inactive.extend(
+        f"action {name} is accepted but has no effect: {RETIRED_ACTIONS[name]}"
+        for name in named
+        if name in RETIRED_ACTIONS
+    )
+    names = [name for name in named if name not in RETIRED_ACTIONS]
+    unknown = [name for name in names if name not in known]
+    errors.extend(f"actions: unknown action {name!r}{_suggest(name, known)}" for name in unknown)
+    if not names:
+        errors.append("actions: no action named")
+    if len(set(named)) != len(named):
+        errors.append("actions: an action is named twice")
+    return tuple(name for name in names if name in known)
+
+
+def _custom_actions(
+    actions: Sequence[str],
+    offered: Mapping[str, type[Action]],
+    arguments: Mapping[str, _Options],
+    errors: list[str],
+) -> dict[str, Action]:
+    """Those of the actions that are not ours, by name."""
+    found: dict[str, Action] = {}
+    for name in actions:
+        if name not in offered:
+            continue
+        try:
+            found[name] = offered[name](Arguments(f"action {name}", arguments.get(name, {})))
+        except PolicyError as error:
+            errors.append(str(error))
+        except Exception as error:
+            # One that did not go through `Arguments`.
+            errors.append(f"action {name}: {type(error).__name__}: {error}")
+    return found
+
+
+def _tiers(
+    value: object, actions: Sequence[str], errors: list[str], inactive: list[str]
+) -> tuple[tuple[ConfiguredPlugin, ...], Mapping[str, _Options]]:
+    """The plugins in order, and each one's entry by its name."""
+    known = available_plugins()
+    configured: list[ConfiguredPlugin] = []
+    seen: dict[str, _Options] = {}
+    for tier, entry in enumerate(_list(value, "tiers", errors)):
+        where = f"tiers[{tier}]"
+        if not isinstance(entry, Mapping):
+            errors.append(f"{where}: expected a mapping with plugins")
+            continue
+        _check_keys(entry, ("plugins",), f"{where}.", errors)
+        names: set[str] = set()
+        for position, option in enumerate(_list(entry.get("plugins"), f"{where}.plugins", errors)):
+            place = f"{where}.plugins[{position}]"
+            if not isinstance(option, Mapping) or not isinstance(option.get("name"), str):
+                errors.append(f"{place}: expected a mapping with a name")
+                continue
+            name = option["name"]
+            if name in seen:
+                errors.append(f"{place}: plugin {name} is named twice")
+                continue
+            seen[name] = option
+            names.add(name if option.get("enableHierarchy") is not True else f"hierarchical {name}")
+            _check_keys(option, ("name", "arguments", *SWITCHES), f"{place} ({name}).", errors)
+            if name in RETIRED_PLUGINS:
+                inactive.append(f"plugin {name} is accepted but has no effect: {RETIRED_PLUGINS[name]}")
+                continue
+            plugin = _plugin(name, option, known, place, errors, inactive)
+            silent = _silent(option, f"{place} ({name})", errors)
+            if plugin is not None:
+                if overrides(plugin, "spares"):
+                    silent |= _silent_vetoes(name, option, actions, inactive)
+                configured.append(ConfiguredPlugin(plugin, tier, silent))
+        if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
+            inactive.append(
+                "capacity and proportion are both named (Volcano allows one): what either forbids is forbidden"
+            )
+        if {"hierarchical drf", "proportion"} <= names:
+            errors.append(f"{where}: drf with enableHierarchy and proportion exclude each other, as in Volcano")
+    return tuple(configured), seen
+
+
+def _list(value: object, place: str, errors: list[str]) -> Sequence[object]:
+    if value is None:
+        return ()
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        errors.append(f"{place}: expected a list")
+        return ()
+    return value
+
+
+def _plugin(
+    name: str,
+    option: Mapping[str, object],
+    known: Mapping[str, type[Plugin]],
+    place: str,
+    errors: list[str],
+    inactive: list[str],
+) -> Plugin | None:
+    arguments = option.get("arguments") or {}
+    if not isinstance(arguments, Mapping):
+        errors.append(f"{place} ({name}).arguments: expected a mapping")
+        return None
+    kind = known.get(name)
+    if kind is None:
+        errors.append(f"{place}: unknown plugin {name!r}{_suggest(name, known)}")
+        return None
+    _check_arguments(arguments, kind.arguments, f"{place} ({name})", errors)
+    try:
+        hierarchical = option.get("enableHierarchy") is True
+        plugin = kind(Arguments(f"{place} ({name})", arguments, hierarchical=hierarchical))
+    except PolicyError as error:
+        errors.append(str(error))
+        return None
+    except Exception as error:
+        # A plugin of a third party that did not go through `Arguments`.
+        errors.append(f"{place} ({name}): {type(error).__name__}: {error}")
+        return None
+    inactive.extend(
+        f"plugin {name}: argument {key} is accepted but has no effect in this version"
+        for key in arguments
+        if _known_argument(str(key), kind.without_effect)
+    )
+    inactive.extend(f"plugin {name}: {remark}" for remark in plugin.remarks)
+    return plugin
+
+
+def _silent(option: Mapping[str, object], place: str, errors: list[str]) -> frozenset[str]:
+    silent: set[str] = set()
+    for switch, points in SWITCHES.items():
+        if switch in option:
+            value = option[switch]
+            if not isinstance(value, bool):
+                errors.append(f"{place}.{switch}: {value!r} is not true or false")
+            elif not value:
+                silent.update(points)
+    return frozenset(silent)
+
+
+def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive: list[str]) -> frozenset[str]:
+    silent, remark = silences_vetoes(option, actions)
+    if remark is not None:
+        inactive.append(f"plugin {name}: {remark}")
+    return frozenset({"spares"}) if silent else frozenset()
+
+
+def _configurations(
+    value: object,
+    actions: Sequence[str],
+    known: Mapping[str, Sequence[str]],
+    errors: list[str],
+    inactive: list[str],
+) -> dict[str, _Options]:
+    """The arguments by action."""
+    found: dict[str, _Options] = {}
+    for position, entry in enumerate(_list(value, "configurations", errors)):
+        place = f"configurations[{position}]"
+        if not isinstance(entry, Mapping) or not isinstance(entry.get("name"), str):
+            errors.append(f"{place}: expected a mapping with the name of an action")
+            continue
+        name = entry["name"]
+        _check_keys(entry, ("name", "arguments"), f"{place} ({name}).", errors)
+        if name in RETIRED_ACTIONS:
+            inactive.append(f"configurations[{position}]: action {name} has no effect")
+            continue
+        if name not in known:
+            errors.append(f"{place}: unknown action {name!r}{_suggest(name, (*known, *RETIRED_ACTIONS))}")
+            continue
+        arguments = entry.get("arguments") or {}
+        if not isinstance(arguments, Mapping):
+            errors.append(f"{place} ({name}).arguments: expected a mapping")
+            continue
+        _check_arguments(arguments, known[name], f"{place} ({name})", errors)
+        if name in ACTION_ARGUMENTS:
+            inactive.extend(without_effect(name, [str(key) for key in arguments], actions))
+        found[name] = {**found.get(name, {}), **arguments}
+    return found
+
+
+def _own_settings(
+    own: object, errors: list[str]
+) -> tuple[str, float, Mapping[str, object], str, SelfProtection, bool]:
+    if not isinstance(own, Mapping):
+        errors.append("phalanx: expected a mapping")
+        return "keep", 0.1, {}, "delete", SelfProtection.GUARANTEED, True
+    _check_keys(own, _OWN, "phalanx.", errors)
+    partial = own.get("partialGang", "keep")
+    if partial not in ("keep", "release"):
+        errors.append(f"phalanx.partialGang: {partial!r} is not keep or release")
+    budget = own.get("cycleBudgetMilliseconds", 100)
+    if isinstance(budget, bool) or not isinstance(budget, int) or budget < 1:
+        errors.append(f"phalanx.cycleBudgetMilliseconds: {budget!r} is not a whole number of at least 1")
+        budget = 100
+    dialects = own.get("dialects") or {}
+    if not isinstance(dialects, Mapping):
+        errors.append("phalanx.dialects: expected a mapping")
+        dialects = {}
+    evictions = own.get("evictions", "delete")
+    if evictions not in ("delete", "eviction-api"):
+        errors.append(f"phalanx.evictions: {evictions!r} is not delete or eviction-api")
+    protection, words = own.get("selfProtection", "guaranteed"), [word.value for word in SelfProtection]
+    if protection not in words:
+        errors.append(f"phalanx.selfProtection: {protection!r} is not {', '.join(words[:-1])} or {words[-1]}")
+        protection = "guaranteed"
+    create = own.get("createPodGroups", True)
+    if not isinstance(create, bool):
+        errors.append(f"phalanx.createPodGroups: {create!r} is not true or false")
+        create = True
+    protected = SelfProtection(str(protection))
+    return str(partial), budget / 1000, dict(dialects), str(evictions), protected, create
+
+
+def _check_keys(mapping: Mapping[str, object], known: Sequence[str], prefix: str, errors: list[str]) -> None:
+    errors.extend(f"{prefix}{key}: unknown key{_suggest(str(key), known)}" for key in mapping if key not in known)
+
+
+def _check_arguments(arguments: Iterable[object], known: Sequence[str], place: str, errors: list[str]) -> None:
+    errors.extend(
+        f"{place}: unknown argument {key!r}{_suggest(str(key), known)}"
+        for key in arguments
+        if not _known_argument(str(key), known)
+    )
+
+
+def _known_argument(key: str, known: Sequence[str]) -> bool:
+    return any(key.startswith(name[:-1]) if name.endswith("*") else key == name for name in known)
+
+
+def _suggest(word: str, known: Iterable[str]) -> str:
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

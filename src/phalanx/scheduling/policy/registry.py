@@ -1,0 +1,125 @@
+"""Which plugins and actions there are: ours, and those that installed packages offer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import entry_points
+
+from phalanx.scheduling.framework.action import Action
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.vocabulary import ACTION_ARGUMENTS, RETIRED_ACTIONS
+from phalanx.scheduling.plugins.evictions.cdp import Cdp
+from phalanx.scheduling.plugins.evictions.conformance import Conformance
+from phalanx.scheduling.plugins.evictions.pdb import Pdb
+from phalanx.scheduling.plugins.evictions.protection import Protection
+from phalanx.scheduling.plugins.evictions.rescheduling import Rescheduling
+from phalanx.scheduling.plugins.evictions.selfprotection import SelfProtectionPlugin
+from phalanx.scheduling.plugins.nodes.binpack import Binpack
+from phalanx.scheduling.plugins.nodes.deviceshare import DeviceShare
+from phalanx.scheduling.plugins.nodes.extender import Extender
+from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
+from phalanx.scheduling.plugins.nodes.node_backoff import Rest
+from phalanx.scheduling.plugins.nodes.nodegroup import NodeGroup
+from phalanx.scheduling.plugins.nodes.nodeorder import NodeOrder
+from phalanx.scheduling.plugins.nodes.numa_aware import NumaAware
+from phalanx.scheduling.plugins.nodes.predicates import Predicates
+from phalanx.scheduling.plugins.nodes.resource_strategy_fit import ResourceStrategyFit
+from phalanx.scheduling.plugins.nodes.tdm import Tdm
+from phalanx.scheduling.plugins.nodes.usage import Usage
+from phalanx.scheduling.plugins.order.gang import GangPlugin
+from phalanx.scheduling.plugins.order.priority import Priority
+from phalanx.scheduling.plugins.order.sla import Sla
+from phalanx.scheduling.plugins.order.task_topology import TaskTopologyPlugin
+from phalanx.scheduling.plugins.queues.budgets import Budgets
+from phalanx.scheduling.plugins.queues.capacity import Capacity
+from phalanx.scheduling.plugins.queues.drf import Drf
+from phalanx.scheduling.plugins.queues.fairshare import Fairshare
+from phalanx.scheduling.plugins.queues.guarantees import Guarantees
+from phalanx.scheduling.plugins.queues.overcommit import Overcommit
+from phalanx.scheduling.plugins.queues.proportion import Proportion
+from phalanx.scheduling.plugins.queues.quotas import Quotas
+from phalanx.scheduling.plugins.queues.resourcequota import ResourceQuotaPlugin
+
+ENTRY_POINT_GROUP = "phalanx.plugins"
+ACTION_ENTRY_POINT_GROUP = "phalanx.actions"
+
+
+def builtin_plugins() -> dict[str, type[Plugin]]:
+    ours: tuple[type[Plugin], ...] = (
+        Binpack,
+        Capacity,
+        Cdp,
+        Conformance,
+        DeviceShare,
+        Drf,
+        Extender,
+        Fairshare,
+        GangPlugin,
+        NetworkTopologyAware,
+        NodeGroup,
+        NodeOrder,
+        NumaAware,
+        Overcommit,
+        Pdb,
+        Predicates,
+        Priority,
+        Proportion,
+        Rescheduling,
+        ResourceQuotaPlugin,
+        ResourceStrategyFit,
+        Sla,
+        TaskTopologyPlugin,
+        Tdm,
+        Usage,
+    )
+    return {plugin.name: plugin for plugin in ours}
+
+
+def standing() -> tuple[type[Plugin], ...]:
+    """The plugins that are part of every policy without being named."""
+    return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, Rest)
+
+
+def available_plugins() -> dict[str, type[Plugin]]:
+    """Ours and those that installed packages offer.
+
+    Raises PolicyError for an entry point that cannot be loaded, is no plugin, or takes a name that is taken.
+    """
+    plugins = builtin_plugins()
+    for where, plugin in _offered(ENTRY_POINT_GROUP):
+        if not (isinstance(plugin, type) and issubclass(plugin, Plugin)):
+            raise PolicyError(f"{where} is not a phalanx Plugin class")
+        if plugin.name in plugins:
+            raise PolicyError(f"{where}: there is a plugin {plugin.name!r} already")
+        plugins[plugin.name] = plugin
+    return plugins
+
+
+def offered_actions() -> dict[str, type[Action]]:
+    """The actions that installed packages offer, beside ours.
+
+    Raises PolicyError for an entry point that cannot be loaded, is no action, or takes a name that is taken.
+    """
+    actions: dict[str, type[Action]] = {}
+    for where, action in _offered(ACTION_ENTRY_POINT_GROUP):
+        if not (isinstance(action, type) and issubclass(action, Action)):
+            raise PolicyError(f"{where} is not a phalanx Action class")
+        name = getattr(action, "name", "")
+        if not isinstance(name, str) or not name or "," in name or name != name.strip():
+            raise PolicyError(f"{where}: its name is {name!r}; give it a word that `actions:` can hold")
+        if name in actions or name in ACTION_ARGUMENTS or name in RETIRED_ACTIONS:
+            raise PolicyError(f"{where}: there is an action {name!r} already")
+        actions[name] = action
+    return actions
+
+
+def _offered(group: str) -> Iterator[tuple[str, object]]:
+    """(a phrase for the entry point, what it loads), in order of their names."""
+    for entry in sorted(entry_points(group=group), key=lambda entry: entry.name):
+        where = f"entry point {entry.name} ({entry.value})"
+        try:
+            found = entry.load()
+        except Exception as error:
+            raise PolicyError(f"{where} cannot be loaded: {error}") from error
+        yield where, found

@@ -1,0 +1,133 @@
+"""For whom others may have to go: a bundle's quorums, or one pod."""
+
+from __future__ import annotations
+
+from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.composites import Composites
+from phalanx.cluster.members import PodRecord
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
+from phalanx.scheduling.gang_placement.nominated_placement import claimed
+from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, charges_of, copies_of, demand_of
+from phalanx.scheduling.gang_placement.surplus_domains import Group, kind_of, place_near
+from phalanx.scheduling.placement.topology_domains import Area, Want
+from phalanx.scheduling.preemption.solution import Placement
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Alone, Quorum
+from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.session.session import Session
+
+
+class QuorumBeneficiary:
+    """The quorums of all gangs of a bundle.
+
+    `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
+    `gangs` are compared with `pod_priority`. `payers` tells what each payer would be charged, `total` how many pods
+    are needed, `copies` how many of which class if the first will do. `placed` is what the last successful `place`
+    has put into its transaction.
+    """
+
+    def __init__(self, session: Session, unit: Unit) -> None:
+        self.unit = unit
+        self.calls = [Call(session, gang) for gang in unit.gangs]
+        self.demand: Alone | Quorum = demand_of(self.calls)
+        self.gangs = unit.gangs
+        asking = [call for call in self.calls if not call.need.satisfied]
+        names = [str(call.gang.key) for call in asking]
+        self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
+        # Of several gangs the lowest counts: the bundle as a whole is worth no more.
+        composites = session.state.surroundings.composites
+        self.priority = min(_right(call, composites) for call in asking)
+        members = [member for call in asking for batch in call.batches for member in batch.members]
+        self.pod_priority = min((member.pod.priority for member in members), default=0)
+        self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
+        self.claimed = claimed(unit)
+        self.classes = self.demand.classes
+        self.total = sum(call.need.total for call in asking)
+        self.payers = charges_of(session, self.calls, self.demand)
+        self.copies = [(cls, count) for _, cls, count in copies_of(session, self.calls, self.demand)]
+        self.placed: list[Placement] = []
+
+    @property
+    def near(self) -> tuple[Area, Want] | None:
+        """Where the first gang has to be, and who of it; None for everywhere."""
+        assert isinstance(self.demand, Quorum)
+        for gang in self.demand.gangs:
+            if gang.area is not None and gang.area.rule.hard and gang.total:
+                return gang.area, gang
+        return None
+
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
+        assert isinstance(self.demand, Quorum)
+        facts = assemble(session, self.calls, self.demand, transaction)
+        self.placed = [] if facts is not None else [entry for call in self.calls for entry in call.placed]
+        return facts
+
+
+def _right(call: Call, composites: Composites) -> int:
+    """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
+    (Nobody goes for the sake of a member that is not worth it.)"""
+    noun, above = call.gang.noun, composites.priority(call.gang)
+    if above is not None:
+        return above
+    if noun is not None and noun.priority is not None:
+        return noun.priority
+    priorities = sorted((member.pod.priority for batch in call.batches for member in batch.members), reverse=True)
+    return min(priorities[: call.need.total], default=0)
+
+
+class PodBeneficiary:
+    """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
+    unit of its own. The same is known of them as of a bundle."""
+
+    def __init__(self, session: Session, unit: Unit, *records: PodRecord) -> None:
+        first = records[0]
+        self.unit = unit
+        self.records = records
+        self.kind = kind_of(session, first)
+        self.demand: Alone | Quorum = self.kind
+        self.gangs = (first.gang,) if first.gang is not None else ()
+        self.name = f"pod {first.pod.key}"
+        noun = first.gang.noun if first.gang is not None else None
+        stated = noun.priority if noun is not None else None
+        self.pod_priority = first.pod.priority
+        self.priority = stated if stated is not None else self.pod_priority
+        self.preempts = first.pod.preempts
+        self.claimed = [record for record in records if record.claim is not None]
+        self.classes = (first.cls,)
+        self.total = len(records)
+        self.copies = [(first.cls, self.total)]
+        self.payers: dict[Payer, dict[str, int]] = {}
+        if first.payer is not None:
+            add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
+        self.placed: list[Placement] = []
+
+    @property
+    def near(self) -> tuple[Area, Want] | None:
+        """Where it has to be, beside others of its gang; None for everywhere."""
+        area = self.kind.area
+        return (area, self.kind) if area is not None and area.rule.hard else None
+
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
+        """All of them, or nobody."""
+        cls, placed = self.kind.cls, list[Placement]()
+        self.placed = []
+        allowed = session.allowance.room(self.kind.payer, cls.footprint)
+        if self.kind.area is not None:
+            placed, allowed = place_near(session, transaction, Group(self.kind, self.records, ())), 0
+        while allowed >= self.total and len(placed) < self.total:
+            rows = session.placer.place(cls, self.total - len(placed))
+            if not rows:
+                break
+            chosen = self.records[len(placed) : len(placed) + len(rows)]
+            transaction.place(cls, list(chosen), rows)
+            placed += zip(chosen, rows, strict=True)
+        if len(placed) == self.total:
+            self.placed = placed
+            return None
+        facts = session.lack_now(self.kind)
+        transaction.unplace()
+        return facts
+
+
+Beneficiary = QuorumBeneficiary | PodBeneficiary

@@ -1,0 +1,65 @@
+"""What a group that has no pods yet might get from others, were it let in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.scheduling.preemption.reclaimees import Lenders
+from phalanx.scheduling.session.session import Session
+
+
+class Newcomer:
+    """A group as its announced size (minResources) makes it a beneficiary."""
+
+    def __init__(self, session: Session, gang: GangRecord) -> None:
+        noun = gang.noun
+        wanted = dict(noun.min_resources or ()) if noun is not None else {}
+        self.payers: dict[Payer, dict[str, int]] = {session.payer(gang): wanted}
+        self.gangs = (gang,)
+        self.claimed: tuple[PodRecord, ...] = ()
+        self.priority = session.priority(gang)
+        self.pod_priority = self.priority
+
+
+class Prospects:
+    """Answers for one cycle. Pods count that may go as far as that can be told of their kind; whether enough of
+    them stand where they must is found out when the group has pods."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._found: dict[object, dict[AccountRecord | None, dict[str, int]]] = {}
+
+    def of(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+        """resource -> what pods hold (of one account, or all) that may have to go for the group."""
+        options = self._session.pipeline.policy.eviction
+        noun = gang.noun
+        if noun is None or not (options.preempt or options.reclaim):
+            return {}
+        newcomer = Newcomer(self._session, gang)
+        key = (noun.min_resources, newcomer.priority, *newcomer.payers)
+        sums = self._found.get(key)
+        if sums is None:
+            sums = self._found[key] = self._sums(newcomer)
+        return sums.get(account, {})
+
+    def _sums(self, newcomer: Newcomer) -> dict[AccountRecord | None, dict[str, int]]:
+        options = self._session.pipeline.policy.eviction
+        lenders = Lenders(
+            self._session,
+            newcomer,
+            preempt=options.preempt,
+            reclaim=options.reclaim,
+            foreign=options.foreign_victims,
+            announced=True,
+        )
+        counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.kinds))
+        sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
+        for number in np.flatnonzero(counts * lenders.allowed).tolist():
+            kind, count = lenders.kinds[number], int(counts[number])
+            for account in (None, *kind.payer.path):
+                add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
+        return sums

@@ -1,0 +1,303 @@
+"""Whose pods a beneficiary may take at all, kind by kind; and what the cluster would be like without them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
+from phalanx.cluster.tenancy import Kind, Table
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.resources import PODS
+from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
+from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds
+from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.victim_classes import columns_of
+from phalanx.scheduling.session.session import Session
+
+_OWN = "they belong to the same gang and have no lower priority"
+_HIGH = "their priority is not lower"
+_MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
+
+Level = tuple[bool, int, float, int]
+"""In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
+before high priority."""
+
+
+class Asker(Protocol):
+    """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
+    its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
+
+    @property
+    def payers(self) -> Mapping[Payer, Mapping[str, int]]: ...
+    @property
+    def gangs(self) -> tuple[GangRecord, ...]: ...
+    @property
+    def claimed(self) -> Collection[PodRecord]: ...
+    @property
+    def priority(self) -> int: ...
+    @property
+    def pod_priority(self) -> int: ...
+
+
+class Sums:
+    """int64[R, N] that would be freed, and what payers would not be charged any more."""
+
+    __slots__ = ("charges", "freed", "pods")
+
+    def __init__(self, freed: IntArray, charges: dict[Payer, dict[str, int]], pods: int) -> None:
+        self.freed = freed
+        self.charges = charges
+        self.pods = pods
+
+
+class Lenders:
+    """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
+
+    def __init__(
+        self,
+        session: Session,
+        beneficiary: Asker,
+        *,
+        preempt: bool,
+        reclaim: bool,
+        foreign: bool,
+        announced: bool = False,
+    ) -> None:
+        self._session = session
+        self._beneficiary = beneficiary
+        self._foreign = foreign
+        self._modest = (
+            bool(beneficiary.payers)
+            and not any(map(_asks_for_more_than_a_slot, beneficiary.payers.values()))
+            and not session.pipeline.policy.eviction.best_effort
+        )
+        together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
+        for record in beneficiary.claimed:
+            if record.payer is not None:
+                add_amounts(together.setdefault(record.payer, {}), record.footprint.amounts, -1)
+        self._rules = [
+            Grounds(
+                session,
+                payer,
+                wanted,
+                preempt=preempt,
+                reclaim=reclaim,
+                announced=announced,
+                together=together,
+            )
+            for payer, wanted in beneficiary.payers.items()
+        ]
+        self.levelling: Levelling | None = None
+        if session.pipeline.policy.eviction.levels:
+            wanted: dict[str, int] = {}
+            for amounts in beneficiary.payers.values():
+                add_amounts(wanted, amounts, 1)
+            self.levelling = Levelling(session, beneficiary.gangs, wanted, beneficiary.priority)
+        self.grounds: dict[Payer, Ground] = {}
+        self._words: dict[Payer, Ground | str] = {}
+        self.refused: Counter[str] = Counter()
+        self.table: Table = session.state.tenancy_table()
+        self.kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self._columns = columns_of(session)
+        self._own_words = own_words_of(session)
+        counts = self.table.pods(len(self.kinds))
+        self._counts = counts
+        may_go = self._may_go(counts)
+        self.allowed: BoolArray = may_go & ~self._columns.arriving
+        self.arriving: BoolArray = may_go & self._columns.arriving
+        self._possible = self.allowed
+        self._levels: dict[int, Level] | None = None
+        self._taken: dict[int, FloatArray] | None = None
+
+    def _may_go(self, counts: IntArray) -> BoolArray:
+        """bool[K], as `may_lend` says of a pod; counts the others by why not."""
+        columns = self._columns
+        left: BoolArray = counts > 0
+
+        def refuse(out: BoolArray, why: str) -> None:
+            nonlocal left
+            pods = int(counts[left & out].sum())
+            if pods:
+                self.refused[why] += pods
+            left = left & ~out
+
+        if not self._foreign:
+            refuse(columns.foreign, "they belong to other schedulers")
+        refuse(columns.fixed, "they belong to their nodes")
+        if self._modest:
+            asks = [_asks_for_more_than_a_slot(kind.footprint.amounts) for kind in self.kinds]
+            refuse(np.array(asks, dtype=np.bool_), _MODEST)
+        below: BoolArray = np.zeros(len(columns.payers), dtype=np.bool_)
+        # Which of the pods that are marked must go all the same is asked pod by pod.
+        keep: BoolArray = np.ones(len(columns.payers), dtype=np.bool_)
+        marked = set(np.unique(columns.payer[left & columns.marked]).tolist())
+        whys: dict[str, list[int]] = {}
+        for place in np.unique(columns.payer[left]).tolist():
+            word = self._word(columns.payers[place])
+            if isinstance(word, str):
+                whys.setdefault(word, []).append(place)
+            else:
+                below[place] = word.below
+                keep[place] = place in marked and self._own_words.hold_for_all(columns.payers[place], word)
+        refuse(columns.marked & keep[columns.payer], "they are marked as not preemptable")
+        for why, places in whys.items():
+            refuse(np.isin(columns.payer, places), why)
+        own: BoolArray = np.zeros(len(self.kinds), dtype=np.bool_)
+        for gang in self._beneficiary.gangs:
+            own[columns.gangs.get(gang, [])] = True
+        refuse(own & (columns.pod_priority >= self._beneficiary.pod_priority), _OWN)
+        high = ~own & below[columns.payer] & (columns.priority >= self._beneficiary.priority)
+        for number in np.flatnonzero(left & high).tolist() if self.levelling is not None else ():
+            kind = self.kinds[number]
+            high[number] = isinstance(self._by_priority(self._word(kind.payer), kind.gang, kind.priority), str)
+        refuse(high, _HIGH)
+        return left
+
+    @property
+    def levels(self) -> Mapping[int, Level]:
+        """The place in the order of each kind that may go."""
+        if self._levels is None:
+            priorities = self._columns.priority
+            self._levels = {
+                number: level_of(self.grounds[self.kinds[number].payer], int(priorities[number]))
+                for number in np.flatnonzero(self._possible).tolist()
+            }
+        return self._levels
+
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody may go, now or once he has arrived on his node."""
+        return bool(self.allowed.any() or self.arriving.any())
+
+    @property
+    def pods(self) -> int:
+        """How many pods may go, as far as that can be told without looking at each."""
+        return int(self._counts[self.allowed].sum())
+
+    def may_lend(self, record: PodRecord) -> Ground | str:
+        """The ground on which one pod may be taken, or why there is none."""
+        assert record.payer is not None
+        if self._modest and _asks_for_more_than_a_slot(record.footprint.amounts):
+            return _MODEST
+        return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
+
+    def overrules(self, record: PodRecord) -> bool:
+        """Whether what a pod's owner says against its eviction does not count for this beneficiary."""
+        ground = self.may_lend(record)
+        return not isinstance(ground, str) and self._own_words.overrules(record, ground) is not None
+
+    def keep_levels(self, most: Level) -> None:
+        """Leaves everybody alone who comes after a level."""
+        self.allowed = self._possible & self._up_to(most)
+
+    def keep_all(self) -> None:
+        """Takes back `keep_levels`."""
+        self.allowed = self._possible
+
+    def _up_to(self, most: Level) -> BoolArray:
+        mask: BoolArray = np.ones(len(self.kinds), dtype=np.bool_)
+        for number, level in self.levels.items():
+            mask[number] = level <= most
+        return mask
+
+    def sums(self, most: Level | None = None, arriving: bool = False) -> Sums:
+        """What would be freed if all went that may go, up to a level; with those who may once they have arrived."""
+        mask = self.allowed | self.arriving if arriving else self.allowed
+        if most is not None:
+            mask = mask & self._up_to(most)
+        nodes, rows = self._session.state.nodes, self.table.rows
+        charges: dict[Payer, dict[str, int]] = {}
+        totals = np.where(mask, self._counts, 0)
+        for number in np.flatnonzero(totals).tolist():
+            kind = self.kinds[number]
+            add_amounts(charges.setdefault(kind.payer, {}), kind.footprint.amounts, int(totals[number]))
+        chosen = mask[self.table.kinds]
+        freed: IntArray = np.zeros((len(nodes.space), nodes.capacity), dtype=np.int64)
+        for column, weights in self._weights().items():
+            # Sums of one node's amounts are far below 2^53: exact.
+            freed[column] = np.bincount(rows, weights=weights * chosen, minlength=nodes.capacity)
+        return Sums(freed, charges, int(totals.sum()))
+
+    def _weights(self) -> dict[int, FloatArray]:
+        """column -> float64[entries of the table]: what the pods take of a resource of which anybody takes any."""
+        if self._taken is None:
+            usage = self._usage()
+            kinds, counts = self.table.kinds, self.table.counts
+            used = np.flatnonzero(usage.any(axis=0)).tolist()
+            self._taken = {column: usage[kinds, column].astype(np.float64) * counts for column in used}
+        return self._taken
+
+    def _usage(self) -> IntArray:
+        """int64[K, R]"""
+        width = len(self._session.state.nodes.space)
+        usages = [kind.footprint.usage for kind in self.kinds]
+        return np.array(usages, dtype=np.int64).reshape(-1, width)
+
+    def rows(self) -> list[int]:
+        """The rows on which anybody is that may go."""
+        rows: list[int] = np.flatnonzero(self.present()).tolist()
+        return rows
+
+    def present(self, accounts: Collection[object] | None = None) -> BoolArray:
+        """bool[N]: where anybody is that may go; with `accounts`, anybody who counts towards one of them."""
+        mask = self.allowed
+        if accounts is not None:
+            mask = mask.copy()
+            for number in np.flatnonzero(mask).tolist():
+                mask[number] = any(account in accounts for account in self.kinds[number].payer.path)
+        present: BoolArray = np.zeros(self._session.state.nodes.capacity, dtype=np.bool_)
+        present[self.table.rows[mask[self.table.kinds]]] = True
+        return present
+
+    def largest(self, columns: npt.NDArray[np.intp]) -> IntArray:
+        """int64[columns, N]: the most that any one of those who may go takes on a row."""
+        chosen = self.allowed[self.table.kinds]
+        rows, kinds = self.table.rows[chosen], self.table.kinds[chosen]
+        found: IntArray = np.zeros((len(columns), self._session.state.nodes.capacity), dtype=np.int64)
+        usage = self._usage()
+        for place, column in enumerate(columns.tolist()):
+            np.maximum.at(found[place], rows, usage[kinds, column])
+        return found
+
+    def _by_priority(self, ground: Ground | str, gang: GangRecord | None, pod_priority: int) -> Ground | str:
+        if isinstance(ground, str):
+            return ground
+        if gang is not None and gang in self._beneficiary.gangs:
+            lower = pod_priority < self._beneficiary.pod_priority
+            return ground if lower else _OWN
+        if ground.below:
+            priority = pod_priority if gang is None else self._session.victim_priority(gang, pod_priority)
+            if priority >= self._beneficiary.priority and not self._level(ground, gang, priority):
+                return _HIGH
+        return ground
+
+    def _level(self, ground: Ground, gang: GangRecord | None, priority: int) -> bool:
+        """Whether any pod at all of a gang of equal priority could go."""
+        equal = ground.levels and priority == self._beneficiary.priority
+        return equal and self.levelling is not None and self.levelling.permits(gang, {})
+
+    def _word(self, payer: Payer) -> Ground | str:
+        found = self._words.get(payer)
+        if found is None:
+            words = [rules.of(payer) for rules in self._rules]
+            grounds = [word for word in words if not isinstance(word, str)]
+            found = grounds[0] if grounds else words[0] if words else "nobody pays for them"
+            self._words[payer] = found
+            if not isinstance(found, str):
+                self.grounds[payer] = found
+        return found
+
+
+def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
+    return any(amount for name, amount in amounts.items() if name != PODS)
+
+
+def level_of(ground: Ground, priority: int) -> Level:
+    return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)

@@ -1,0 +1,95 @@
+"""What quotas say about taking pods: by priority within one, and between them by what each is guaranteed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.model.account import KOORDINATOR_BESIDE, Tree
+from phalanx.model.decisions import EvictionReason
+from phalanx.scheduling.ordering.entitlements import has_min, quota_of
+from phalanx.scheduling.plugins.queues.quotas import Quotas
+from phalanx.scheduling.preemption.rules.rule import (
+    NO_PREEMPTION,
+    NO_RECLAIM,
+    Amounts,
+    Ground,
+    Over,
+    Question,
+    excess_of,
+    held,
+)
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.session.session import Session
+
+ONE_WITHOUT_QUOTA = "pods that have a quota and pods that have none do not make room for each other"
+OTHER_FOREST = "they are in different quota trees"
+
+
+class QuotaGrounds:
+    """What the quota trees of one kind say to one question."""
+
+    def __init__(self, session: Session, tree: Tree, question: Question) -> None:
+        self._session = session
+        self._tree = tree
+        self._question = question
+        self._word = "runtime quota" if tree is Tree.KOORDINATOR else "min"
+        self._quota = quota_of(question.payer, tree)
+        self._chain = self._quota.lineage() if self._quota is not None else ()
+        self._depths = {account: depth for depth, account in enumerate(self._chain)}
+        self._named = has_min(session, tree)
+        self._objection: str | None = None
+        if self._quota is not None:
+            self._objection = question.exceeds(self._quota, self._share(self._quota), f"its {self._word}")
+        self._found: dict[AccountRecord, Ground | str] = {}
+
+    def of(self, lender: Payer) -> Ground | str | None:
+        """None if neither party has a quota."""
+        quota, mine = quota_of(lender, self._tree), self._quota
+        if mine is None or quota is None:
+            return None if mine is quota else ONE_WITHOUT_QUOTA
+        found = self._found.get(quota)
+        if found is None:
+            found = self._found[quota] = self._between(mine, quota)
+        return found
+
+    def _between(self, mine: AccountRecord, quota: AccountRecord) -> Ground | str:
+        beside = next((each for each in (quota, mine) if each.key.name in KOORDINATOR_BESIDE), None)
+        if beside is not None and self._tree is Tree.KOORDINATOR:
+            return f"{beside.label} stands beside the quotas that make room for each other"
+        if quota is mine:
+            return Ground(EvictionReason.PREEMPTED, True) if self._question.preempt else NO_PREEMPTION
+        if not self._question.reclaim:
+            return NO_RECLAIM
+        if mine.key.forest != quota.key.forest:
+            return OTHER_FOREST
+        if self._objection is not None:
+            return self._objection
+        depths = (self._depths[account] for account in quota.lineage() if account in self._depths)
+        depth = next(depths, len(self._chain))
+        if quota.fault is not None:
+            return Ground(EvictionReason.RECLAIMED, False, distance=depth, excess=1.0)
+        share, holding = self._share(quota), held(quota)
+        over = Over(quota, share)
+        if not over.exceeded(holding, self._question.wanted):
+            return f"{quota.label} is within its {self._word}"
+        dues = ((over,),)
+        return Ground(EvictionReason.RECLAIMED, False, (over,), (), depth, excess_of(dues, held), dues=dues)
+
+    def _share(self, quota: AccountRecord) -> Amounts:
+        """What is the quota's own of what is asked for."""
+        if self._tree is Tree.KOORDINATOR:
+            runtime = _runtime(self._session, quota)
+            return {name: amount for name, amount in runtime.items() if name in self._question.wanted}
+        least = dict(quota.noun.deserved or ()) if quota.noun is not None else {}
+        return {name: least.get(name, 0) for name in self._question.wanted if name in self._named}
+
+
+def _runtime(session: Session, quota: AccountRecord) -> Amounts:
+    """What a Koordinator quota may use at this moment, of the resources that its max names."""
+    for plugin in session.pipeline.plugins("ceiling"):
+        if isinstance(plugin, Quotas):
+            ceiling = plugin.ceiling(session, quota)
+            return ceiling.limits if ceiling is not None and ceiling.computed else {}
+    return {}

@@ -1,0 +1,93 @@
+"""On what ground pods may be taken from whom: what quotas and queues say together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.model.account import Tree
+from phalanx.model.decisions import EvictionReason
+from phalanx.scheduling.preemption.rules.queue_rules import QueueGrounds
+from phalanx.scheduling.preemption.rules.quota_rules import QuotaGrounds
+from phalanx.scheduling.preemption.rules.rule import Amounts, Ground, Question, held
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.session.session import Session
+
+__all__ = ["Ground", "Grounds", "held"]
+
+_QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
+
+
+class Grounds:
+    """All grounds of one beneficiary: a payer that asks for `wanted` in sum.
+
+    Speaks of the sums at the time when it is first asked about a lender: ask before anything is tried.
+
+    Every tree in which either party stands must agree. In quota trees (scheduler-plugins, capacity_scheduling.go):
+    who is within his own min, what he asks for included, takes back from quotas above theirs, whatever the
+    priorities; within one quota lower priorities make room. In Koordinator the runtime quota takes the place of the
+    min. Between queues: who stays within what he deserves, on every level below the queue that both share, takes
+    from branches that have more than they deserve; within one queue lower priorities make room, unless quotas say
+    otherwise. Only what is asked for is compared, and of that only what somebody in the tree has a share of.
+
+    Since the taker ends within its share and the giver had more than its own before each removal, the giver never
+    has a ground to take the same back (`tests/scheduling/test_grounds_fixpoint.py`).
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        payer: Payer,
+        wanted: Amounts,
+        *,
+        preempt: bool,
+        reclaim: bool,
+        announced: bool = False,
+        together: Mapping[Payer, Amounts] | None = None,
+    ) -> None:
+        """`together` tells what all payers of the beneficiary are yet to be charged, this one included: accounts
+        that they share are charged for all, and for room that is held already they have been. `announced`: see
+        `Question`."""
+        ledger = session.ledger  # sums and faults as of now
+        self._fault = payer.fault.message if payer.fault is not None else None
+        wanted = {name: amount for name, amount in wanted.items() if amount > 0}
+        charges: dict[AccountRecord, dict[str, int]] = {}
+        for each, amounts in (together if together is not None else {payer: wanted}).items():
+            for account in each.path:
+                add_amounts(charges.setdefault(account, {}), amounts, 1)
+        question = Question(payer, wanted, charges, preempt, reclaim, announced)
+        self._queues = QueueGrounds(session, question)
+        kinds = session.memo("kinds of trees", lambda: {account.key.tree for account in ledger.accounts.values()})
+        self._quotas = [QuotaGrounds(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
+        self._found: dict[Payer, Ground | str] = {}
+
+    def of(self, lender: Payer) -> Ground | str:
+        """The ground on which pods of the lender may be taken, or why there is none: a phrase for people."""
+        found = self._found.get(lender)
+        if found is None:
+            found = self._found[lender] = self._fault or self._find(lender)
+        return found
+
+    def _find(self, lender: Payer) -> Ground | str:
+        words = [word for rule in self._quotas if (word := rule.of(lender)) is not None]
+        if not (words and self._queues.shared(lender)):
+            words.append(self._queues.of(lender))
+        grounds: list[Ground] = []
+        for word in words:
+            if isinstance(word, str):
+                return word
+            grounds.append(word)
+        if len(grounds) == 1:
+            return grounds[0]
+        reclaimed = any(ground.reason is EvictionReason.RECLAIMED for ground in grounds)
+        return Ground(
+            EvictionReason.RECLAIMED if reclaimed else EvictionReason.PREEMPTED,
+            any(ground.below for ground in grounds),
+            tuple(over for ground in grounds for over in ground.overs),
+            tuple(floor for ground in grounds for floor in ground.floors),
+            max(ground.distance for ground in grounds),
+            max(ground.excess for ground in grounds),
+            dues=tuple(group for ground in grounds for group in ground.dues),
+        )

@@ -1,0 +1,272 @@
+"""How much of what owners say against the eviction of their pods counts: that is one decision, made here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.model.account import SelfProtection, Tree
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.duration import format_duration
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import ACTIVE
+from phalanx.scheduling.framework.plugin import Spared
+from phalanx.scheduling.ordering.entitlements import own_of
+from phalanx.scheduling.plugins.evictions.cdp import Cdp
+from phalanx.scheduling.plugins.evictions.pdb import Pdb
+from phalanx.scheduling.plugins.evictions.protection import bound_at
+from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
+from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
+from phalanx.scheduling.preemption.rules.rule import Ground
+from phalanx.scheduling.preemption.victim_classes import Columns, columns_of
+from phalanx.scheduling.session.session import Session
+
+Amounts = Mapping[str, int]
+Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
+"""((account, resource), amount, what the account has of its own of that)."""
+
+
+class OwnWords:
+    """Answers for one session; to be made before anything is tried.
+
+    Where an account says `guaranteed`, pods are covered by what their queues and quotas have of their own, the
+    oldest first, every pod whole and in every resource that anybody has a share of. Members that their gang cannot
+    do without are covered together or not at all, with what they keep in its place: otherwise one small pod would
+    protect a large gang. Against others of the same account everybody is covered where no account on his path
+    states anything of its own.
+    """
+
+    def __init__(self, session: Session, columns: Columns) -> None:
+        self._session = session
+        self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
+        self._rules: dict[Payer, ProtectionRule] = {}
+        self._covered: set[str] = set()
+        # Why those are not covered that are not.
+        self._beyond: dict[str, str] = {}
+        self._holding: dict[tuple[AccountRecord, str], int] = {}
+        self._needs: dict[tuple[Payer, Footprint], Needs | None] = {}
+        self._hold: dict[tuple[Payer, EvictionReason], bool] = {}
+        stated = sorted(self._stated(columns), key=_age)
+        self._by_payer: dict[Payer, list[PodRecord]] = {}
+        for record in stated:
+            assert record.payer is not None
+            self._by_payer.setdefault(record.payer, []).append(record)
+        self._cover(stated)
+
+    def objection(self, record: PodRecord, spared: Spared, ground: Ground) -> Spared | None:
+        """What a plugin says against an eviction, as far as it counts on this ground."""
+        if not spared.own:
+            return spared
+        if self.overrules(record, ground) is not None:
+            return None
+        assert record.payer is not None
+        limit = self._rule(record.payer).limit
+        until = float(bound_at(record.pod) + limit)
+        if not limit or (spared.until is not None and spared.until <= until):
+            return spared
+        return msgspec.structs.replace(spared, until=until)
+
+    def overrules(self, record: PodRecord, ground: Ground) -> str | None:
+        """Why what the pod's owner says does not count on this ground; None if it does."""
+        payer = record.payer
+        assert payer is not None
+        rule = self._rule(payer)
+        if rule.reach is SelfProtection.NONE:
+            return f"{rule.word} lets no pod protect itself"
+        if rule.limit and bound_at(record.pod) + rule.limit <= self._session.now:
+            return f"{rule.limiter} lets its pods protect themselves for {format_duration(rule.limit)} only"
+        if rule.reach is SelfProtection.ALL or record.pod.uid in self._covered:
+            return None
+        if ground.reason is EvictionReason.PREEMPTED and not any(map(_states, payer.path)):
+            return None
+        return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
+
+    def hold_for_all(self, payer: Payer, ground: Ground) -> bool:
+        """Whether the owners' word counts for every pod of the payer's, now and later."""
+        key = (payer, ground.reason)
+        if key not in self._hold:
+            records = self._by_payer.get(payer, ())
+            self._hold[key] = not self._rule(payer).limit and all(
+                self.overrules(record, ground) is None for record in records
+            )
+        return self._hold[key]
+
+    def remark(self, record: PodRecord, ground: Ground) -> str:
+        """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
+        for spared in self._words(record):
+            why = self.overrules(record, ground)
+            if why is not None:
+                return f"; that it {spared.why} does not count: {why}"
+        return ""
+
+    def verdict(self, record: PodRecord) -> str:
+        """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
+        there is none."""
+        against_others = self.remark(record, Ground(EvictionReason.RECLAIMED, False))
+        if against_others and not self.remark(record, Ground(EvictionReason.PREEMPTED, True)):
+            return f"{against_others}, where others take back what is theirs"
+        return against_others
+
+    def _words(self, record: PodRecord) -> Iterator[Spared]:
+        for plugin in self._session.pipeline.plugins("spares"):
+            spared = plugin.spares(self._session, record)
+            if spared is not None and spared.own:
+                yield spared
+
+    def _rule(self, payer: Payer) -> ProtectionRule:
+        found = self._rules.get(payer)
+        if found is None:
+            default = self._session.pipeline.policy.self_protection
+            found = self._rules[payer] = protection_rule(payer, default)
+        return found
+
+    # what is covered
+
+    def _stated(self, columns: Columns) -> Iterator[PodRecord]:
+        """The pods for which their owners say something; only kinds of which any may do so are looked at."""
+        session = self._session
+        guards = any(isinstance(plugin, Cdp | Pdb) for plugin in session.pipeline.plugins("spares"))
+        table = session.state.tenancy_table()
+        chosen = columns.stated | (columns.guarded if guards else False)
+        for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
+            for record in session.state.tenants(row):
+                if record.payer is None or record.state not in ACTIVE:
+                    continue
+                pod, gang = record.pod, record.gang
+                marked = not pod.preemptable or pod.firm
+                marked = marked or (gang is not None and gang.noun is not None and not gang.noun.preemptable)
+                if marked or (guards and (pod.cooldown or pod.budgets) and any(self._words(record))):
+                    yield record
+
+    def _cover(self, stated: list[PodRecord]) -> None:
+        uids = {record.pod.uid for record in stated}
+        for core, others in self._blocks(stated, uids):
+            if core and not self._charge(core):
+                # A member above the minimum that nobody may take would keep the others in their places as well.
+                for record in others:
+                    self._beyond[record.pod.uid] = self._beyond[core[0].pod.uid]
+                continue
+            for record in others:
+                self._charge([record])
+
+    def _blocks(self, stated: list[PodRecord], uids: set[str]) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
+        """(members that go together or not at all, those that go singly), the oldest first."""
+        composites = self._session.state.surroundings.composites
+        seen: set[GangKey] = set()
+        for record in stated:
+            if record.gang is None:
+                yield [], [record]
+                continue
+            if record.gang.key in seen:
+                continue
+            core, single = list[PodRecord](), list[PodRecord]()
+            mates = bundle_of(record.gang, self._session.state.gangs, composites)
+            seen.update(mate.key for mate in mates)
+            for mate in mates:
+                members = sorted(_active(mate), key=lambda each: (each.pod.uid not in uids, *_age(each)))
+                needed = len(members) - max(0, spare_members(mate, composites)[0])
+                core += members[:needed]
+                single += [member for member in members[needed:] if member.pod.uid in uids]
+            yield core, sorted(single, key=_age)
+
+    def _charge(self, block: list[PodRecord]) -> bool:
+        """Covers the pods, if what they hold is left of their accounts' own."""
+        why, holding = "", self._holding
+        sums: dict[tuple[AccountRecord, str], int] = {}
+        for record in block:
+            assert record.payer is not None
+            needs = self._needs_of(record.payer, record.footprint)
+            if needs is None:
+                why = "no queue or quota guarantees it anything"
+            for place, amount, limit in needs or ():
+                sums[place] = sums.get(place, 0) + amount
+                if not why and holding.get(place, 0) + sums[place] > limit:
+                    why = f"it is beyond what {place[0].label} is guaranteed"
+        if why:
+            self._beyond.update((record.pod.uid, why) for record in block)
+            return False
+        for place, amount in sums.items():
+            holding[place] = holding.get(place, 0) + amount
+        self._covered.update(record.pod.uid for record in block)
+        return True
+
+    def _needs_of(self, payer: Payer, footprint: Footprint) -> Needs | None:
+        """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
+        key = (payer, footprint)
+        if key not in self._needs:
+            accounts = [account for account in payer.path if self._own_of(account)]
+            self._needs[key] = (
+                tuple(
+                    ((account, name), amount, share[name])
+                    for account in accounts
+                    for share in [_least(self._own_of(account))]
+                    for name, amount in footprint.amounts.items()
+                    if amount > 0 and name in share
+                )
+                if accounts
+                else None
+            )
+        return self._needs[key]
+
+    def _own_of(self, account: AccountRecord) -> tuple[Amounts, ...]:
+        found = self._own.get(account)
+        if found is None:
+            found = () if account.noun is not None and account.noun.problem else own_of(self._session, account)
+            if not found and _states(account) and account.noun is not None and account.key.tree is Tree.QUEUE:
+                noun = account.noun  # no plugin speaks of what queues deserve
+                stated = dict(noun.deserved or ())
+                found = ({name: max(stated.get(name, 0), n) for name, n in noun.guarantee} | stated,)
+            self._own[account] = found
+        return found
+
+
+def own_words_of(session: Session) -> OwnWords:
+    """One for all questions of a session."""
+    found = session.own_words
+    if not isinstance(found, OwnWords):
+        session.state.ledger.settle()
+        session.state.tenancy_table()  # all kinds are known
+        found = session.own_words = OwnWords(session, columns_of(session))
+    return found
+
+
+def objection(session: Session, record: PodRecord, ground: Ground) -> Spared | None:
+    """What the first plugin says that objects to the pod's eviction on this ground."""
+    return next(objections(session, record, ground), None)
+
+
+def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[Spared]:
+    """What all plugins say; without a ground, whatever owners say counts."""
+    for plugin in session.pipeline.plugins("spares"):
+        spared = plugin.spares(session, record)
+        if spared is not None and ground is not None:
+            spared = own_words_of(session).objection(record, spared, ground)
+        if spared is not None:
+            yield spared
+
+
+def _least(shares: Iterable[Amounts]) -> Amounts:
+    """Of every resource what the strictest says."""
+    least: dict[str, int] = {}
+    for share in shares:
+        for name, amount in share.items():
+            least[name] = min(amount, least.get(name, amount))
+    return least
+
+
+def _states(account: AccountRecord) -> bool:
+    """Whether something is said to be the account's own."""
+    return account.noun is not None and bool(account.noun.guarantee or account.noun.deserved)
+
+
+def _active(gang: GangRecord) -> Iterable[PodRecord]:
+    return (member for member in gang.members.values() if member.state in ACTIVE and member.payer is not None)
+
+
+def _age(record: PodRecord) -> tuple[int, str, str]:
+    return bound_at(record.pod), record.pod.namespace, record.pod.name

@@ -1,0 +1,179 @@
+"""Room node by node: for each copy that is needed, the node where the least is lost."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.members import GangRecord
+from phalanx.scheduling.preemption.cost import Cost, cost_of
+from phalanx.scheduling.preemption.victims import Spare, Victim
+from phalanx.scheduling.session.session import Session
+
+Amounts = tuple[int, ...]
+
+
+class Nearby:
+    """Chooses victims for copies of classes, one copy after the other, by what nodes have; accounts aside.
+
+    Whoever was chosen before costs nothing: a gang that goes as a whole makes room on many nodes.
+    """
+
+    def __init__(self, session: Session, classes: Iterable[ClassRecord], candidates: Sequence[Victim]) -> None:
+        self._session = session
+        columns = sorted({column for cls in classes for column in cls.columns.tolist()})
+        self._columns = columns
+        self._victims: dict[int, list[tuple[Victim, Amounts]]] = {}
+        self._parts: dict[Victim, dict[int, Amounts]] = {}
+        for victim in candidates:
+            parts: dict[int, Amounts] = {}
+            for record in victim.records:
+                if record.row >= 0:
+                    freed = tuple(record.footprint.usage[columns].tolist())
+                    parts[record.row] = _plus(parts[record.row], freed) if record.row in parts else freed
+            self._parts[victim] = parts
+            for row, freed in parts.items():
+                self._victims.setdefault(row, []).append((victim, freed))
+        rows = sorted(self._victims)
+        idle = session.state.nodes.idle[columns][:, rows].T.tolist()
+        self._room: dict[int, Amounts] = {row: tuple(room) for row, room in zip(rows, idle, strict=True)}
+        self._chosen: dict[Victim, None] = {}
+        self._singles: dict[GangRecord, list[Victim]] = {}
+        self._fallen: set[GangRecord] = set()
+        self._spent: dict[Spare, int] = {}
+
+    def choose(self, cls: ClassRecord, count: int) -> bool:
+        """Makes room for so many copies beside those before; whether all have it."""
+        wanted = dict(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
+        amounts = tuple(wanted.get(column, 0) for column in self._columns)
+        placer = self._session.placer
+        mask = placer.welcoming(cls) if count == 1 else placer.view(cls).static
+        alone = self._session.placer.exclusive(cls)
+        ways: list[tuple[Cost, int, int]] = []
+        turns: dict[int, int] = {}
+        best: dict[int, list[Victim]] = {}
+
+        def weigh(row: int) -> None:
+            turns[row] = turns.get(row, 0) + 1
+            way = self._way(row, amounts)
+            if way is not None:
+                best[row] = way
+                heapq.heappush(ways, (_cost(way), row, turns[row]))
+
+        for row in self._room:
+            if mask[row]:
+                weigh(row)
+        while count and ways:
+            _, row, turn = heapq.heappop(ways)
+            if turn != turns[row]:
+                continue
+            touched = self._take(best[row])
+            self._room[row] = _minus(self._room[row], amounts)
+            count -= 1
+            if alone:
+                turns[row] += 1
+                touched.discard(row)
+            else:
+                touched.add(row)
+            for each in sorted(touched):
+                if mask[each] and each in turns:
+                    weigh(each)
+        return not count
+
+    def first(self, candidates: Sequence[Victim]) -> list[Victim]:
+        """The candidates with those who were chosen at the front."""
+        return [*self._chosen, *(victim for victim in candidates if victim not in self._chosen)]
+
+    def _take(self, way: Iterable[Victim]) -> set[int]:
+        """The rows that have more room now."""
+        touched: set[int] = set()
+        for victim in way:
+            self._chosen[victim] = None
+            if victim.spare is not None:
+                self._spent[victim.spare] = self._spent.get(victim.spare, 0) + 1
+            mine = (
+                [single for gang in victim.gangs for single in self._singles.get(gang, ())] if victim.whole else []
+            )
+            for row, freed in self._parts[victim].items():
+                for single in mine:
+                    if row in self._parts[single]:
+                        freed = _minus(freed, self._parts[single][row])
+                self._room[row] = _plus(self._room[row], freed)
+                touched.add(row)
+            if victim.whole:
+                self._fallen.update(victim.gangs)
+            for gang in victim.gangs if not victim.whole else ():
+                self._singles.setdefault(gang, []).append(victim)
+        return touched
+
+    def _way(self, row: int, amounts: Amounts) -> list[Victim] | None:
+        """Who would go for one more copy on a row: in their order, or the largest first; less who is not needed."""
+        room = self._room[row]
+        if _covers(room, amounts):
+            return []
+        waiting = [(victim, freed) for victim, freed in self._victims[row] if self._may_go(victim)]
+        way = self._enough(waiting, room, amounts)
+        if way is None:
+            return None
+        # Of no higher level than needed, but as few as possible.
+        most = max((victim.preempted, victim.distance, victim.priority) for victim in way)
+        alike = [each for each in waiting if (each[0].preempted, each[0].distance, each[0].priority) <= most]
+        alike.sort(key=lambda each: (each[0].breaks, -_useful(each[1], room, amounts)))
+        other = self._enough(alike, room, amounts)
+        if other is not None and _cost(other) < _cost(way):
+            return other
+        return way
+
+    def _enough(
+        self, waiting: Sequence[tuple[Victim, Amounts]], room: Amounts, amounts: Amounts
+    ) -> list[Victim] | None:
+        chosen: list[tuple[Victim, Amounts]] = []
+        singles: dict[Spare, int] = {}
+        for victim, freed in waiting:
+            if _covers(room, amounts):
+                break
+            if victim.spare is not None:
+                if self._spent.get(victim.spare, 0) + singles.get(victim.spare, 0) >= victim.spare.free:
+                    continue
+                singles[victim.spare] = singles.get(victim.spare, 0) + 1
+            if victim.whole:
+                for single, part in [each for each in chosen if not set(each[0].gangs).isdisjoint(victim.gangs)]:
+                    chosen.remove((single, part))
+                    room = _minus(room, part)
+            chosen.append((victim, freed))
+            room = _plus(room, freed)
+        if not _covers(room, amounts):
+            return None
+        for victim, freed in reversed(chosen[:-1]):
+            less = _minus(room, freed)
+            if _covers(less, amounts):
+                chosen.remove((victim, freed))
+                room = less
+        return [victim for victim, _ in chosen]
+
+    def _may_go(self, victim: Victim) -> bool:
+        return victim not in self._chosen and self._fallen.isdisjoint(victim.gangs)
+
+
+def _cost(way: Sequence[Victim]) -> Cost:
+    """What it costs if these go: of budgets only those count that have nothing left now."""
+    return cost_of(way, sum(victim.exposed for victim in way))
+
+
+def _useful(freed: Amounts, room: Amounts, amounts: Amounts) -> float:
+    """How much of what is missing a victim would free, in parts of it."""
+    missing = [(wanted - there, part) for wanted, there, part in zip(amounts, room, freed, strict=True)]
+    return sum(min(part, lack) / lack for lack, part in missing if lack > 0)
+
+
+def _covers(room: Amounts, amounts: Amounts) -> bool:
+    return all(there >= wanted for there, wanted in zip(room, amounts, strict=True) if wanted)
+
+
+def _plus(one: Amounts, other: Amounts) -> Amounts:
+    return tuple(map(int.__add__, one, other))
+
+
+def _minus(one: Amounts, other: Amounts) -> Amounts:
+    return tuple(map(int.__sub__, one, other))

@@ -1,0 +1,107 @@
+"""Kinds of pods as arrays, so that a question about all of them is a few comparisons."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.cluster.tenancy import Kind, Table
+from phalanx.model.account import Tree
+from phalanx.scheduling.session.session import Session
+
+_QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
+
+
+class Columns:
+    """int64[K] each: `payer` (a place in `payers`), `priority` (`Session.victim_priority`), `pod_priority`; and
+    `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
+    `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
+    `arriving`, all bool[K]. `standing` is kept for `outranked`. Valid for one session, for priorities' sake; kinds
+    that come up in it are added.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self._generation = session.state.tenancy.generation
+        self.payers: list[Payer] = []
+        self.gangs: dict[GangRecord, list[int]] = {}
+        self._places: dict[Payer, int] = {}
+        self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
+        self._seen = -1
+        self.standing: tuple[Table, Standing] | None = None
+        self._update()
+
+    def current(self) -> bool:
+        """Whether it still speaks of the kinds that there are; those that are new are added."""
+        if self._generation != self._session.state.tenancy.generation:
+            return False
+        if self._seen != len(self._kinds):
+            self._update()
+        return True
+
+    def _update(self) -> None:
+        priority = self._session.victim_priority
+        for kind in self._kinds[len(self._rows) :]:
+            place = self._places.setdefault(kind.payer, len(self.payers))
+            if place == len(self.payers):
+                self.payers.append(kind.payer)
+            gang = kind.gang
+            if gang is not None:
+                self.gangs.setdefault(gang, []).append(kind.number)
+            self._rows.append(
+                (
+                    place,
+                    priority(gang, kind.priority),
+                    kind.priority,
+                    not kind.payer.key.queue,
+                    kind.fixture,
+                    not kind.preemptable,
+                    kind.arriving,
+                    not kind.preemptable or kind.payer.key.firm or _forbids(gang),
+                    kind.guarded,
+                )
+            )
+        self._seen = len(self._kinds)
+        table = np.array(self._rows, dtype=np.int64).reshape(-1, 9)
+        self.payer: IntArray = table[:, 0].copy()
+        self.priority: IntArray = table[:, 1].copy()
+        self.pod_priority: IntArray = table[:, 2].copy()
+        self.foreign: BoolArray = table[:, 3] > 0
+        self.fixed: BoolArray = table[:, 4] > 0
+        self.marked: BoolArray = table[:, 5] > 0
+        self.arriving: BoolArray = table[:, 6] > 0
+        self.stated: BoolArray = table[:, 7] > 0
+        self.guarded: BoolArray = table[:, 8] > 0
+
+
+class Standing:
+    """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
+
+    def __init__(self, columns: Columns, table: Table) -> None:
+        there = table.pods(len(columns.priority)) > 0
+        self.lowest = int(columns.priority[there].min()) if there.any() else None
+        payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
+        self.queues = {payer.queue for payer in payers}
+        self.quotas = any(has_quota(payer) for payer in payers)
+
+
+def columns_of(session: Session) -> Columns:
+    """The kinds as arrays, worked out once a session."""
+    found = session.columns
+    if not isinstance(found, Columns) or not found.current():
+        found = session.columns = Columns(session)
+    return found
+
+
+def _forbids(gang: GangRecord | None) -> bool:
+    return gang is not None and gang.noun is not None and not gang.noun.preemptable
+
+
+def has_quota(payer: Payer) -> bool:
+    """Whether a quota pays, beside a queue."""
+    return any(account.key.tree in _QUOTAS for account in payer.path)

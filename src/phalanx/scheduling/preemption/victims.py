@@ -1,0 +1,303 @@
+"""Who goes together: surplus members singly, then the rest of a gang as a whole; pods on their own singly."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.composites import Composites
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import ACTIVE, MemberState
+from phalanx.scheduling.gangs.subgroups import PartKey
+from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
+from phalanx.scheduling.preemption.rules.gang_integrity import Subquorum, bundle_of, holds_quorum, spare_members
+from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, held
+
+_SECONDS = 3600.0
+
+Part = str | PartKey | None
+"""Of a gang: a role, a subgroup, or all of it (None)."""
+
+
+class Victim:
+    """Pods that go together or stay together.
+
+    `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
+    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
+    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has
+    nothing left. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some
+    gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    """
+
+    __slots__ = (
+        "amounts",
+        "breaks",
+        "distance",
+        "exposed",
+        "gangs",
+        "grounds",
+        "key",
+        "own",
+        "preempted",
+        "priority",
+        "records",
+        "spare",
+        "whole",
+        "work",
+    )
+
+    def __init__(
+        self, records: list[PodRecord], grounds: Mapping[Payer, Ground], priority: int, work: float, breaks: int = 0
+    ) -> None:
+        self.records = records
+        self.priority = priority
+        self.work = work
+        self.breaks = breaks
+        self.own = records[0].pod.priority if len(records) == 1 else sum(each.pod.priority for each in records)
+        self.whole = False
+        self.spare: Spare | None = None
+        self.exposed = 0
+        self.key: tuple[object, ...] = ()
+        self.gangs: tuple[GangRecord, ...]
+        self.amounts: dict[Payer, dict[str, int]]
+        if len(records) == 1:
+            (record,) = records
+            assert record.payer is not None
+            ground = grounds[record.payer]
+            self.gangs = (record.gang,) if record.gang is not None else ()
+            self.amounts = {record.payer: record.footprint.amounts}
+            self.grounds = {record.payer: ground}
+            self.preempted, self.distance = ground.reason is EvictionReason.PREEMPTED, ground.distance
+            return
+        self.gangs = tuple({r.gang: None for r in records if r.gang is not None})
+        self.amounts = {}
+        for record in records:
+            assert record.payer is not None
+            add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
+        self.grounds = {payer: grounds[payer] for payer in self.amounts}
+        self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
+        self.distance = max(ground.distance for ground in self.grounds.values())
+
+    def __repr__(self) -> str:
+        return f"Victim({', '.join(record.pod.key for record in self.records)})"
+
+    @property
+    def excess(self) -> float:
+        return min(ground.excess for ground in self.grounds.values())
+
+    @property
+    def reason(self) -> EvictionReason:
+        return EvictionReason.PREEMPTED if self.preempted else EvictionReason.RECLAIMED
+
+    @property
+    def rows(self) -> Iterator[int]:
+        return (record.row for record in self.records)
+
+    @property
+    def youngest(self) -> int:
+        return max(_since(record) for record in self.records)
+
+    @property
+    def importance(self) -> int:
+        """The highest priority of a pod, whatever its gang's."""
+        return self.own if len(self.records) == 1 else max(record.pod.priority for record in self.records)
+
+    @property
+    def name(self) -> tuple[str, str]:
+        first = min(self.records, key=lambda record: record.pod.key)
+        return first.pod.namespace, first.pod.name
+
+
+class Roster:
+    """Turns pods into victims. `may_go` tells of a pod whether anything forbids its eviction."""
+
+    def __init__(
+        self,
+        state: ClusterState,
+        grounds: Mapping[Payer, Ground],
+        may_go: Callable[[PodRecord], bool],
+        priority: Callable[[GangRecord | None, int], int],
+        work: Callable[[PodRecord], float],
+        own: tuple[GangRecord, ...] = (),
+    ) -> None:
+        self._state = state
+        self._composites = state.surroundings.composites
+        self._grounds = grounds
+        self._may_go = may_go
+        self._priority = priority
+        self._work = work
+        self._own = own
+
+    def of(self, records: Iterable[PodRecord]) -> list[Victim]:
+        """All victims that the pods are part of."""
+        found: list[Victim] = []
+        members: dict[GangRecord, list[PodRecord]] = {}
+        for record in records:
+            if record.gang is not None:
+                members.setdefault(record.gang, []).append(record)
+            elif self._may_go(record):
+                found.append(self._victim([record]))
+        bundles: dict[frozenset[GangKey], list[GangRecord]] = {}
+        for gang in members:
+            mates = bundle_of(gang, self._state.gangs, self._composites)
+            bundles.setdefault(frozenset(mate.key for mate in mates), mates)
+        for mates in bundles.values():
+            found.extend(self._of_bundle(mates, members))
+        return found
+
+    def _of_bundle(
+        self, gangs: list[GangRecord], members: Mapping[GangRecord, list[PodRecord]]
+    ) -> Iterator[Victim]:
+        """Gangs that need each other lose members above their minima singly, or everybody together."""
+        spares = {gang: Spare(gang, self._composites) for gang in gangs}
+        for gang, spare in spares.items():
+            for record in members.get(gang, ()) if spare.free > 0 else ():
+                if spare.allows(record, {}) and self._may_go(record):
+                    victim = self._victim([record])
+                    victim.spare = spare
+                    yield victim
+        # A gang does not fall for itself, and one that needs nobody loses its members one by one.
+        if any(gang in self._own for gang in gangs) or all(spare.everybody for spare in spares.values()):
+            return
+        there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
+        # What is on its way to a node cannot be told to leave yet.
+        if not there or any(m.state is MemberState.PLACED or not self._may_go(m) for m in there):
+            return
+        broken = sum(1 for gang in gangs if holds_quorum(gang))
+        victim = self._victim(sorted(there, key=lambda member: member.pod.key), broken)
+        victim.whole = True
+        yield victim
+
+    def _victim(self, records: list[PodRecord], breaks: int = 0) -> Victim:
+        priority = max(
+            self._priority(record.gang, record.pod.priority) if record.gang is not None else record.pod.priority
+            for record in records
+        )
+        return Victim(records, self._grounds, priority, sum(map(self._work, records)), breaks)
+
+
+class Spare:
+    """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
+    `everybody`: it has nothing to break, or lacks some of its minimum already."""
+
+    __slots__ = ("_roles", "_subquorum", "everybody", "free")
+
+    def __init__(self, gang: GangRecord, composites: Composites) -> None:
+        self.free, self._roles = spare_members(gang, composites)
+        self._subquorum: Subquorum | None = None
+        active = gang.counts().active
+        if self.free < 0:
+            self.free, self._roles, self.everybody = active, Counter(), True
+            return
+        assert gang.noun is not None or not self.free
+        if self.free and gang.noun is not None and gang.noun.subgroups:
+            self._subquorum = Subquorum(gang, gang.noun)
+        self.everybody = not self._roles and self._subquorum is None and self.free >= active
+
+    def allows(self, record: PodRecord, spent: Mapping[Part, int]) -> bool:
+        """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
+        role = record.pod.role
+        if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
+            return False
+        if self._subquorum is None:
+            return True
+        return self._subquorum.spares(record, spent)
+
+    def keys(self, record: PodRecord) -> Iterator[Part]:
+        """What a member that goes counts for: the gang (None), its role, its subgroup."""
+        yield None
+        if record.pod.role in self._roles:
+            yield record.pod.role
+        if self._subquorum is not None and (part := self._subquorum.part(record)) is not None:
+            yield part
+
+
+def _since(record: PodRecord) -> int:
+    pod = record.pod
+    return pod.started or pod.bound or pod.created
+
+
+def hours_lost(record: PodRecord, now: float) -> float:
+    """Hours since the pod began, or since its last checkpoint."""
+    return max(0.0, now - max(_since(record), record.pod.checkpoint)) / _SECONDS
+
+
+def lost_work(record: PodRecord, now: float, totals: Mapping[str, tuple[int, int]]) -> float:
+    """The same times the largest part of the cluster that it holds."""
+    parts = (
+        amount / totals[name][0] for name, amount in record.footprint.amounts.items() if totals.get(name, (0,))[0]
+    )
+    return hours_lost(record, now) * max(parts, default=0.0)
+
+
+class Removals:
+    """Which victims go, and whether accounts and gangs allow the next: every removal counts before the next is
+    judged. `holding` tells what an account holds before; it is asked once."""
+
+    def __init__(
+        self,
+        levelling: Levelling | None = None,
+        holding: Callable[[AccountRecord], Mapping[str, int]] = held,
+    ) -> None:
+        self._holding = holding
+        self._holdings: dict[AccountRecord, dict[str, int]] = {}
+        self._spent: dict[Spare, Counter[Part]] = {}
+        self._levelling = levelling
+        self._shrunk: dict[GangRecord, dict[str, int]] = {}
+
+    def holdings(self, account: AccountRecord) -> dict[str, int]:
+        """What an account holds without those who go."""
+        found = self._holdings.get(account)
+        if found is None:
+            found = self._holdings[account] = dict(self._holding(account))
+        return found
+
+    def permit(self, victim: Victim) -> bool:
+        """Whether there still is a ground for it."""
+        grounds = victim.grounds.items()
+        return all(ground.permits(victim.amounts[payer], self.holdings) for payer, ground in grounds) and (
+            self._levelling is None
+            or not _levelled(victim, self._levelling)
+            or self._levels(victim, self._levelling)
+        )
+
+    def spares(self, victim: Victim) -> bool:
+        """Whether its gang can do without it, if it does not go as a whole."""
+        spare = victim.spare
+        if spare is None:
+            return True
+        return spare.allows(victim.records[0], self._spent.get(spare, {}))
+
+    def add(self, victim: Victim, sign: int = 1) -> None:
+        for payer, amounts in victim.amounts.items():
+            for account in payer.path:
+                add_amounts(self.holdings(account), amounts, -sign)
+        for gang in victim.gangs if self._levelling is not None else ():
+            add_amounts(self._shrunk.setdefault(gang, {}), _of_gang(victim, gang), sign)
+        if victim.spare is not None:
+            spent = self._spent.setdefault(victim.spare, Counter())
+            for key in victim.spare.keys(victim.records[0]):
+                spent[key] += sign
+
+    def _levels(self, victim: Victim, levelling: Levelling) -> bool:
+        """Whether the victim's gangs hold enough more than the beneficiary."""
+        return all(levelling.permits(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
+
+
+def _levelled(victim: Victim, levelling: Levelling) -> bool:
+    """Whether the victim goes because others hold less, not for its priority."""
+    if victim.priority < levelling.priority or any(gang in levelling.gangs for gang in victim.gangs):
+        return False
+    return any(ground.levels for ground in victim.grounds.values())
+
+
+def _of_gang(victim: Victim, gang: GangRecord) -> dict[str, int]:
+    amounts: dict[str, int] = {}
+    for record in victim.records:
+        if record.gang is gang:
+            add_amounts(amounts, record.footprint.amounts, 1)
+    return amounts

@@ -1,0 +1,1 @@
+"""What waits: units in order, and those that are unschedulable until something can help them."""

@@ -1,0 +1,222 @@
+"""The tree of queues as plugins see it: who takes part, real capabilities, and room to admit groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phalanx.cluster.accounts import AccountRecord, add_amounts
+from phalanx.cluster.eligibility import objections
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.paths import ROOT
+from phalanx.cluster.resource_space import exact_sums
+from phalanx.model.account import AccountKey, Tree
+from phalanx.model.node import HOLD
+from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.quota.limits import UNLIMITED
+from phalanx.scheduling.quota.water_filling import real_capability
+
+if TYPE_CHECKING:
+    from phalanx.scheduling.framework.view import View
+
+Amounts = Mapping[str, int]
+QUEUE_CLOSED = "QueueClosed"
+_NOTHING: Amounts = {}
+
+
+def takes_part(queue: AccountRecord) -> bool:
+    """Whether a queue counts when others share: a broken one does not, a closed one for what it still holds."""
+    fault = queue.fault
+    return fault is None or (fault.code == QUEUE_CLOSED and bool(queue.used))
+
+
+def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dict[str, int]:
+    """What an account's pods hold and ask for, less what is its children's."""
+    amounts = dict(account.used)
+    for name, amount in account.asked.items():
+        amounts[name] = amounts.get(name, 0) + amount
+    for child in less:
+        for sums in (child.used, child.asked):
+            for name, amount in sums.items():
+                amounts[name] -= amount
+    return {name: amount for name, amount in amounts.items() if amount > 0}
+
+
+def guarantee(queue: AccountRecord) -> Amounts:
+    return queue.guarantee
+
+
+def capability(queue: AccountRecord) -> Amounts:
+    return dict(queue.noun.capability) if queue.noun is not None and queue.noun.capability else _NOTHING
+
+
+def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
+    """What the queues that take part are guaranteed together."""
+    sums: dict[str, int] = {}
+    for queue in queues:
+        if queue.guarantee and takes_part(queue):
+            for name, amount in queue.guarantee.items():
+                sums[name] = sums.get(name, 0) + amount
+    return sums
+
+
+def offered(session: View) -> dict[str, int]:
+    """resource -> what there is to share: what nodes offer, or hold where that is more."""
+    nodes = session.state.nodes
+    sums = exact_sums(np.maximum(nodes.allocatable, nodes.used))
+    return dict(zip(session.state.space.names, sums, strict=True))
+
+
+def usable(session: View) -> dict[str, int]:
+    """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
+    what pods of nobody's queue hold on the others."""
+    state = session.state
+    nodes, tolerances = state.nodes, list(state.tolerances)
+    # Who is moved away by us comes to lie elsewhere for a while: nobody deserves less for that.
+    lasting = [tuple(taint for taint in taints if taint != HOLD) for taints in nodes.taints.sets]
+    open_to = [not taints or any(not objections(each, taints) for each in tolerances) for taints in lasting]
+    rows = np.array(open_to, dtype=np.bool_)[nodes.taints.ids]
+    # What is promised counts as if it were there: while it is placed it is.
+    ours = session.ledger.accounts[ROOT].used
+    what = np.maximum(nodes.allocatable, nodes.used)[:, rows], nodes.used[:, rows]
+    found = zip(state.space.names, *map(exact_sums, what), strict=True)
+    return {name: amount - max(0, used - ours.get(name, 0)) for name, amount, used in found}
+
+
+class RealCapabilities:
+    """Per queue and resource that the cluster has, the most it may hold while what its siblings are guaranteed
+    holds: min(capability, parent's - sum of the siblings' guarantees + own guarantee); the root's is what there is.
+
+    Source: Volcano, plugins/capacity/capacity.go checkHierarchicalQueue (there the root is infinite) and
+    plugins/proportion/proportion.go. A capability that is not set is the parent's.
+    """
+
+    def __init__(self, offered: Amounts, limits: Amounts) -> None:
+        """`offered` is what the cluster has, `limits` the root's capability."""
+        self.offered = {name: amount for name, amount in offered.items() if amount > 0}
+        self.total = {name: min(amount, limits.get(name, amount)) for name, amount in self.offered.items()}
+        self._found: dict[AccountKey, Amounts] = {}
+        self._guaranteed: dict[AccountKey, dict[str, int]] = {}
+
+    def of(self, queue: AccountRecord) -> Amounts:
+        found = self._found.get(queue.key)
+        if found is None:
+            found = self._found[queue.key] = self._compute(queue)
+        return found
+
+    def binding(self, limits: Amounts) -> dict[str, int]:
+        """Those limits that are below what the cluster has: beyond, nodes say no with reasons of their own, and
+        plugins that let more be promised than there is have the word."""
+        return {name: limit for name, limit in limits.items() if limit < self.offered.get(name, 0)}
+
+    def _compute(self, queue: AccountRecord) -> Amounts:
+        parent = queue.parent
+        if parent is None:
+            return self.total
+        reserved = self._guaranteed.get(parent.key)
+        if reserved is None:
+            reserved = self._guaranteed[parent.key] = guaranteed(parent.children.values())
+        own, limits, above = guarantee(queue), capability(queue), self.of(parent)
+        if not (reserved or limits):
+            return above
+        return {
+            name: real_capability(amount, reserved.get(name, 0), own.get(name, 0), limits.get(name))
+            for name, amount in above.items()
+        }
+
+
+class Claims:
+    """What admitted groups have yet to take, less what is elastic, per queue and all queues above it."""
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._own: dict[str, dict[str, int]] = {}
+        self._sums: dict[AccountKey, dict[str, int]] = {}
+
+    def of(self, session: View, queue: AccountRecord) -> Amounts:
+        self._version, changed = session.state.promises.claims_since(self._version)
+        for name, amounts in changed.items():
+            record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
+            for account in record.lineage() if record is not None else ():
+                sums = self._sums.setdefault(account.key, {})
+                add_amounts(sums, self._own.get(name, {}), -1)
+                add_amounts(sums, amounts, 1)
+            self._own[name] = amounts
+        return self._sums.get(queue.key, _NOTHING)
+
+
+def real_capabilities(session: View) -> RealCapabilities:
+    return session.memo("real capabilities", lambda: _real_capabilities(session))
+
+
+def _real_capabilities(session: View) -> RealCapabilities:
+    return RealCapabilities(offered(session), capability(session.ledger.accounts[ROOT]))
+
+
+def admission_room(session: View, gang: GangRecord) -> int:
+    """At most how many groups like this one its queue and the queues above may admit now.
+
+    A queue may while minResources + held + promised - elastic <= real capability, per resource that minResources
+    names (Volcano, plugins/capacity/capacity.go jobEnqueueable); nothing goes into a queue that is not open. Where
+    no capability or guarantee cuts it, the real capability is the whole cluster, of which `overcommit` may promise
+    more than there is (in Volcano it cannot beside these plugins).
+    """
+    queue, closed = _entrance(session, gang)
+    if closed is not None:
+        return 0
+    room = UNLIMITED
+    for account, name, amount, limit, taken in _bounds(session, gang, queue):
+        left = limit - taken
+        if amount > left:
+            left += session.obtainable(gang, account).get(name, 0)
+        room = min(room, max(0, left // amount))
+    return room
+
+
+def admission_objection(session: View, gang: GangRecord) -> tuple[str, str] | None:
+    """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
+    queue, closed = _entrance(session, gang)
+    if closed is not None:
+        return closed
+    for account, name, amount, limit, taken in _bounds(session, gang, queue):
+        if amount > limit - taken + session.obtainable(gang, account).get(name, 0):
+            wanted, most = format_quantity(amount, name), format_quantity(limit, name)
+            return (
+                f"its minResources ask for {wanted} {name}, more than {account.label} has left of its "
+                f"real capability {most}",
+                f"wait until groups of {account.label} finish, lower minResources, or raise its capability "
+                "or lower the guarantees of its siblings",
+            )
+    return None
+
+
+def _entrance(session: View, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
+    """The group's queue, and (why nothing goes into it, what would help)."""
+    noun = gang.noun
+    if noun is None:
+        return None, None
+    queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, noun.queue))
+    if queue is None:
+        return None, (f"queue {noun.queue} does not exist", f"create queue {noun.queue} or name another")
+    if queue.fault is not None:
+        remedy = "open" if queue.fault.code == QUEUE_CLOSED else "repair"
+        return queue, (queue.fault.message, f"{remedy} queue {noun.queue}, or name another")
+    return queue, None
+
+
+def _bounds(
+    session: View, gang: GangRecord, queue: AccountRecord | None
+) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
+    """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
+    noun = gang.noun
+    if noun is None or queue is None or not noun.min_resources:
+        return
+    reals = real_capabilities(session)
+    claims = session.memo("claims on queues", Claims)
+    for account in queue.lineage():
+        limits, claimed = reals.binding(reals.of(account)), claims.of(session, account)
+        for name, amount in noun.min_resources:
+            if amount > 0 and name in limits:
+                yield account, name, amount, limits[name], account.used.get(name, 0) + claimed.get(name, 0)

@@ -1,0 +1,111 @@
+"""What accounts allow: the ceilings on a payer's paths, and how much room they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+import msgspec
+
+from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.ledger import Ledger
+from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Ceiling, Excess
+
+
+class Allowance:
+    """Answers for one cycle. Ceilings stand for the cycle; what is used is always as of now, tentative charges of
+    an open transaction included."""
+
+    def __init__(self, ledger: Ledger, ceilings_of: Callable[[AccountRecord], Iterable[Ceiling]]) -> None:
+        self._ledger = ledger
+        self._ceilings_of = ceilings_of
+        self._bars: dict[Payer, list[Bar]] = {}
+
+    def bars(self, payer: Payer) -> list[Bar]:
+        """Every ceiling on the payer's path, leaf first."""
+        found = self._bars.get(payer)
+        if found is None:
+            self._ledger.settle()
+            found = self._bars[payer] = list(self._find(payer))
+        return found
+
+    def room(self, payer: Payer | None, footprint: Footprint) -> int:
+        """How many more pods with this footprint the payer's accounts allow.
+
+        (Upstream compares some resources that the pod does not ask for as well; research/coscheduling.md, 3.1.)
+        """
+        return self.room_for(payer, footprint.amounts) if payer is not None else UNLIMITED
+
+    def room_for(self, payer: Payer, amounts: Mapping[str, int]) -> int:
+        """How many times the amounts are allowed on top of what is held."""
+        bars = self.bars(payer)
+        if not bars:
+            return UNLIMITED
+        self._ledger.settle()
+        return min(bar.room(amounts) for bar in bars)
+
+    def excess(
+        self,
+        payer: Payer | None,
+        footprint: Footprint,
+        count: int = 1,
+        placed: int = 0,
+        need: int = 1,
+        culprit: int = 0,
+    ) -> Excess | None:
+        """Which ceiling does not allow `count` more pods; the first on the path. None if all do.
+
+        What would raise it is only said where no other ceiling stands in the way as well.
+        """
+        if payer is None:
+            return None
+        self._ledger.settle()
+        found: list[Excess] = []
+        for bar in self.bars(payer):
+            ceiling = bar.ceiling
+            for name, amount in footprint.amounts.items():
+                wanted = amount * count
+                if wanted <= 0 or name not in ceiling.limits:
+                    continue
+                if bar.refuses(name, wanted):
+                    limit, used, _ = bar.state(name)
+                    found.append(
+                        Excess(
+                            bar.account,
+                            ceiling.word,
+                            name,
+                            max(0, limit),
+                            used,
+                            wanted,
+                            ceiling.change,
+                            bar.hint(name),
+                            ceiling.computed,
+                            placed,
+                            need,
+                            culprit,
+                        )
+                    )
+        if not found:
+            return None
+        # What somebody has stated explains more than what was computed from it.
+        first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
+        return first if len(found) == 1 else msgspec.structs.replace(first, change="")
+
+    def overdrawn(self, payers: Mapping[Payer, Mapping[str, int]]) -> Iterator[AccountRecord]:
+        """The accounts that hold more now than they may of what their payers ask for."""
+        for payer, wanted in payers.items():
+            for bar in self.bars(payer):
+                for name in wanted.keys() & bar.ceiling.limits.keys():
+                    limit, used, _ = bar.state(name)
+                    if used > limit:
+                        yield bar.account
+
+    def _find(self, payer: Payer) -> Iterator[Bar]:
+        below: list[AccountRecord] = []
+        for account in payer.path:
+            if below and below[-1].parent is not account:
+                below = []
+            for ceiling in self._ceilings_of(account):
+                if ceiling.limits:
+                    yield Bar(account, ceiling, tuple(below))
+            below.append(account)

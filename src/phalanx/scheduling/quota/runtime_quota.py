@@ -1,0 +1,173 @@
+"""Koordinator's runtime quota: what each quota of a tree may use now that its idle siblings lend.
+
+Source: koordinator, pkg/scheduler/plugins/elasticquota/core/runtime_quota_calculator.go and scale_minquota.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from phalanx.scheduling.quota.water_filling import largest_remainders
+
+
+class Quota(NamedTuple):
+    """One quota and one resource, among its siblings. `limited` is min(request, max).
+
+    `minimum` is lent while it is idle unless `lends` is False, and shrinks if it `scales` when all minima together
+    exceed what there is. `guarantee` does not shrink.
+    """
+
+    name: str
+    weight: int
+    minimum: int
+    limited: int
+    guarantee: int = 0
+    lends: bool = True
+    scales: bool = True
+
+
+@dataclass(slots=True)
+class QuotaNode:
+    """One quota of a tree, all resources. `maximum` names the resources that the quota is about.
+
+    `request` is what the pods charged to it directly ask for and have, `used` what they have; a parent's are those
+    of its children on top of its own. A resource without a weight counts by its maximum. With a `total` of its own
+    a quota takes nothing of what its siblings share: its children share that, as far as its maximum allows.
+    """
+
+    name: str
+    minimum: Mapping[str, int] = field(default_factory=dict)
+    maximum: Mapping[str, int] = field(default_factory=dict)
+    request: Mapping[str, int] = field(default_factory=dict)
+    used: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
+    lends: bool = True
+    scales: bool = True
+    total: Mapping[str, int] | None = None
+    children: list[QuotaNode] = field(default_factory=list)
+
+
+def runtime_quotas(total: int, quotas: Sequence[Quota], *, scaling: bool = True) -> dict[str, int]:
+    """name -> amount of one resource for the quotas of one parent that has `total`.
+
+    1. Where the minima exceed the total and `scaling` is on, those that scale shrink in proportion.
+    2. Everyone has the larger of his minimum and his guarantee, but no more than `limited` if he lends.
+    3. The rest goes by weight to those that want more, until they have what they want or nothing is left; units
+       that cannot be divided go to the largest remainders, ties to the first names.
+
+    The sum is at most the total, unless guarantees, or minima that do not scale, are more than that alone.
+    """
+    minima = _scaled(total, quotas) if scaling else {quota.name: quota.minimum for quota in quotas}
+    amounts: dict[str, int] = {}
+    wanting: list[Quota] = []
+    for quota in quotas:
+        base = max(minima[quota.name], quota.guarantee)
+        if quota.limited > base:
+            wanting.append(quota)
+            amounts[quota.name] = base
+        else:
+            amounts[quota.name] = quota.limited if quota.lends else base
+    pool = total - sum(amounts.values())
+    while pool > 0:
+        weight = sum(quota.weight for quota in wanting)
+        if not weight:
+            break
+        remainders = []
+        for quota in wanting:
+            part, remainder = divmod(quota.weight * pool, weight)
+            amounts[quota.name] += part
+            remainders.append((remainder, quota.name))
+        for name in largest_remainders(sum(remainder for remainder, _ in remainders) // weight, remainders):
+            amounts[name] += 1
+        pool = 0
+        hungry = []
+        for quota in wanting:
+            surplus = amounts[quota.name] - quota.limited
+            if surplus < 0:
+                hungry.append(quota)
+            else:
+                amounts[quota.name] = quota.limited
+                pool += surplus
+        wanting = hungry
+    return amounts
+
+
+def runtime_tree(
+    total: Mapping[str, int], roots: Sequence[QuotaNode], *, scaling: bool = True, guarantee_usage: bool = False
+) -> dict[str, dict[str, int]]:
+    """name -> resource -> amount, for the resources that each quota's maximum names.
+
+    `roots` share `total`, every parent's children share what the parent gets. A parent's request is the sum of its
+    children's limited requests, and at least its minimum if it does not lend. With `guarantee_usage`
+    (ElasticQuotaGuaranteeUsage) nobody gets less than what runs: guarantee = max(minimum, used). A parent whose
+    maximum leaves a resource out hands on what it shares in itself. Names are unique in the tree.
+    """
+    runtimes: dict[str, dict[str, int]] = {node.name: {} for node in _all(roots)}
+    resources = sorted({resource for node in _all(roots) for resource in node.maximum})
+    for resource in resources:
+        quotas: dict[str, Quota] = {}
+        for node in _bottom_up(roots):
+            quotas[node.name] = _quota(node, resource, quotas, guarantee_usage)
+        levels = [(total.get(resource, 0), roots)]
+        while levels:
+            amount, siblings = levels.pop()
+            sharing = [quotas[node.name] for node in siblings if node.total is None]
+            shares = runtime_quotas(amount, sharing, scaling=scaling)
+            for node in siblings:
+                named = resource in node.maximum
+                handed = shares[node.name] if named and node.total is None else amount
+                if node.total is not None:
+                    handed = node.total.get(resource, 0)
+                    handed = min(handed, node.maximum.get(resource, handed))
+                if named:
+                    runtimes[node.name][resource] = handed
+                if node.children:
+                    levels.append((handed, node.children))
+    return runtimes
+
+
+def _scaled(total: int, quotas: Sequence[Quota]) -> dict[str, int]:
+    minima = {quota.name: quota.minimum for quota in quotas}
+    if sum(minima.values()) <= total:
+        return minima
+    scalable = sum(quota.minimum for quota in quotas if quota.scales)
+    left = max(0, total - (sum(minima.values()) - scalable))
+    for quota in quotas:
+        if quota.scales and scalable:
+            minima[quota.name] = left * quota.minimum // scalable
+    return minima
+
+
+def _quota(node: QuotaNode, resource: str, below: Mapping[str, Quota], guarantee_usage: bool) -> Quota:
+    children = [below[child.name] for child in node.children]
+    minimum = node.minimum.get(resource, 0)
+    request = node.request.get(resource, 0) + sum(child.limited for child in children)
+    if not node.lends:
+        request = max(request, minimum)
+    maximum = node.maximum.get(resource)
+    guarantee = 0
+    if guarantee_usage:
+        guarantee = max(minimum, node.used.get(resource, 0) + sum(child.guarantee for child in children))
+    return Quota(
+        node.name,
+        node.weights.get(resource, maximum or 0),
+        minimum,
+        request if maximum is None else min(request, maximum),
+        guarantee,
+        node.lends,
+        node.scales,
+    )
+
+
+def _all(roots: Iterable[QuotaNode]) -> Iterator[QuotaNode]:
+    stack = list(roots)
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(node.children)
+
+
+def _bottom_up(roots: Iterable[QuotaNode]) -> list[QuotaNode]:
+    return list(_all(roots))[::-1]

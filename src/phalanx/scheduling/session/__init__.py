@@ -1,0 +1,1 @@
+"""One cycle: what is asked and decided in it, and what is remembered for the next."""

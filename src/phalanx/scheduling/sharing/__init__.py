@@ -1,1 +1,0 @@
-"""How much of something each of several may have: pure arithmetic on exact integers."""

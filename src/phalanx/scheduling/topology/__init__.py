@@ -1,1 +1,0 @@
-"""Placing members close to each other."""

@@ -1,0 +1,79 @@
+"""A cycle for those who ask: what it decided, what it found out on the way, and what would have to be different."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from phalanx.model.decisions import Plan
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.actions.preempt import beneficiary_of, search
+from phalanx.scheduling.preemption.preemptor import Beneficiary
+from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.signatures import Surplus
+from phalanx.scheduling.scheduler import Scheduler, never
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.whatif.hypothesis import Hypothesis, suppose
+from phalanx.scheduling.whatif.suggestions import Remedies
+
+
+class Vain(msgspec.Struct, frozen=True):
+    """No eviction helps a unit. `supposed` is what would be if nobody objected, None where nobody is looked for at
+    all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
+    them others would go."""
+
+    supposed: Hypothesis | None
+    changes: tuple[str, ...] = ()
+
+
+class Rehearsal(Scheduler):
+    """Nothing that it decides is carried out; `session` is that of the last cycle."""
+
+    session: Session
+    _latest: Session
+
+    def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
+        self._latest = super().look(now, should_stop)
+        return self._latest
+
+    def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
+        plan = super().cycle(now, should_stop)
+        self.session = self._latest
+        return plan
+
+    def unit(self, who: str | GangKey) -> Unit | None:
+        """The unit of the last cycle that a pod (by uid) or a gang was part of."""
+        for unit in self.session.units:
+            if unit.pod is not None and unit.pod.pod.uid == who:
+                return unit
+            if any(gang.key == who or who in gang.members for gang in unit.gangs):
+                return unit
+        return None
+
+    def disruption(self, unit: Unit) -> Eviction | Vain | None:
+        """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
+        leave anyway), or why that would not help. None where room is not what it waits for."""
+        found = self.session.disruptions.get(unit.key)
+        if isinstance(found, Eviction):
+            return found
+        wait = self.session.waits.get(unit.key)
+        if wait is None:
+            return None
+        beneficiary = beneficiary_of(self.session, unit, wait[0])
+        if beneficiary is None:
+            return Vain(None) if isinstance(wait[0], Surplus) else None
+        now = search(self.session, beneficiary)
+        if isinstance(now, Eviction):
+            return now
+
+        def build(session: Session) -> Beneficiary | None:
+            return beneficiary_of(session, unit, wait[0])
+
+        supposed = suppose(self.session, beneficiary, self.policy.eviction, self.session.evictions)
+        fits = supposed.eviction
+        if fits is not None and not (fits.victims or fits.losers):
+            return fits  # it may ask nobody to go, and need not
+        changes = Remedies(self.look, build, self.session).find(beneficiary, supposed)
+        return Vain(supposed, tuple(changes))

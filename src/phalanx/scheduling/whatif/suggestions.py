@@ -1,0 +1,251 @@
+"""The smallest changes after which others would go: each is tried before it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import msgspec
+
+from phalanx.cluster.accounts import AccountRecord
+from phalanx.cluster.members import PodRecord
+from phalanx.model.account import Account, Tree, limits_of
+from phalanx.model.duration import format_moment
+from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated
+from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.framework.eviction_options import EvictionOptions
+from phalanx.scheduling.plugins.queues.capacity import Capacity
+from phalanx.scheduling.preemption.preemptor import Beneficiary
+from phalanx.scheduling.preemption.rules.reclaim_rules import held
+from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.solver import Search
+from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.whatif.hypothesis import Hypothesis
+
+_MOST_TOLD = 3
+_NAMED = 3
+# Quotas that say themselves what is theirs.
+_QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
+_replace = msgspec.structs.replace
+
+
+class Trial:
+    """A world that differs in a few points: `now` in seconds since the epoch, what the unit may do, what the policy
+    says, and what objects say (`changes`, each as it would be and as it is)."""
+
+    def __init__(self, now: float, options: EvictionOptions) -> None:
+        self.now = now
+        self.options = options
+        self.priority: int | None = None
+        self.preempts = False
+        self.changes: list[tuple[ClusterEvent, ClusterEvent]] = []
+
+
+class Remedy(msgspec.Struct, frozen=True):
+    """`text` is an imperative, `alter` brings a trial about in which it has been followed."""
+
+    text: str
+    alter: Callable[[Trial], None]
+
+
+class Remedies:
+    """Tries remedies for one unit. `look` gives the cluster as of a time, `build` the beneficiary in it.
+
+    The cluster is as it was after each try, but for its versions.
+    """
+
+    def __init__(
+        self, look: Callable[[float], Session], build: Callable[[Session], Beneficiary | None], session: Session
+    ) -> None:
+        self._look = look
+        self._build = build
+        self._session = session
+
+    def find(self, beneficiary: Beneficiary, supposed: Hypothesis) -> list[str]:
+        """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
+        remedies = list(_remedies(self._session, beneficiary, supposed))
+        single = [remedy.text for remedy in remedies if self._helps([remedy])]
+        if single:
+            return single[:_MOST_TOLD]
+        if len(remedies) < 2 or not self._helps(remedies):
+            return []
+        needed = remedies
+        for remedy in reversed(remedies):
+            others = [other for other in needed if other is not remedy]
+            if others and self._helps(others):
+                needed = others
+        return [", and ".join(remedy.text for remedy in needed)]
+
+    def _helps(self, remedies: Sequence[Remedy]) -> bool:
+        state = self._session.state
+        trial = Trial(self._session.now, self._session.pipeline.policy.eviction)
+        for remedy in remedies:
+            remedy.alter(trial)
+        for would_be, _ in trial.changes:
+            state.apply(would_be)
+        try:
+            return self._search(trial)
+        finally:
+            for _, is_now in reversed(trial.changes):
+                state.apply(is_now)
+
+    def _search(self, trial: Trial) -> bool:
+        session = self._look(trial.now)
+        beneficiary = self._build(session)
+        if beneficiary is None:
+            return False
+        if trial.priority is not None:
+            beneficiary.priority = trial.priority
+        beneficiary.preempts = beneficiary.preempts or trial.preempts
+        found = Search(session, beneficiary, trial.options, session.evictions).run()
+        return isinstance(found, Eviction)
+
+
+def _remedies(session: Session, beneficiary: Beneficiary, supposed: Hypothesis) -> Iterator[Remedy]:
+    """What might help, those first that cost least."""
+    if supposed.eviction is None:
+        return
+    found = supposed.eviction
+    records = [*(record for victim in found.victims for record in victim.records), *found.losers]
+    if not beneficiary.preempts:
+        yield Remedy("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
+    yield from _waiting(supposed)
+    yield from _outranking(session, beneficiary, records)
+    yield from _owning(session, beneficiary)
+    yield from _releasing(records)
+    yield from _changing_the_policy(session)
+    yield from _unmarking(session, records)
+
+
+def _let_it_preempt(trial: Trial) -> None:
+    trial.preempts = True
+
+
+def _waiting(supposed: Hypothesis) -> Iterator[Remedy]:
+    times = [obstacle.until for obstacle in supposed.obstacles if obstacle.until is not None]
+    if not times:
+        return
+    last = max(times)
+    moment = int(-(-last // 1))
+
+    def wait(trial: Trial) -> None:
+        trial.now = float(moment)
+
+    obstacle = next(each for each in supposed.obstacles if each.until == last)
+    why = obstacle.why
+    if why.startswith("each "):
+        why = f"{named(obstacle.records)} {why if len(obstacle.records) > 1 else why.removeprefix('each ')}"
+    yield Remedy(f"wait until {format_moment(moment)} ({why})", wait)
+
+
+def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[PodRecord]) -> Iterator[Remedy]:
+    highest = max((session.victim_priority(record.gang, record.pod.priority) for record in records), default=0)
+    if highest < beneficiary.priority:
+        return
+
+    def raise_it(trial: Trial) -> None:
+        trial.priority = highest + 1
+
+    yield Remedy(f"raise its priority above {highest}", raise_it)
+
+
+def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
+    """Having more of one's own: then it can be asked back."""
+    declares = session.configured(Capacity) is not None
+    for payer, wanted in beneficiary.payers.items():
+        for account in payer.path:
+            noun = account.noun
+            own = account.key.tree in _QUOTAS or (declares and account is payer.queue)
+            if noun is None or noun.deserved is None or not own:
+                continue
+            holding, share, shared = held(account), dict(noun.deserved), _shared(session, account.key.tree)
+            lacks = {
+                name: holding.get(name, 0) + amount - share.get(name, 0)
+                for name, amount in wanted.items()
+                if name in shared and holding.get(name, 0) + amount > share.get(name, 0)
+            }
+            if lacks:
+                yield _raising(account, noun, lacks)
+
+
+def _shared(session: Session, tree: Tree) -> set[str]:
+    """The resources of which anybody in trees of a kind has a share."""
+    nouns = (account.noun for key, account in session.ledger.accounts.items() if key.tree is tree)
+    return {name for noun in nouns if noun is not None for name, _ in noun.deserved or ()}
+
+
+def _raising(account: AccountRecord, noun: Account, lacks: dict[str, int]) -> Remedy:
+    share = dict(noun.deserved or ())
+    more = _replace(noun, deserved=limits_of(share | {name: share.get(name, 0) + n for name, n in lacks.items()}))
+    word = "deserved" if account.key.tree is Tree.QUEUE else "min"
+    amounts = " and ".join(f"{format_quantity(amount, name)} {name}" for name, amount in sorted(lacks.items()))
+
+    def own(trial: Trial) -> None:
+        trial.changes.append((AccountUpdated(more), AccountUpdated(noun)))
+
+    return Remedy(f"raise the {word} of {account.label} by {amounts}", own)
+
+
+def _releasing(records: Sequence[PodRecord]) -> Iterator[Remedy]:
+    """Queues that keep what they borrow."""
+    kept: dict[AccountRecord, Account] = {}
+    for record in records:
+        for account in record.payer.path if record.payer is not None else ():
+            if account.noun is not None and not account.noun.reclaimable and account.parent is not None:
+                kept[account] = account.noun
+
+    def release(trial: Trial) -> None:
+        for noun in kept.values():
+            trial.changes.append((AccountUpdated(_replace(noun, reclaimable=True)), AccountUpdated(noun)))
+
+    if kept:
+        yield Remedy(f"make {', '.join(sorted(account.label for account in kept))} reclaimable", release)
+
+
+def _changing_the_policy(session: Session) -> Iterator[Remedy]:
+    now = session.pipeline.policy.eviction
+    one_node = now.preempt_on_single_node or now.reclaim_on_single_node
+    whole = now.preempt_whole_gangs and now.reclaim_whole_gangs
+    if not now.preempt:
+        yield Remedy("name the action preempt in the policy", _switching(preempt=True))
+    if not now.reclaim:
+        yield Remedy("name the action reclaim in the policy", _switching(reclaim=True))
+    if one_node:
+        switch = _switching(preempt_on_single_node=False, reclaim_on_single_node=False)
+        yield Remedy("take singleNodePreemption out of the policy", switch)
+    if not whole:
+        switch = _switching(preempt_whole_gangs=True, reclaim_whole_gangs=True)
+        yield Remedy("take allowWholeBundle: false out of the policy", switch)
+
+
+def _switching(**changes: bool) -> Callable[[Trial], None]:
+    def switch(trial: Trial) -> None:
+        trial.options = _replace(trial.options, **changes)
+
+    return switch
+
+
+def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Remedy]:
+    marked = [record for record in records if not record.pod.preemptable]
+    gangs = {
+        gang.key: gang.noun
+        for record in records
+        if (gang := record.gang) is not None and gang.noun is not None and not gang.noun.preemptable
+    }
+
+    def unmark(trial: Trial) -> None:
+        for record in marked:
+            pod = record.pod
+            trial.changes.append((PodUpdated(_replace(pod, preemptable=True)), PodUpdated(pod)))
+        for noun in gangs.values():
+            trial.changes.append((GangUpdated(_replace(noun, preemptable=True)), GangUpdated(noun)))
+
+    if marked or gangs:
+        whom = ", ".join(f"gang {key}" for key in gangs) if gangs else named(marked)
+        yield Remedy(f"let {whom} be evicted (volcano.sh/preemptable)", unmark)
+
+
+def named(records: Sequence[PodRecord]) -> str:
+    """`a/x, a/y and 3 more`."""
+    names = sorted(record.pod.key for record in records)
+    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    return f"{', '.join(names[:_NAMED])}{more}"

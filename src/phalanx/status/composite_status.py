@@ -1,0 +1,177 @@
+"""The status of CompositePodGroups: derived from what is below them, written when it says something new."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from phalanx.cluster.composites import INVALID
+from phalanx.cluster.members import GangRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.families.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.gangs.status_input import Conditions, conditions_in
+from phalanx.dialects.intake import Intake
+from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.client import PatchType
+from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
+from phalanx.kube.retry import Backoff, RetryPolicy
+from phalanx.model.composite import Composite
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
+from phalanx.status.group_disruption import disruption_condition
+from phalanx.status.group_status import ever_scheduled, timeless
+from phalanx.status.status_writer import StatusWriter
+from phalanx.status.write_retries import next_try
+
+# Changes that come together are written together (seconds).
+_GATHER = 0.1
+
+
+class CompositeStatuses:
+    """`touch` is cheap and may be called for every change of a gang: its composites are looked at once the changes
+    have settled, at most one write per composite at a time. `verdict` tells what a gang was told last, `disruption`
+    why it is evicted as a whole, `now` gives seconds since the epoch. Trees without a member of ours are left
+    alone.
+    """
+
+    def __init__(
+        self,
+        writer: StatusWriter,
+        pool: WritePool,
+        state: ClusterState,
+        intake: Intake,
+        verdict: Callable[[GangKey], Verdict | None],
+        now: Callable[[], float],
+        disruption: Callable[[GangKey], str | None],
+        retry: RetryPolicy | None = None,
+    ) -> None:
+        self._writer = writer
+        self._pool = pool
+        self._state = state
+        self._composites = state.surroundings.composites
+        self._intake = intake
+        self._verdict = verdict
+        self._now = now
+        self._disruption = disruption
+        self._retry = retry or RetryPolicy()
+        self._gathering: dict[GangKey, None] = {}
+        # The uids of those whose first quorum was bound at some time.
+        self._scheduled: set[str] = set()
+        self._busy: dict[GangKey, bool] = {}  # whether it was touched again meanwhile
+        # What was written and not seen yet, with the uid and the status that it was derived from.
+        self._written: dict[GangKey, tuple[str, object, Conditions]] = {}
+
+    def touch(self, gang: GangKey) -> None:
+        record = self._state.gangs.get(gang)
+        root = self._composites.root(record) if record is not None else None
+        if record is None or root is None:
+            return
+        # Asked now: when the status is derived members may have left again.
+        fresh = [noun for noun in self._composites.above(record) if noun.ref.uid not in self._scheduled]
+        if fresh and self._composites.fault(root) is None:
+            placed = (noun for noun in fresh if self._holding(noun) >= max(1, noun.min_groups))
+            self._scheduled.update(noun.ref.uid for noun in placed)
+        if root in self._gathering:
+            return
+        self._gathering[root] = None
+        asyncio.get_running_loop().call_later(_GATHER, self._gathered, root)
+
+    def _gathered(self, root: GangKey) -> None:
+        self._gathering.pop(root, None)
+        for key in self._composites.tree(root):
+            self._submit(key)
+
+    def _submit(self, key: GangKey) -> None:
+        if key in self._busy:
+            self._busy[key] = True
+            return
+        self._busy[key] = False
+        backoff = self._retry.backoff()
+        self._pool.submit(Urgency.STATUS, lambda: self._write(key, backoff))
+
+    async def _write(self, key: GangKey, backoff: Backoff) -> float | None:
+        pause: float | None = None
+        try:
+            pause = await self._attempt(key, backoff)
+        finally:
+            if pause is None and self._busy.pop(key, False):
+                self._submit(key)
+        return pause
+
+    async def _attempt(self, key: GangKey, backoff: Backoff) -> float | None:
+        noun = self._composites.nouns.get(key)
+        if noun is None:
+            written = self._written.pop(key, None)
+            self._scheduled.discard(written[0] if written is not None else "")
+            return None
+        ref, status = noun.ref, self._intake.composites.seen(key).status
+        conditions = composite_conditions(conditions_in(status), self._standing(noun), int(self._now()))
+        conditions += self._target(noun, status)
+        news = (ref.uid, status, timeless(conditions))
+        if not conditions or self._written.get(key) == news:
+            return None
+        self._written[key] = news
+        body = {"metadata": {"uid": ref.uid}, "status": {"conditions": conditions}}
+        try:
+            await self._writer.write(ref, body, PatchType.STRATEGIC)
+        except (ApiError, ConnectionLost, ConfigError) as error:
+            del self._written[key]
+            following = next_try(f"CompositePodGroup {key}", error, backoff, self._retry)
+            if following.refused:
+                self._writer.refused(ref, error)
+            return following.pause
+        return None
+
+    def _target(self, noun: Composite, status: Mapping[str, Any]) -> Conditions:
+        """What is to be said about the eviction of everything below at once."""
+        gangs = self._composites.gangs(noun.key)
+        messages = (self._disruption(gang.key) for gang in gangs) if noun.unit else ()
+        message = next((each for each in messages if each is not None), None)
+        whole = all(gang.noun is not None and gang.counts().active >= gang.noun.min_member for gang in gangs)
+        found = disruption_condition(
+            status,
+            message,
+            whole=whole,
+            now=int(self._now()),
+            generation=self._intake.composites.seen(noun.key).generation,
+        )
+        return [found] if found is not None else []
+
+    def _standing(self, noun: Composite) -> CompositeStanding:
+        gangs, generation = self._composites.gangs(noun.key), self._intake.composites.seen(noun.key).generation
+        if not any(self._intake.is_ours(gang.key) for gang in gangs):
+            return CompositeStanding(generation)
+        fault = self._composites.fault(self._composites.root_of(noun.key))
+        if fault is not None:
+            reason = "Invalid" if fault.code == INVALID else "Unschedulable"
+            return CompositeStanding(generation, False, reason, fault.message)
+        holding = self._holding(noun)
+        if noun.initiated or noun.ref.uid in self._scheduled or holding >= max(1, noun.min_groups):
+            return CompositeStanding(generation, placed=True)
+        told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
+        # Who waits only for the others says nothing about why.
+        told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
+        if not told:
+            return CompositeStanding(generation)
+        gang, verdict = told[0]
+        message = f"{holding} of the {max(1, noun.min_groups)} groups that it needs have been placed"
+        message = f"{message}; gang {gang.key}: {verdict.message}"
+        if verdict.unschedulable:
+            reason = "SchedulerError" if verdict.fault else "Unschedulable"
+            return CompositeStanding(generation, False, reason, message)
+        return CompositeStanding(generation, False, verdict.code, message, held=True)
+
+    def _holding(self, noun: Composite) -> int:
+        """How many of its groups are known to be bound, or have been."""
+        below, gangs = self._composites.children(noun.key)
+        held = sum(
+            each.initiated or each.ref.uid in self._scheduled or self._holding(each) >= max(1, each.min_groups)
+            for each in below
+        )
+        return held + sum(map(_started, gangs))
+
+
+def _started(gang: GangRecord) -> bool:
+    return gang.noun is not None and ever_scheduled(gang, gang.noun)

@@ -1,0 +1,160 @@
+"""Events: what happened, told once, to the object that the user looks at."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.families import volcano
+from phalanx.dialects.warnings import Notice
+from phalanx.execution.conditions import text_of
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.model.decisions import Bind, Evict
+from phalanx.model.gang import GangKey, GroupRef
+from phalanx.model.pod import PlanMark, Pod
+from phalanx.model.verdict import Verdict
+
+_NODES_NAMED = 5
+
+
+class _Batch:
+    """The bindings of one gang in one plan: how many answers are still to come, and where members were bound."""
+
+    __slots__ = ("first", "nodes", "open")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.nodes: Counter[str] = Counter()
+        self.first: Bind | None = None
+
+
+class Narrator:
+    """One event per gang and change, regarding its object and the member that is asked about first; one per pod
+    for pods on their own. A gang without an object has its first member only. The other members that wait are told
+    once each for every reason, when there is nothing more urgent to tell.
+    """
+
+    def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
+        self._recorder = recorder
+        self._state = state
+        self._batches: dict[tuple[GangKey, str], _Batch] = {}
+
+    def posted(self, binds: Iterable[Bind]) -> None:
+        """A plan's bindings are on their way; `answered` is called for each."""
+        for bind in binds:
+            if bind.gang is not None:
+                self._batches.setdefault((bind.gang, bind.cause), _Batch()).open += 1
+
+    def answered(self, bind: Bind, bound: bool) -> None:
+        if bind.gang is None:
+            if bound:
+                note = f"Successfully assigned {bind.namespace}/{bind.name} to {bind.node}"
+                self._recorder.record(pod_reference(bind), reason="Scheduled", action="Binding", note=note)
+            return
+        batch = self._batches.get((bind.gang, bind.cause))
+        if batch is None:
+            return
+        batch.open -= 1
+        if bound:
+            batch.nodes[bind.node] += 1
+            if batch.first is None or bind.name < batch.first.name:
+                batch.first = bind
+        if not batch.open:
+            del self._batches[bind.gang, bind.cause]
+            if batch.first is not None:
+                self._gang_bound(bind.gang, batch.first, batch.nodes)
+
+    def _gang_bound(self, key: GangKey, first: Bind, nodes: Counter[str]) -> None:
+        shown = ", ".join(f"{node} ({count})" for node, count in sorted(nodes.items())[:_NODES_NAMED])
+        more = f" and {len(nodes) - _NODES_NAMED} more nodes" if len(nodes) > _NODES_NAMED else ""
+        note = f"Successfully assigned {nodes.total()} member(s) of gang {key} together: {shown}{more}"
+        record, member = self._state.gangs.get(key), pod_reference(first)
+        regarding = source_reference(record) if record is not None else None
+        self._recorder.record(regarding or member, reason="Scheduled", action="Binding", note=note)
+
+    def refused(self, bind: Bind, message: str) -> None:
+        note = f"binding to node {bind.node} failed: {message}"
+        self._recorder.record(
+            pod_reference(bind), type="Warning", reason="FailedScheduling", action="Binding", note=note
+        )
+
+    def held(self, record: GangRecord, verdict: Verdict) -> None:
+        reason = "Unschedulable" if verdict.unschedulable else verdict.code
+        self._tell_gang(record, reason, text_of(verdict), held=True)
+
+    def member_held(self, pod: Pod, verdict: Verdict) -> None:
+        """One more member of a gang that waits."""
+        reason = "FailedScheduling" if verdict.unschedulable else verdict.code
+        self._recorder.record(
+            pod_reference(pod),
+            type="Warning",
+            reason=reason,
+            action="Scheduling",
+            note=text_of(verdict),
+            behind=True,
+        )
+
+    def pod_held(self, pod: Pod, verdict: Verdict) -> None:
+        self._recorder.record(
+            pod_reference(pod),
+            type="Warning",
+            reason="FailedScheduling",
+            action="Scheduling",
+            note=text_of(verdict),
+        )
+
+    def surplus_held(self, members: Sequence[PodRecord], verdict: Verdict) -> None:
+        """Members above the minimum of one gang that wait for the same reason."""
+        first = min(members, key=lambda member: member.order)
+        note = f"{len(members)} member(s) above the minimum wait: {text_of(verdict)}"
+        self._recorder.record(
+            pod_reference(first.pod), type="Warning", reason="FailedScheduling", action="Scheduling", note=note
+        )
+
+    def timed_out(self, record: GangRecord, mark: PlanMark, holding: int, released: bool) -> None:
+        end = "they are evicted so that the gang can start as one" if released else "they are kept"
+        note = (
+            f"gang {record.key} is still below its quorum after its scheduling timeout: {holding} of the "
+            f"{mark.size} members of its plan are bound; {end} (policy phalanx.partialGang)"
+        )
+        self._tell_gang(record, "ScheduleTimeout", note)
+
+    def notice(self, notice: Notice) -> None:
+        about = notice.about
+        reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
+        self._recorder.record(
+            reference, type=notice.type, reason=notice.reason, action="Validating", note=notice.message
+        )
+
+    def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
+        source = source_reference(record)
+        if source is not None:
+            noun = record.noun
+            # Who waits for Volcano's groups waits for its one word.
+            volcanic = noun is not None and noun.source is not None and noun.source.group == volcano.GROUP
+            told = "Unschedulable" if volcanic and held else reason
+            self._recorder.record(source, type="Warning", reason=told, action="Scheduling", note=note)
+        first = min(record.pending.values(), key=lambda member: member.order, default=None)
+        if first is not None:
+            pod_reason = "FailedScheduling" if reason == "Unschedulable" else reason
+            self._recorder.record(
+                pod_reference(first.pod), type="Warning", reason=pod_reason, action="Scheduling", note=note
+            )
+
+
+def source_reference(record: GangRecord) -> ObjectReference | None:
+    """The object that declares a gang, where there is one."""
+    source = record.noun.source if record.noun is not None else None
+    return object_reference(source) if source is not None else None
+
+
+def object_reference(ref: GroupRef) -> ObjectReference:
+    """The object of a custom kind, for an event about it."""
+    return ObjectReference(ref.kind, ref.name, ref.namespace, ref.uid, f"{ref.group}/{ref.version}")
+
+
+def pod_reference(pod: Pod | Bind | Evict) -> ObjectReference:
+    """The pod itself, or the one that a decision is about."""
+    return ObjectReference("Pod", pod.name, pod.namespace, pod.uid, "v1")

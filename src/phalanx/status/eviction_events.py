@@ -1,0 +1,159 @@
+"""What is told about evictions: to those who go, to those who get the room, and to whoever reads the log."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.families.native import GROUP as NATIVE_GROUP
+from phalanx.execution.evictor import EvictionOutcome, EvictResult
+from phalanx.kube.events import EventRecorder, ObjectReference
+from phalanx.model.decisions import Evict, EvictionReason, Nominate
+from phalanx.model.gang import GangKey
+from phalanx.status.event_publisher import pod_reference, source_reference
+
+log = logging.getLogger(__name__)
+
+# The first is kube-scheduler's.
+_ACTIONS: Mapping[EvictionReason, str] = {
+    EvictionReason.PREEMPTED: "Preempting",
+    EvictionReason.RECLAIMED: "Reclaiming",
+    EvictionReason.RESCHEDULED: "Rescheduling",
+    EvictionReason.REVOKED: "Revoking",
+}
+_NAMED = 5
+# Members of one gang that have an event of their own; the gang's object tells about all.
+_MEMBERS_TOLD = 20
+
+
+class _Story:
+    """One decision: for whom, and what became of those who were to go."""
+
+    __slots__ = ("by", "gangs", "gone", "open", "refused", "regarding", "related", "victims")
+
+    def __init__(self) -> None:
+        self.open = 0
+        self.victims: list[Evict] = []
+        self.gangs: Counter[GangKey] = Counter()
+        self.gone = 0
+        self.refused = 0
+        # The beneficiary's own object, and what the victims' events call related: that object, or the one pod.
+        self.regarding: ObjectReference | None = None
+        self.related: ObjectReference | None = None
+        # Who it is in the words of kube-scheduler's events, where it knows such a beneficiary.
+        self.by = ""
+
+
+class DisruptionNews:
+    """One event per evicted pod (of a large gang only for some), and when all of a decision's evictions have been
+    answered one per gang that lost members and one for the beneficiary. One line in the log per decision.
+    """
+
+    def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
+        self._recorder = recorder
+        self._state = state
+        self._stories: dict[str, _Story] = {}
+
+    def __len__(self) -> int:
+        """Decisions that are not through."""
+        return len(self._stories)
+
+    def decided(self, evictions: Iterable[Evict], nominations: Iterable[Nominate] = ()) -> None:
+        """A plan's evictions; `answered` is called for each."""
+        fresh: dict[str, list[Evict]] = {}
+        for evict in evictions:
+            self._stories.setdefault(evict.cause, _Story()).open += 1
+            fresh.setdefault(evict.cause, []).append(evict)
+        for nomination in nominations:
+            if nomination.node and nomination.cause in fresh:
+                self._benefits(self._stories[nomination.cause], nomination)
+        for cause, victims in fresh.items():
+            first = victims[0]
+            whom = first.beneficiary or "nobody in particular"
+            log.info("%s: evicts %s for %s: %s", cause or "-", named(victims), whom, first.message)
+
+    def answered(self, result: EvictResult) -> None:
+        evict = result.evict
+        story = self._stories.get(evict.cause)
+        if story is None:
+            return
+        story.open -= 1
+        match result.outcome:
+            case EvictionOutcome.EVICTED:
+                self._evicted(story, evict)
+            case EvictionOutcome.GONE:
+                story.gone += 1
+            case EvictionOutcome.REFUSED:
+                story.refused += 1
+        if not story.open:
+            del self._stories[evict.cause]
+            self._end(story)
+
+    def _benefits(self, story: _Story, nomination: Nominate) -> None:
+        """Of several pods the one that is nominated first stands for all; a gang's object where there is one."""
+        if story.regarding is not None:
+            return
+        record = self._state.pods.get(nomination.uid)
+        if record is None:
+            return
+        own = source_reference(record.gang) if record.gang is not None else None
+        story.regarding = own or pod_reference(record.pod)
+        if own is not None or record.gang is None:
+            story.related = story.regarding
+        if own is None and record.gang is None:
+            story.by = f"pod {record.pod.uid}"
+        elif own is not None and own.api_version.startswith(f"{NATIVE_GROUP}/"):
+            story.by = f"podgroup {own.uid}"
+
+    def _evicted(self, story: _Story, evict: Evict) -> None:
+        story.victims.append(evict)
+        if evict.gang is not None:
+            story.gangs[evict.gang] += 1
+            if story.gangs[evict.gang] > _MEMBERS_TOLD and self._source(evict.gang) is not None:
+                return
+        by, why = evict.beneficiary, evict.message
+        if story.by and evict.reason is EvictionReason.PREEMPTED:
+            by, why = story.by, f"{by}: {why}"
+        self._recorder.record(
+            pod_reference(evict),
+            reason=evict.reason.value,
+            action=_ACTIONS[evict.reason],
+            note=f"{evict.reason.value}{f' by {by}' if by else ''} on node {evict.node}: {why}",
+            related=story.related,
+        )
+
+    def _end(self, story: _Story) -> None:
+        """All is answered: the gangs that lost members, then the beneficiary."""
+        for key, count in sorted(story.gangs.items()):
+            source = self._source(key)
+            if source is not None:
+                first = next(evict for evict in story.victims if evict.gang == key)
+                whom = f" for {first.beneficiary}" if first.beneficiary else ""
+                self._recorder.record(
+                    source,
+                    reason=first.reason.value,
+                    action=_ACTIONS[first.reason],
+                    note=f"{count} member(s) evicted{whom}: {first.message}",
+                    related=story.related,
+                )
+        if story.regarding is not None and story.victims:
+            first = story.victims[0]
+            refused = f"; {story.refused} could not be evicted" if story.refused else ""
+            note = f"evicts {named(story.victims)} to make room; waits for them to leave{refused}"
+            self._recorder.record(story.regarding, reason="Evicting", action=_ACTIONS[first.reason], note=note)
+
+    def _source(self, key: GangKey) -> ObjectReference | None:
+        record = self._state.gangs.get(key)
+        return source_reference(record) if record is not None else None
+
+
+def named(victims: Sequence[Evict]) -> str:
+    """`3 pod(s): 2 of gang a/x, a/y`, with at most five names."""
+    gangs = Counter(evict.gang for evict in victims if evict.gang is not None)
+    parts = [(f"{count} of gang {key}", count) for key, count in sorted(gangs.items())]
+    parts += [(f"{evict.namespace}/{evict.name}", 1) for evict in victims if evict.gang is None]
+    shown, rest = parts[:_NAMED], sum(count for _, count in parts[_NAMED:])
+    more = f" and {rest} more" if rest else ""
+    return f"{len(victims)} pod(s): {', '.join(text for text, _ in shown)}{more}"

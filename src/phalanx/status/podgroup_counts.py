@@ -1,0 +1,68 @@
+"""How many PodGroups each queue has in which phase, kept in O(change)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeVar
+
+from phalanx.cluster.state import ClusterState
+from phalanx.dialects.families import kube_batch, volcano
+from phalanx.dialects.intake import Intake
+from phalanx.model.gang import GangKey
+
+T = TypeVar("T")
+
+_GROUPS = frozenset((volcano.GROUP, *kube_batch.GROUPS))
+_NONE: Mapping[str, int] = {}
+
+
+class QueueCensus:
+    """Counts the PodGroups of Volcano and kube-batch: other families know no queues."""
+
+    def __init__(self, state: ClusterState, intake: Intake) -> None:
+        self._state = state
+        self._intake = intake
+        self._counted: dict[GangKey, tuple[str, str, bool]] = {}
+        self._queues: dict[str, Counter[str]] = {}
+        # How many of them are another scheduler's, and how many are ours.
+        self._owners: dict[str, Counter[bool]] = {}
+
+    def count(self, key: GangKey) -> None:
+        """Something about a group has changed."""
+        record = self._state.gangs.get(key)
+        noun = record.noun if record is not None else None
+        now = None
+        if noun is not None and noun.source is not None and noun.source.group in _GROUPS:
+            # A group that has no phase yet is Pending.
+            now = (noun.queue, self._intake.group_phase(key) or "Pending", self._intake.is_ours(key))
+        last = self._counted.get(key)
+        if now == last:
+            return
+        if last is not None:
+            del self._counted[key]
+            queue, phase, ours = last
+            _lower(self._queues, queue, phase)
+            _lower(self._owners, queue, ours)
+        if now is not None:
+            self._counted[key] = now
+            queue, phase, ours = now
+            self._queues.setdefault(queue, Counter())[phase] += 1
+            self._owners.setdefault(queue, Counter())[ours] += 1
+
+    def phases(self, queue: str) -> Mapping[str, int]:
+        return self._queues.get(queue, _NONE)
+
+    def is_foreign(self, queue: str) -> bool:
+        """Whether there are groups in the queue, and all of them are another scheduler's."""
+        owners = self._owners.get(queue)
+        return owners is not None and not owners[True]
+
+
+def _lower(counters: dict[str, Counter[T]], name: str, word: T) -> None:
+    counter = counters[name]
+    counter[word] -= 1
+    if not counter[word]:
+        del counter[word]
+    if not counter:
+        del counters[name]

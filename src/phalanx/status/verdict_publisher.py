@@ -1,0 +1,259 @@
+"""Verdicts on their way to those who ask: held back until they have settled, told once, not repeated."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.execution.conditions import PodConditions
+from phalanx.kube.failures import Failures
+from phalanx.model.gang import GangKey
+from phalanx.model.pod import MemberState
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.status.event_publisher import Narrator
+
+_NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})
+# One that never stands still is told after this many settling times.
+_RESTLESS = 3
+# An amount in a sentence; digits in a name are none.
+_AMOUNT = re.compile(r"(?<![\w./-])\d[\w.]*(?![\w/-])")
+
+
+class Pace(msgspec.Struct, frozen=True):
+    """Seconds. A verdict is told when it has stood for `settle`, or `settle_members` where it is about members
+    that are missing: pods of one gang are created one by one, and "1 of 5 members", "2 of 5" ... would be five
+    times five writes for nothing.
+
+    The same reason with other numbers ("98 of 100 nodes" after "99 of 100") is told again after `repeat`, and
+    `repeat_per_listener` later for each that must be told, but after `longest_repeat` at the latest: what nobody
+    waits for must not keep the API server busy.
+    """
+
+    settle: float = 0.3
+    settle_members: float = 1.0
+    repeat: float = 5.0
+    repeat_per_listener: float = 0.02
+    longest_repeat: float = 120.0
+
+
+Subject = GangKey | str
+
+
+class _Topic:
+    """What is known about one gang or pod: the newest verdict, the one told last, and when to tell the newest.
+
+    `gang` is set for a member above its gang's minimum. `members` are those of a gang that have been told of its
+    reason by an event. `refused` is the last event's reason why a group is not admitted, without its amounts.
+    """
+
+    __slots__ = ("arrivals", "due", "gang", "members", "refused", "since", "told", "told_at", "verdict")
+
+    def __init__(self, gang: GangKey | None = None) -> None:
+        self.gang = gang
+        self.verdict: Verdict | None = None
+        self.told: Verdict | None = None
+        self.told_at = float("-inf")
+        self.arrivals = 0
+        self.since = 0.0
+        self.due: float | None = None
+        self.members: tuple[str, set[str]] = ("", set())
+        self.refused = ""
+
+
+class Announcer:
+    """Tells pods (conditions), group objects (status) and people (events) why something waits.
+
+    `status_changed` is called when the verdict that a group's status rests on has changed. `clock` gives
+    monotonic seconds. A subject whose verdict is withdrawn is forgotten.
+    """
+
+    def __init__(
+        self,
+        state: ClusterState,
+        conditions: PodConditions,
+        narrator: Narrator,
+        status_changed: Callable[[GangKey], None],
+        clock: Callable[[], float] = time.monotonic,
+        pace: Pace | None = None,
+        failures: Failures | None = None,
+    ) -> None:
+        self._failures = failures or Failures()
+        self._state = state
+        self._conditions = conditions
+        self._narrator = narrator
+        self._status_changed = status_changed
+        self._clock = clock
+        self._pace = pace or Pace()
+        self._gangs: dict[GangKey, _Topic] = {}
+        self._pods: dict[str, _Topic] = {}
+        # Members above the minimum that have a verdict of their own, by gang.
+        self._surplus: dict[GangKey, set[str]] = {}
+        self._agenda: list[tuple[float, int, Subject]] = []
+        self._entries = 0
+        self._news = asyncio.Event()
+
+    def __len__(self) -> int:
+        """Subjects that are kept in mind."""
+        return len(self._gangs) + len(self._pods)
+
+    def gang(self, key: GangKey, verdict: Verdict | None) -> None:
+        """What was decided about a gang; None when it got all that its quorum asks for."""
+        record = self._state.gangs.get(key)
+        if verdict is None or record is None:
+            topic = self._gangs.pop(key, None)
+            if topic is not None and topic.told is not None:
+                self._status_changed(key)
+            return
+        for uid in self._surplus.pop(key, ()):
+            self._pods.pop(uid, None)
+        topic = self._gangs.get(key)
+        if topic is None:
+            topic = self._gangs[key] = _Topic()
+        topic.verdict = verdict
+        if topic.told == verdict and topic.arrivals == record.arrivals:
+            topic.due = None
+        else:
+            self._plan(key, topic, len(record.pending))
+
+    def pod(self, uid: str, verdict: Verdict | None) -> None:
+        """The same about a pod on its own, or a member above its gang's minimum."""
+        record = self._state.pods.get(uid)
+        if verdict is None or record is None:
+            self.forget_pod(uid)
+            return
+        topic = self._pods.get(uid)
+        if topic is None:
+            gang = record.gang.key if record.gang is not None else None
+            topic = self._pods[uid] = _Topic(gang)
+            if gang is not None:
+                self._surplus.setdefault(gang, set()).add(uid)
+        topic.verdict = verdict
+        if topic.told == verdict:
+            topic.due = None
+        else:
+            self._plan(uid, topic, len(self._pods))
+
+    def forget_gang(self, key: GangKey) -> None:
+        self._gangs.pop(key, None)
+        for uid in self._surplus.pop(key, ()):
+            self._pods.pop(uid, None)
+
+    def forget_pod(self, uid: str) -> None:
+        topic = self._pods.pop(uid, None)
+        if topic is not None and topic.gang is not None and (members := self._surplus.get(topic.gang)) is not None:
+            members.discard(uid)
+            if not members:
+                del self._surplus[topic.gang]
+
+    def verdict(self, key: GangKey) -> Verdict | None:
+        """The verdict that was last told about a gang, while it still has someone or something that waits."""
+        topic, record = self._gangs.get(key), self._state.gangs.get(key)
+        if topic is None or record is None or topic.told is None:
+            return None
+        return topic.told if _listens(record, topic.told) else None
+
+    async def run(self) -> None:
+        """Tells what is due, until cancelled."""
+        while True:
+            self._news.clear()
+            pause = self.tell()
+            try:
+                async with asyncio.timeout(pause):
+                    await self._news.wait()
+            except TimeoutError:
+                pass
+
+    def tell(self) -> float | None:
+        """Tells what is due now; the seconds until something else will be, None if nothing waits."""
+        now = self._clock()
+        pods: list[PodRecord] = []
+        while self._agenda and self._agenda[0][0] <= now:
+            due, _, subject = heapq.heappop(self._agenda)
+            topic = self._gangs.get(subject) if isinstance(subject, GangKey) else self._pods.get(subject)
+            if topic is None or topic.due != due:
+                continue
+            topic.due, topic.told, topic.told_at = None, topic.verdict, now
+            if isinstance(subject, GangKey):
+                self._failures.guard("status", f"gang {subject}", partial(self._tell_gang, subject, topic))
+            elif (record := self._state.pods.get(subject)) is not None and record.state is MemberState.PENDING:
+                pods.append(record)
+        self._tell_pods(pods)
+        return max(0.0, self._agenda[0][0] - now) if self._agenda else None
+
+    def _plan(self, subject: Subject, topic: _Topic, listeners: int) -> None:
+        verdict = topic.verdict
+        assert verdict is not None
+        now, pace = self._clock(), self._pace
+        settle = pace.settle_members if verdict.code in _NOT_A_MEMBER_YET else pace.settle
+        if topic.due is None:
+            topic.since = now
+        due = min(now + settle, topic.since + _RESTLESS * settle)
+        if topic.told is not None and topic.told.code == verdict.code and topic.told != verdict:
+            repeat = min(pace.longest_repeat, pace.repeat + pace.repeat_per_listener * listeners)
+            due = max(due, topic.told_at + repeat)
+        if due == topic.due:
+            return
+        topic.due = due
+        self._entries += 1
+        if not self._agenda or due < self._agenda[0][0]:
+            self._news.set()
+        heapq.heappush(self._agenda, (due, self._entries, subject))
+
+    def _tell_gang(self, key: GangKey, topic: _Topic) -> None:
+        record, verdict = self._state.gangs.get(key), topic.told
+        if record is None or verdict is None or not _listens(record, verdict):
+            del self._gangs[key]
+            return
+        topic.arrivals = record.arrivals
+        for uid in sorted(record.pending):
+            self._conditions.judge(uid, verdict)
+        self._status_changed(key)
+        # What may be promised changes all the time: to a group that waits for it, other amounts are no news.
+        refused = _AMOUNT.sub("", f"{verdict.code} {verdict.message}") if awaits_admission(record) else ""
+        news = not refused or refused != topic.refused
+        topic.refused = refused
+        if news:
+            self._narrator.held(record, verdict)
+        self._tell_members(record, topic, verdict, first_knows=news)
+
+    def _tell_members(self, record: GangRecord, topic: _Topic, verdict: Verdict, first_knows: bool) -> None:
+        """Each member once per reason, however its numbers change; the first one is told with the gang."""
+        reason, members = topic.members
+        if reason != verdict.code:
+            members = set()
+            topic.members = verdict.code, members
+        for number, member in enumerate(sorted(record.pending.values(), key=lambda member: member.order)):
+            if member.pod.uid not in members:
+                members.add(member.pod.uid)
+                if number or not first_knows:
+                    self._narrator.member_held(member.pod, verdict)
+
+    def _tell_pods(self, records: list[PodRecord]) -> None:
+        surplus: dict[tuple[GangKey, Verdict], list[PodRecord]] = {}
+        for record in records:
+            verdict = self._pods[record.pod.uid].told
+            assert verdict is not None
+            guard, what = self._failures.guard, f"pod {record.pod.key}"
+            guard("status", what, partial(self._conditions.judge, record.pod.uid, verdict))
+            if record.gang is None:
+                guard("status", what, partial(self._narrator.pod_held, record.pod, verdict))
+            else:
+                surplus.setdefault((record.gang.key, verdict), []).append(record)
+        for (_, verdict), members in surplus.items():
+            what = f"surplus of {members[0].pod.key}"
+            self._failures.guard("status", what, partial(self._narrator.surplus_held, members, verdict))
+
+
+def _listens(record: GangRecord, verdict: Verdict) -> bool:
+    """Whether anyone is left to be told: a group that waits for its admission has no pods yet. That it has too few
+    of them is no news then."""
+    return bool(record.pending) or (awaits_admission(record) and verdict.code not in _NOT_A_MEMBER_YET)
