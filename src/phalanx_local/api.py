@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from phalanx_local import fieldmanagement, metafields
 from phalanx_local.clock import Clock, TimestampCache, timestamp
 from phalanx_local.errors import (
-    ApiError,
-    Cause,
+    StatusCause,
+    StatusError,
     already_exists,
     conflict,
     forbidden,
@@ -55,7 +55,7 @@ class _Cached:
 
 
 class Api:
-    """Reads and writes of objects by resource type. Errors are ApiError.
+    """Reads and writes of objects by resource type. Errors are StatusError.
 
     `policies` and `quotas` admit what is written, once they are set.
     """
@@ -399,7 +399,7 @@ class Api:
         from phalanx_local.validation import validate
 
         type_ = version.type
-        causes: list[Cause] = list(metafields.require_name(metadata(obj)))
+        causes: list[StatusCause] = list(metafields.require_name(metadata(obj)))
         if not causes:
             named = {"kind": type_.kind, "apiVersion": version.api_version, **obj}
             # Upstream checks the metadata of definitions as that of custom resources: the finalizer that it
@@ -428,7 +428,7 @@ def to_stored_version(version: Version, obj: Json) -> None:
         schema.default(obj)
 
 
-def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> ApiError:
+def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> StatusError:
     """409 in the words of the storage, which names its key."""
     parts = ["registry", type_.group, type_.plural, record.namespace, record.name]
     key = "/" + "/".join(part for part in parts if part)

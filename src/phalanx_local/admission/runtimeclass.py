@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx_local.errors import ApiError, forbidden
+from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.strategies.base import Write
 from phalanx_local.validation import QuantityError, parse_quantity
@@ -97,6 +97,6 @@ def _includes(wide: Any, narrow: Any) -> bool:
     return same_operator and text(one.get("value")) == text(other.get("value")) and bool(text(one.get("key")))
 
 
-def _rejected(obj: Json, why: str) -> ApiError:
+def _rejected(obj: Json, why: str) -> StatusError:
     meta = metadata(obj)
     return forbidden(_Pods(), text(meta.get("name")) or text(meta.get("generateName")), why)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from phalanx_local.authentication import User
-from phalanx_local.errors import ApiError, Qualified, forbidden
+from phalanx_local.errors import Qualified, StatusError, forbidden
 from phalanx_local.objects import encode
 from phalanx_local.routes import Target
 
@@ -68,7 +68,7 @@ class _Resource(NamedTuple):
     kind: str = ""
 
 
-def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
+def forbidden_request(user: User, asked: Attributes, reason: str) -> StatusError:
     """403 in the words of the API server."""
     who = encode(_printable(user.name)).decode()
     if asked.path:
@@ -81,7 +81,7 @@ def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
         why = f"{why}: {reason}"
     why = _printable(why)
     if asked.path:
-        return ApiError(403, "Forbidden", f"forbidden: {why}", {})
+        return StatusError(403, "Forbidden", f"forbidden: {why}", {})
     named: Qualified = _Resource(_printable(asked.group), _printable(asked.resource))
     return forbidden(named, _printable(asked.name), why)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from phalanx_local.admission.runtimeclass import admit_runtime_class
 from phalanx_local.errors import FieldCause, forbidden_field
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 from phalanx_local.strategies.priority import admit_priority
 from phalanx_local.strategies.serviceaccounts import admit_service_account
 from phalanx_local.validation import parse_quantity
@@ -20,7 +20,7 @@ TERMINAL = ("Succeeded", "Failed")
 _EVICTION_SECONDS = 300
 
 
-class PodStrategy(Strategy):
+class PodStrategy(RestStrategy):
     """v1 Pod. `group_field` is the field of the spec in which pods name their native group; such a field of another
     release is dropped, as the real server does with a feature gate off."""
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from phalanx.model.decoding import parse_whole
 from phalanx_local.validation.containers import (
     MAX_ID,
-    Surroundings,
+    PodContext,
     check_containers,
     check_ids,
     check_seccomp,
@@ -98,7 +98,7 @@ def check_pod_spec(
     grace = spec.get("terminationGracePeriodSeconds")
     volumes = check_volumes(errors, spec.get("volumes"), f"{path}.volumes", pod_name)
     claims = _resource_claims(errors, spec.get("resourceClaims"), f"{path}.resourceClaims")
-    around = Surroundings(
+    around = PodContext(
         volumes,
         claims,
         _DEFAULT_GRACE if grace is None else grace,
