@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.model.decoding import decode_json, parse_whole
+from phalanx.model.matching import all_hold
 from phalanx_local.errors import (
     ApiError,
     bad_request,
@@ -27,15 +28,14 @@ from phalanx_local.records import Key, Record, view_body
 from phalanx_local.resources import Version
 from phalanx_local.selectors import (
     FieldSelector,
-    LabelSelector,
+    Requirements,
     parse_field_selector,
-    parse_label_selector,
+    requested_labels,
 )
 from phalanx_local.store import Collection, Store
 
 _METADATA_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 _CACHED_SNAPSHOTS = 8
-_NO_LABELS = LabelSelector(())
 _NO_FIELDS = FieldSelector(())
 
 
@@ -43,13 +43,13 @@ class Selection(NamedTuple):
     """Which objects of a collection a list or a watch is about; an empty namespace means all."""
 
     namespace: str
-    labels: LabelSelector
+    labels: Requirements
     fields: FieldSelector
 
     def matches(self, record: Record) -> bool:
         if self.namespace and record.namespace != self.namespace:
             return False
-        if self.labels and not self.labels.matches(record.labels):
+        if self.labels and not all_hold(self.labels, record.labels):
             return False
         return not self.fields or self.fields.matches(record.fields)
 
@@ -79,10 +79,11 @@ class Page(NamedTuple):
 
 def parse_selection(version: Version, namespace: str, query: Mapping[str, str]) -> Selection:
     """Raises 400 for a malformed selector or a field that the kind does not offer."""
-    labels, fields = _NO_LABELS, _NO_FIELDS
+    labels: Requirements = ()
+    fields = _NO_FIELDS
     source = query.get("labelSelector")
     if source:
-        labels = parse_label_selector(source)
+        labels = requested_labels(source)
     source = query.get("fieldSelector")
     if source:
         aliases = version.field_aliases or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final, NamedTuple
 
+from phalanx.model.matching import all_hold
 from phalanx_local.api import Api, DeleteOptions, stored_mismatch
 from phalanx_local.errors import (
     bad_request,
@@ -153,7 +154,7 @@ def _charge_budget(api: Api, namespace: str, name: str, record: Record, pod: Jso
     matching = []
     for budget in api.all("policy", "poddisruptionbudgets", namespace):
         selector = selector_from_object(dig(budget, "spec", "selector"))
-        if selector is not None and selector.matches(record.labels):
+        if selector is not None and all_hold(selector, record.labels):
             matching.append(budget)
     if not matching:
         return

@@ -13,7 +13,7 @@ from phalanx_local.errors import ApiError
 from phalanx_local.listing import Selection
 from phalanx_local.records import ADDED, DELETED, Key, Record
 from phalanx_local.resources import Version
-from phalanx_local.selectors import FieldSelector, parse_label_selector
+from phalanx_local.selectors import FieldSelector, requested_labels
 from phalanx_local.store import Collection, Store
 from phalanx_local.watching import Watch, WatchQuery
 
@@ -95,7 +95,7 @@ def test_following_a_selection_ends_where_its_list_is(plan: list[Step], start: i
     """From any revision, with part of the changes missed and part of them live."""
     store = Store(revision=100, history=1000)
     collection = store.open("/configmaps", lambda obj: {})
-    selection = Selection("default", parse_label_selector("color=red"), FieldSelector(()))
+    selection = Selection("default", requested_labels("color=red"), FieldSelector(()))
 
     def listed() -> dict[Key, bytes]:
         return {key: record.body for key, record in collection.records.items() if selection.matches(record)}
@@ -116,7 +116,7 @@ def test_following_a_selection_ends_where_its_list_is(plan: list[Step], start: i
 async def test_all_watchers_share_the_bytes_of_an_event() -> None:
     store = Store(revision=100, history=10)
     collection = store.open("/configmaps", lambda obj: {})
-    everything = Selection("", parse_label_selector(""), FieldSelector(()))
+    everything = Selection("", requested_labels(""), FieldSelector(()))
     query = WatchQuery(everything, None, False, True, False, 60.0)
     shown = version()
     watches = [Watch(store, collection, shown, query, bookmark_interval=60) for _ in range(3)]

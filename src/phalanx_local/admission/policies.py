@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
+from phalanx.model.matching import all_hold
 from phalanx_local.admission.expressions import Evaluation, Policy, compile_policy
 from phalanx_local.admission.policy_matching import Request, matches
 from phalanx_local.api import Api
@@ -159,7 +160,7 @@ class AdmissionPolicies:
             return [view(record, seen)] if record is not None else []
         selector = selector_from_object(reference.get("selector") or {})
         records = [collection.records[key] for key in collection.keys(namespace)]
-        return [view(item, seen) for item in records if selector is not None and selector.matches(item.labels)]
+        return [view(item, seen) for item in records if selector is not None and all_hold(selector, item.labels)]
 
 
 def _shown(version: Version, obj: Json | None) -> Json | None:

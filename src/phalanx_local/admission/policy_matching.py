@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from phalanx.model.matching import all_hold
 from phalanx_local.objects import Json, mapping, sequence, text
 from phalanx_local.resources import Version
 from phalanx_local.selectors import selector_from_object
@@ -96,4 +97,4 @@ def _object_matches(selector: Any, request: Request) -> bool:
 
 def _labels_match(selector: Any, obj: Json) -> bool:
     found = selector_from_object(selector)
-    return found is not None and found.matches(mapping(mapping(obj.get("metadata")).get("labels")))
+    return found is not None and all_hold(found, mapping(mapping(obj.get("metadata")).get("labels")))

@@ -5,6 +5,7 @@ https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-cluster
 
 from __future__ import annotations
 
+from phalanx.model.matching import all_hold
 from phalanx_local.api import Api
 from phalanx_local.authorization.rbac import CLUSTER_ROLES, GROUP
 from phalanx_local.objects import Json, mapping, sequence
@@ -27,7 +28,7 @@ def aggregate(api: Api, record: Record) -> None:
     rules: list[Json] = []
     for key in collection.keys(""):
         other = collection.records[key]
-        if other.name == record.name or not any(selector.matches(other.labels) for selector in selectors):
+        if other.name == record.name or not any(all_hold(selector, other.labels) for selector in selectors):
             continue
         rules.extend(rule for rule in sequence(other.load().get("rules")) if rule not in rules)
     if role.get("rules") != rules:

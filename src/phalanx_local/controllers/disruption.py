@@ -9,6 +9,7 @@ import math
 from collections.abc import Hashable
 from typing import Any, Final
 
+from phalanx.model.matching import all_hold
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, dig, mapping, metadata, sequence, text
@@ -83,7 +84,7 @@ class DisruptionController(Controller):
         found: dict[Key, Json] = {}
         for key in collection.keys(namespace):
             record: Record = collection.records[key]
-            if matcher.matches(record.labels) and record.fields["status.phase"] not in TERMINAL:
+            if all_hold(matcher, record.labels) and record.fields["status.phase"] not in TERMINAL:
                 found[key] = record.load()
         return found
 

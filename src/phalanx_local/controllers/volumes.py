@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator
 from typing import Final
 
+from phalanx.model.matching import all_hold
 from phalanx.model.quantity import parse_quantity
 from phalanx_local.api import DeleteOptions
 from phalanx_local.controllers.base import Controller
@@ -252,7 +253,7 @@ def _suits(volume: Json, claim: Json) -> bool:
         and set(sequence(wanted.get("accessModes"))) <= set(sequence(offered.get("accessModes")))
         and _size(mapping(offered.get("capacity")))
         >= _size(mapping(mapping(wanted.get("resources")).get("requests")))
-        and (selector is None or selector.matches(mapping(metadata(volume).get("labels"))))
+        and (selector is None or all_hold(selector, mapping(metadata(volume).get("labels"))))
     )
 
 

@@ -158,7 +158,7 @@ class NodeAgent:
 
     def _pod_changed(self, change: Change[Pod]) -> None:
         if isinstance(change, Upsert):
-            self.pods.upsert(change.object, change.raw, self._clock())
+            self.pods.upsert(change.object, self._clock())
         elif isinstance(change, Delete):
             self._failures.pop(change.uid, None)
             self.pods.remove(change.uid, change.last.node if change.last else "")
@@ -323,7 +323,7 @@ class NodeAgent:
             with contextlib.suppress(msgspec.DecodeError):
                 pod = decoded(_DECODE_POD.decode, raw)
                 what = f"pod {pod.metadata.namespace}/{pod.metadata.name}"
-                self._errors.guard("agent", what, partial(self.pods.upsert, pod, raw, self._clock()))
+                self._errors.guard("agent", what, partial(self.pods.upsert, pod, self._clock()))
 
     async def _settle_doubts(self, node: str) -> None:
         inquiry = self.pods.inquire(node)

@@ -6,15 +6,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.core import decode_pod
-from phalanx.dialects.pods.pod_class import pod_class_of
-from phalanx.dialects.pods.requests import demand_of, hides_amounts, usage_of
-from phalanx.model.decoding import decode_json
-from phalanx.model.pod import PodClass
 from phalanx.model.quantity import QuantityError
-from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, PODS, Requests, parse_amount
+from phalanx.model.resources import CPU, MEMORY, PODS, Requests, parse_amount
 from phalanx.model.selectors import HostPort
-from phalanx_local.nodeagent.wire import Pod
 
 # The order in which a kubelet looks, so that a pod that overflows twice is refused for the same reason.
 _FIRST = (PODS, CPU, MEMORY, "ephemeral-storage")
@@ -139,45 +133,3 @@ def read_amounts(quantities: Mapping[str, object] | None, where: str) -> tuple[d
         except QuantityError as error:
             problems.append(f"{where}.{name}: {error}")
     return amounts, problems
-
-
-_MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
-
-
-class Demand(msgspec.Struct, frozen=True):
-    """What the node has to know to admit a pod: what it takes now, what its spec wants, where it may be.
-
-    `charge` and `wanted` differ only while an in-place resize has not been carried out.
-    """
-
-    charge: Charge
-    wanted: Charge
-    pod_class: PodClass
-
-
-def demand_from(raw: bytes) -> Demand:
-    """Read a bound pod's JSON with kube-scheduler's arithmetic and nothing of our own.
-
-    A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
-    """
-    pod = decode_pod(raw)
-    demand = demand_of(pod.spec)
-    pod_class = pod_class_of(pod.spec, demand)
-    if demand.problems or any(map(hides_amounts, pod.faults)):
-        unreadable = Charge(_MORE_THAN_ANY, pod_class.host_ports)
-        return Demand(unreadable, unreadable, pod_class)
-    used, _ = usage_of(pod.spec, pod.status)
-    claimed = _claimed(raw)
-    now, wanted = (
-        Charge(tuple(item for item in requests if item[0] not in claimed), pod_class.host_ports)
-        for requests in (used, demand.requests)
-    )
-    return Demand(now, wanted, pod_class)
-
-
-def _claimed(raw: bytes) -> set[str]:
-    """Extended resources that the pod gets as devices of a claim, not from the node's amounts."""
-    if b'"extendedResourceClaimStatus"' not in raw:
-        return set()
-    status = decode_json(raw, Pod).status.extended_resource_claim_status
-    return {mapping.resource_name for mapping in (status.request_mappings or () if status else ())}

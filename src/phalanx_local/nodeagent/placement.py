@@ -9,9 +9,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.model.pod import PodClass
-from phalanx.model.selectors import NodeSelectorTerm, Requirement, Taint, parse_int64, tolerates
+from phalanx.model.selectors import Requirement, Taint, parse_int64, tolerates
 from phalanx_local.nodeagent.capacity import Rejection
+from phalanx_local.nodeagent.wire import NodeSelectorTerm, PodSpec
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -22,17 +22,20 @@ class Place(msgspec.Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-def objection(place: Place, pod_class: PodClass) -> Rejection | None:
+def objection(place: Place, spec: PodSpec) -> Rejection | None:
     """Why the pod must not be there, in the kubelet's words, or None.
 
     Taints other than NoExecute do not matter any more once a pod is bound.
     """
-    selected = all(place.labels.get(key) == value for key, value in pod_class.node_selector)
-    required = pod_class.affinity
-    if not selected or (required is not None and not any(term_holds(place, term) for term in required)):
+    selected = all(place.labels.get(key) == value for key, value in (spec.node_selector or {}).items())
+    affinity = spec.affinity.node_affinity if spec.affinity else None
+    required = affinity.required if affinity else None
+    if not selected or (
+        required is not None and not any(term_holds(place, term) for term in required.node_selector_terms)
+    ):
         return Rejection("NodeAffinity", "Pod was rejected: Predicate NodeAffinity failed: node(s) didn't match")
     for taint in place.taints:
-        if taint.effect == "NoExecute" and not any(tolerates(each, taint) for each in pod_class.tolerations):
+        if taint.effect == "NoExecute" and not any(tolerates(each, taint) for each in spec.tolerations or ()):
             return Rejection(
                 "TaintToleration", f"Pod was rejected: Predicate TaintToleration failed: untolerated taint {taint}"
             )
@@ -40,11 +43,11 @@ def objection(place: Place, pod_class: PodClass) -> Rejection | None:
 
 
 def term_holds(place: Place, term: NodeSelectorTerm) -> bool:
-    if term.invalid or not (term.expressions or term.fields):
+    if not (term.match_expressions or term.match_fields):
         return False
     named = {"metadata.name": place.name}
-    return all(_holds(place.labels, each) for each in term.expressions) and all(
-        _holds(named, each) for each in term.fields
+    return all(_holds(place.labels, each) for each in term.match_expressions) and all(
+        _holds(named, each) for each in term.match_fields
     )
 
 

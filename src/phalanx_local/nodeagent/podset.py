@@ -1,7 +1,7 @@
 """All pods of the nodes that one agent tends: who is admitted where, who is due when, what is to be written.
 
-No input or output and no clock, like the lives of the single pods (`phalanx_local.nodeagent.lifecycle`); what
-has to be done outside is asked of `Outside`.
+No input or output and no clock, like the lives of the single pods (`lifecycle.py`); what has to be done
+outside is asked of `Outside`.
 """
 
 from __future__ import annotations
@@ -15,11 +15,12 @@ from typing import Any, Protocol
 import msgspec
 
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.capacity import Demand, Ledger, Rejection, demand_from
+from phalanx_local.nodeagent.capacity import Ledger, Rejection
 from phalanx_local.nodeagent.claims import has_claims
 from phalanx_local.nodeagent.containers import Backoff
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.lifecycle import Cause, Command, PodLifecycle
+from phalanx_local.nodeagent.requests import charge_of, wanted_charge
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
 from phalanx_local.nodeagent.site import Offer, Site
 from phalanx_local.nodeagent.status import status_patch
@@ -118,8 +119,8 @@ class PodSet:
         self._members: dict[str, _Member] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
         self._strangers: dict[str, set[str]] = {}
-        self._arrivals: list[tuple[Pod, bytes]] | None = []
-        self._unsettled: deque[tuple[Pod, bytes]] = deque()
+        self._arrivals: list[Pod] | None = []
+        self._unsettled: deque[Pod] = deque()
         self._timers: list[tuple[float, int, str]] = []
         self._serial = itertools.count()
 
@@ -180,23 +181,23 @@ class PodSet:
 
     # Pods
 
-    def upsert(self, pod: Pod, raw: bytes, now: float) -> None:
+    def upsert(self, pod: Pod, now: float) -> None:
         """The API's newest word on a bound pod."""
         uid = pod.metadata.uid
         member, site = self._members.get(uid), self._sites.get(pod.node)
         if member is not None:
             if member.life.observe(pod, now) and site is not None:
-                self._resize(site, member, demand_from(raw))
+                self._resize(site, member, pod)
             self._step(member, now)
             self._drop_if_over(member)
         elif site is None:
             self._strangers.setdefault(pod.node, set()).add(uid)
         elif uid in site.doubts:
-            site.doubts[uid] = (pod, demand_from(raw))
+            site.doubts[uid] = pod
         elif self._arrivals is not None:
-            self._arrivals.append((pod, raw))
+            self._arrivals.append(pod)
         else:
-            self._arrive(site, pod, demand_from(raw), now)
+            self._arrive(site, pod, now)
 
     def remove(self, uid: str, node: str = "") -> None:
         """The pod object is gone. `node` is where it was, if that is known."""
@@ -209,7 +210,7 @@ class PodSet:
                 if not strangers:
                     del self._strangers[name]
         if self._arrivals is not None:
-            self._arrivals = [(pod, raw) for pod, raw in self._arrivals if pod.metadata.uid != uid]
+            self._arrivals = [pod for pod in self._arrivals if pod.metadata.uid != uid]
         if uid in self._members:
             self._forget(uid)
 
@@ -220,31 +221,29 @@ class PodSet:
         """
         if self._arrivals is not None:
             arrivals, self._arrivals = self._arrivals, None
-            arrivals.sort(
-                key=lambda seen: (not seen[0].status.start_time, seen[0].metadata.creation_timestamp or "")
-            )
+            arrivals.sort(key=lambda pod: (not pod.status.start_time, pod.metadata.creation_timestamp or ""))
             self._unsettled.extend(arrivals)
         while self._unsettled:
-            pod, raw = self._unsettled.popleft()
+            pod = self._unsettled.popleft()
             if site := self._sites.get(pod.node):
-                self._arrive(site, pod, demand_from(raw), now)
+                self._arrive(site, pod, now)
 
     def life(self, uid: str) -> PodLifecycle | None:
         member = self._members.get(uid)
         return member.life if member else None
 
-    def _arrive(self, site: Site, pod: Pod, demand: Demand, now: float) -> None:
+    def _arrive(self, site: Site, pod: Pod, now: float) -> None:
         if pod.finished and not pod.terminating:
             return
         if pod.status.start_time or pod.terminating or pod.finished:
-            self._take_over(site, pod, demand, now)
-        elif site.admit(pod.metadata.uid, demand) is None:
+            self._take_over(site, pod, now)
+        elif site.admit(pod) is None:
             self._begin(site, pod, None, now)
         else:
-            site.doubts[pod.metadata.uid] = (pod, demand)
+            site.doubts[pod.metadata.uid] = pod
             self._outside.doubt(site.name)
 
-    def _take_over(self, site: Site, pod: Pod, demand: Demand, now: float) -> None:
+    def _take_over(self, site: Site, pod: Pod, now: float) -> None:
         address = pod.status.pod_ip or ""
         if address and not pod.spec.host_network:
             self._addresses.claim(pod.metadata.uid, address)
@@ -260,9 +259,9 @@ class PodSet:
         )
         member = self._enroll(life)
         if not life.finished:
-            site.ledger.occupy(pod.metadata.uid, demand.charge)
+            site.ledger.occupy(pod.metadata.uid, charge_of(pod))
             if life.granted is not None and life.granted != life.stated_resources:
-                self._resize(site, member, demand)
+                self._resize(site, member, pod)
         self._enter(site, member, now)
 
     def _begin(self, site: Site, pod: Pod, rejection: Rejection | None, now: float) -> None:
@@ -322,10 +321,10 @@ class PodSet:
 
     # In-place resize
 
-    def _resize(self, site: Site, member: _Member, demand: Demand) -> None:
+    def _resize(self, site: Site, member: _Member, pod: Pod) -> None:
         """The spec wants other resources than the pod was given: give them, or say why not."""
         if not member.life.finished:
-            member.life.resize(site.resize(member.life.uid, demand.wanted))
+            member.life.resize(site.resize(member.life.uid, wanted_charge(pod)))
 
     def _retry_resizes(self, site: Site, now: float) -> None:
         for uid, wanted in list(site.deferred.items()):
@@ -354,13 +353,13 @@ class PodSet:
             if uid in self._members:
                 self._forget(uid)
         for uid in inquiry.doubts & site.doubts.keys():
-            pod, demand = site.doubts.pop(uid)
+            pod = site.doubts.pop(uid)
             if uid not in present:
                 continue
             if pod.terminating or pod.finished:
-                self._arrive(site, pod, demand, now)
+                self._arrive(site, pod, now)
             else:
-                self._begin(site, pod, site.admit(uid, demand), now)
+                self._begin(site, pod, site.admit(pod), now)
         if site.doubts:
             self._outside.doubt(site.name)
 

@@ -8,9 +8,10 @@ import msgspec
 
 from phalanx.model.selectors import Taint
 from phalanx_local.nodeagent import wire
-from phalanx_local.nodeagent.capacity import Charge, Demand, Ledger, Rejection, read_amounts
+from phalanx_local.nodeagent.capacity import Charge, Ledger, Rejection, read_amounts
 from phalanx_local.nodeagent.nodeobjects import UNREADY_TAINTS
 from phalanx_local.nodeagent.placement import Place, objection
+from phalanx_local.nodeagent.requests import charge_of
 
 _SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")
 
@@ -44,7 +45,7 @@ class Site:
     def __init__(self, name: str, offer: Offer) -> None:
         self.name = name
         self.ledger = Ledger(offer.allocatable)
-        self.doubts: dict[str, tuple[wire.Pod, Demand]] = {}
+        self.doubts: dict[str, wire.Pod] = {}
         self.deferred: dict[str, Charge] = {}  # resizes that wait for room
         self.draining = False
         self.address = offer.address
@@ -55,13 +56,14 @@ class Site:
         self.address = offer.address
         self._place = Place(self.name, offer.labels, offer.taints)
 
-    def admit(self, uid: str, demand: Demand) -> Rejection | None:
+    def admit(self, pod: wire.Pod) -> Rejection | None:
         """Take the pod in, or say why not. The kubelet looks at room first, then at selectors and taints."""
         if self.draining:
             return _SHUTDOWN
-        rejection = self.ledger.check(uid, demand.charge) or objection(self._place, demand.pod_class)
+        uid, charge = pod.metadata.uid, charge_of(pod)
+        rejection = self.ledger.check(uid, charge) or objection(self._place, pod.spec)
         if rejection is None:
-            self.ledger.occupy(uid, demand.charge)
+            self.ledger.occupy(uid, charge)
         return rejection
 
     def resize(self, uid: str, wanted: Charge) -> Rejection | None:

@@ -7,6 +7,10 @@ from __future__ import annotations
 
 import msgspec
 
+from phalanx.model.selectors import Requirement, Toleration
+
+Amounts = dict[str, str | int | float]
+
 
 class _Wire(msgspec.Struct, rename="camel", gc=False):
     """Camel case on the wire. None of them can be part of a reference cycle, so the collector skips them."""
@@ -57,8 +61,8 @@ class ContainerPort(_Wire):
 
 
 class ResourceRequirements(_Wire):
-    requests: dict[str, str | int | float] | None = None
-    limits: dict[str, str | int | float] | None = None
+    requests: Amounts | None = None
+    limits: Amounts | None = None
 
 
 class Container(_Wire):
@@ -87,10 +91,34 @@ class PodResourceClaim(_Wire):
     resource_claim_name: str | None = None
 
 
+class NodeSelectorTerm(_Wire):
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
+
+
+class NodeSelector(_Wire):
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(_Wire):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Wire):
+    node_affinity: NodeAffinity | None = None
+
+
 class PodSpec(_Wire):
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
     node_name: str | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    overhead: Amounts | None = None
+    resources: ResourceRequirements | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -130,7 +158,7 @@ class ContainerStatus(_Wire):
     name: str
     restart_count: int = 0
     resources: ResourceRequirements | None = None
-    allocated_resources: dict[str, str | int | float] | None = None
+    allocated_resources: Amounts | None = None
     state: ContainerState | None = None
     last_state: ContainerState | None = None
 
@@ -163,6 +191,8 @@ class PodStatus(_Wire):
     init_container_statuses: list[ContainerStatus] | None = None
     container_statuses: list[ContainerStatus] | None = None
     resource_claim_statuses: list[PodResourceClaim] | None = None
+    resources: ResourceRequirements | None = None
+    allocated_resources: Amounts | None = None
     extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
 
 
@@ -206,8 +236,8 @@ class NodeAddress(_Wire):
 
 
 class NodeStatus(_Wire):
-    capacity: dict[str, str | int | float] | None = None
-    allocatable: dict[str, str | int | float] | None = None
+    capacity: Amounts | None = None
+    allocatable: Amounts | None = None
     conditions: list[Condition] | None = None
     addresses: list[NodeAddress] | None = None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,9 +9,10 @@ from hypothesis import strategies as st
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.capacity import Charge, Ledger, demand_from, read_amounts
+from phalanx_local.nodeagent.capacity import Charge, Ledger, read_amounts
+from phalanx_local.nodeagent.requests import charge_of
 
-from .pods import container, manifest
+from .pods import container, pod
 
 GPU = "nvidia.com/gpu"
 
@@ -100,13 +100,13 @@ def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
         resources={"requests": {"cpu": "1500m", GPU: "1"}}, ports=[{"containerPort": 1, "hostPort": 10}]
     )
     setup = container("init", resources={"requests": {"cpu": "2"}})
-    charge = demand_from(msgspec.json.encode(manifest(containers=[busy], inits=[setup]))).charge
+    charge = charge_of(pod(containers=[busy], inits=[setup]))
     assert charge == Charge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
 
 
 def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
     broken = container(resources={"requests": {"cpu": "much"}})
-    rejection = node().check("a", demand_from(msgspec.json.encode(manifest(containers=[broken]))).charge)
+    rejection = node().check("a", charge_of(pod(containers=[broken])))
     assert rejection is not None
     assert rejection.reason == "OutOfcpu"
 

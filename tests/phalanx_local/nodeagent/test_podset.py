@@ -84,7 +84,7 @@ class Cluster:
 
     def show(self, uid: str) -> None:
         raw = msgspec.json.encode(self.objects[uid])
-        self.set.upsert(msgspec.json.decode(raw, type=Pod), raw, self.now)
+        self.set.upsert(msgspec.json.decode(raw, type=Pod), self.now)
 
     def create(self, name: str, **fields: Any) -> str:
         body = manifest(name, **fields)
@@ -238,7 +238,7 @@ def test_stale_news_of_a_finished_pod_does_not_revive_it() -> None:
     cluster.now += 10
     cluster.set.advance(cluster.now)
     raw = msgspec.json.encode(running)
-    cluster.set.upsert(msgspec.json.decode(raw, type=Pod), raw, cluster.now)
+    cluster.set.upsert(msgspec.json.decode(raw, type=Pod), cluster.now)
     cluster.run(100)
     assert cluster.history == [(uid, "Running"), (uid, "Succeeded")]
 

@@ -1,8 +1,7 @@
 """The Common Expression Language as Kubernetes uses it in validation rules.
 
-An own implementation: the published Python one checks no types, knows no optionals and takes about a millisecond
-for a rule; this one compiles an expression once into Python closures. Everything about the language is in here; the
-rest of the house sees `compile_text`, `declared` and the errors.
+An own implementation (docs/decisions/006 says why): an expression is compiled once into Python closures. Everything
+about the language is in here; the rest of the house sees `compile_text`, `declared` and the errors.
 """
 
 from phalanx_local.schema.cel.authorizing import AUTHORIZER, CHECK
