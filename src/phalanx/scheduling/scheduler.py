@@ -17,8 +17,8 @@ from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.gang_placement.nominated_placement import claimed, promise
+from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.ordering.failures import attempt, mute, note
-from phalanx.scheduling.ordering.shared_verdicts import tell
 from phalanx.scheduling.ordering.surplus import surplus_refusal
 from phalanx.scheduling.plugins.nodes.node_backoff import Rest
 from phalanx.scheduling.plugins.queues.fairshare import Fairshare

@@ -33,12 +33,12 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     waits_on,
 )
 from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, charges_of, demand_of
+from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell
 from phalanx.scheduling.gangs.quorum import Requirement, new_mark, unfinished_plan
 from phalanx.scheduling.ordering.borrowing import Entry, Loans
 from phalanx.scheduling.ordering.failures import attempt, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import Line
-from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell
 from phalanx.scheduling.ordering.surplus import Surpluses, Turn
 from phalanx.scheduling.queue.scheduling_queue import Unit
 from phalanx.scheduling.queue.signatures import Alone, Charge, Quorum

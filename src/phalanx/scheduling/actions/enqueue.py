@@ -8,9 +8,9 @@ import msgspec
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted
+from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.ordering.failures import attempt, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
-from phalanx.scheduling.ordering.shared_verdicts import tell
 from phalanx.scheduling.ordering.surplus import Turn
 from phalanx.scheduling.queue.scheduling_queue import Unit, awaits_admission
 from phalanx.scheduling.queue.signatures import Admission, Charge

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import claimed
-from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.queue.scheduling_queue import Unit
 from phalanx.scheduling.queue.signatures import Behind, Charge
 from phalanx.scheduling.queue.unschedulable import Rank

@@ -7,8 +7,8 @@ from itertools import takewhile
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_promised, waits_on
+from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.gang_placement.surplus_domains import Near, kind_of, near, place_near
-from phalanx.scheduling.ordering.shared_verdicts import tell
 from phalanx.scheduling.queue.scheduling_queue import Unit
 from phalanx.scheduling.queue.signatures import Alone, Awaiting, Parts, Surplus
 from phalanx.scheduling.queue.unschedulable import Rank, Refusal

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from phalanx.scheduling.framework.node_backoff import Rests
 from phalanx.scheduling.framework.timers import Rounds
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.no_solution import Futility
-from phalanx.scheduling.session.node_backoff import Rests
 
 
 class Past:

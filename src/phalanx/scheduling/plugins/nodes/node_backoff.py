@@ -9,8 +9,8 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.node_backoff import Rests
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.session.node_backoff import Rests
 
 
 class Rest(Plugin):
