@@ -12,7 +12,8 @@ from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.pipeline import _POINTS
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, Policy, load_policy
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.policy.loader import load_policy
 
 from ..cluster.audit import audit
 from .scenario import Scenario, key

@@ -11,7 +11,8 @@ from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.policy.registry import builtin_plugins
 
 

@@ -17,8 +17,9 @@ from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.policy import ConfiguredPlugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from .scenario import NAMESPACE, Scenario

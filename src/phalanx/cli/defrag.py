@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.facts import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
-    from phalanx.scheduling.policy.loader import Policy
+    from phalanx.scheduling.framework.policy import Policy
     from phalanx_local.selectors import LabelSelector
 
 

@@ -24,7 +24,6 @@ from phalanx.reports.account_entries import (
 )
 from phalanx.reports.borrowing import Loan, Party, loans
 from phalanx.scheduling.plugins.queues.budgets import window_end
-from phalanx.scheduling.plugins.queues.fairshare import Fairshare
 from phalanx.scheduling.queue.scheduling_queue import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
@@ -223,8 +222,8 @@ class Survey:
 
     def _past(self, record: AccountRecord) -> float | None:
         """The fading average of the share, in percent; None where the policy does not look back."""
-        session, rule = self._session, self._session.pipeline.policy.configured(Fairshare)
-        if rule is None or rule.half_life is None:
+        session = self._session
+        if session.usage_decay.half_life is None:
             return None
         average = session.history.decayed(record, session.now)
         parts = (amount / self.totals[name] for name, amount in average.items() if name in self.totals)

@@ -8,7 +8,7 @@ from functools import partial
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
-from phalanx.scheduling.actions.allocate import allocate, assess
+from phalanx.scheduling.actions.allocate import allocate, assess, walk
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
@@ -16,13 +16,12 @@ from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.nominated_placement import claimed, promise
 from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.ordering.failures import attempt, mute, note
 from phalanx.scheduling.ordering.surplus import surplus_refusal
-from phalanx.scheduling.plugins.nodes.node_backoff import Rest
-from phalanx.scheduling.plugins.queues.fairshare import Fairshare
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.placement.placer import placer_of
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
 from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
 from phalanx.scheduling.queue.signatures import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
@@ -62,19 +61,15 @@ class Scheduler:
         self.state = state
         self.work = WorkList(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
-        rule = policy.configured(Fairshare)
-        self.past = Past(UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ())))
+        self.past = Past(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self._cycles = 0
         self.use(policy)
 
     def use(self, policy: Policy) -> None:
         """Switches to another policy; everything that waits is looked at again."""
         self.policy = policy
-        for entry in policy.always:
-            if isinstance(entry.plugin, Rest):
-                entry.plugin.rests = self.past.rests
         self.pipeline = Pipeline(policy)
-        self.placer = self.pipeline.placer(self.state.nodes)
+        self.placer = placer_of(self.pipeline, self.state.nodes, self.past.rests)
         self._memory = Memory()
         self.past.futility = Futility()
         self._season: tuple[Hashable, ...] = ()
@@ -114,10 +109,9 @@ class Scheduler:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
         account with a budget. To be called whenever pods may have come or gone.
         """
-        rule, ledger = self.policy.configured(Fairshare), self.state.ledger
-        half_life = rule.half_life if rule is not None else None
-        changed = self.history.configure(half_life, rule is not None and rule.denied, now)
-        if half_life is None and not ledger.budgeted and not changed:
+        decay, ledger = self.policy.usage_decay, self.state.ledger
+        changed = self.history.configure(decay.half_life, decay.denied, now)
+        if decay.half_life is None and not ledger.budgeted and not changed:
             ledger.forget_moved()
             self.history.clear()
             return
@@ -182,6 +176,7 @@ class Scheduler:
             self._memory,
             self.past,
         )
+        session.walk = partial(walk, session)
         session.prospects = Prospects(session).of
         self._follow_time(session)
         return session

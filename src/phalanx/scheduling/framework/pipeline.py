@@ -15,9 +15,8 @@ from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, Vote, overrides
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.placement.placer import Placer
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, Policy
 
 _POINTS = (
     "queue_order",
@@ -29,6 +28,8 @@ _POINTS = (
     "ceiling",
     "deserved",
     "entitled",
+    "stated",
+    "runtime_quota",
     "held",
     "until",
     "spares",
@@ -85,12 +86,6 @@ class Pipeline:
             point, plugins = self._silenced.pop()
             self._plugins[point][:] = plugins
         return silenced
-
-    def placer(self, nodes: NodeTable) -> Placer:
-        for plugin in self.plugins("equip"):
-            plugin.equip(nodes)
-        filters, preferences, scorers = (self.plugins(point) for point in ("filter", "preference", "score"))
-        return Placer(nodes, filters, preferences, scorers, self.stocks, self.peers, self.plugins("room"))
 
     def refusal(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""

@@ -17,9 +17,11 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
 from phalanx.scheduling.framework.colocation import Huddles
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import Rests
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.limits import Ceiling
 
@@ -79,6 +81,21 @@ class Plugin:
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
 
+    # what the scheduler asks of every plugin, rather than for one of a certain class
+
+    topology: TopologySettings | None = None
+    """How the network is parted; that of the first plugin that says something counts."""
+    usage_decay: UsageDecay | None = None
+    """How far what accounts have held counts; that of the first plugin that says something counts."""
+    reclaim_level: int | None = None
+    """How many levels above its own a queue is looked at when others take back what is theirs; None: all."""
+    keeps_budgets: ClassVar[bool] = False
+    """Whether no set of victims may break a PodDisruptionBudget."""
+    needs_node_usage: ClassVar[bool] = False
+    """Whether it looks at what nodes really use (metrics.k8s.io), which somebody has to read then."""
+    honours_owners: ClassVar[bool] = False
+    """Whether it vetoes for the owner of a pod with a cooldown or a disruption budget (`Spared.own`)."""
+
     def __init__(self, arguments: Arguments) -> None:
         """Raises PolicyError (through `arguments`) for values that it cannot use."""
 
@@ -126,6 +143,15 @@ class Plugin:
 
     def entitled(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
         """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
+        raise NotImplementedError
+
+    def stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+        """The resources of which a queue, or one below it, says itself what it deserves. Without this method that
+        is all of which any queue deserves something."""
+        raise NotImplementedError
+
+    def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
+        """What a quota that lends and borrows may use at this moment (Koordinator's runtime quota)."""
         raise NotImplementedError
 
     def prospect(
@@ -183,8 +209,9 @@ class Plugin:
         pod."""
         return False
 
-    def equip(self, nodes: NodeTable) -> None:
-        """Tells the stocks of a cluster how to choose, before anything is placed under this policy."""
+    def equip(self, nodes: NodeTable, backoff: Rests) -> None:
+        """Before anything is placed under this policy: tells the stocks of a cluster how to choose, and takes what
+        outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
         raise NotImplementedError
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:

@@ -17,6 +17,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, Ladder, Seating, until_risen
 from phalanx.scheduling.placement.greedy import best_rows, climb
@@ -488,3 +490,11 @@ class Placer:
         found = np.where(view.allowed[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
+
+
+def placer_of(pipeline: Pipeline, nodes: NodeTable, backoff: Rests | None = None) -> Placer:
+    """The placer that asks the plugins of a policy."""
+    for plugin in pipeline.plugins("equip"):
+        plugin.equip(nodes, backoff if backoff is not None else Rests())
+    filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "preference", "score"))
+    return Placer(nodes, filters, preferences, scorers, pipeline.stocks, pipeline.peers, pipeline.plugins("room"))

@@ -21,12 +21,13 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
 from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
 from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
+from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.framework.view import Waiting
 from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import Requirement, joining_mark, requirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import Domains
-from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
 from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
 from phalanx.scheduling.queue.signatures import (
     UNBOUNDED,
@@ -56,6 +57,10 @@ _LEAST_PART = 64
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
     return {}
+
+
+def _pass(units: list[Unit]) -> None:
+    """Nobody gets a turn."""
 
 
 class Session:
@@ -117,16 +122,16 @@ class Session:
         self.asked: set[UnitKey] = set()
         self.made_room = False
         self.disruptions: dict[UnitKey, object] = {}
+        # What is above the session: giving units their turn, and who could make room for whom.
+        self.walk: Callable[[list[Unit]], None] = _pass
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
         self.own_words: object = None
         self.allowance = Allowance(state.ledger, self._ceilings)
-        aware = pipeline.policy.configured(NetworkTopologyAware)
-        self.domains = Domains(
-            state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ())
-        )
+        network = pipeline.policy.topology
+        self.domains = Domains(state.topology, placer, network.levels, network.layers, network.max_domains)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
@@ -193,9 +198,10 @@ class Session:
         """
         return self._memory.recall(key, self.state.ledger.demand_version, compute)
 
-    def configured(self, kind: type[T]) -> T | None:
-        """The policy's plugin of a class, as the policy configures it."""
-        return self.pipeline.policy.configured(kind)
+    @property
+    def usage_decay(self) -> UsageDecay:
+        """How far the policy lets what accounts have held count."""
+        return self.pipeline.policy.usage_decay
 
     def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
@@ -341,6 +347,11 @@ class Session:
             idle = dict(zip(self.state.space.names, sums, strict=True))
             self._idle = (self.state.version if not afresh else -1, idle)
         return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
+
+    def place(self, units: Iterable[Waiting]) -> None:
+        """Gives some of the units their turn, as the action `allocate` does."""
+        ours = {id(unit): unit for unit in self.units}
+        self.walk([ours[id(unit)] for unit in units if id(unit) in ours])
 
     def out_of_time(self) -> bool:
         """Whether the cycle is to end here; asked between transactions.

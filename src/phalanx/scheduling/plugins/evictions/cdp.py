@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.duration import format_duration
-from phalanx.model.pod import MemberState
+from phalanx.model.pod import MemberState, bound_at
 from phalanx.scheduling.framework.plugin import Plugin, Spared
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.plugins.evictions.protection import bound_at
 
 
 class Cdp(Plugin):
     """Spares a running pod for as long after it got its node as its `volcano.sh/cooldown-time` says."""
 
     name = "cdp"
+    honours_owners = True
 
     def spares(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod

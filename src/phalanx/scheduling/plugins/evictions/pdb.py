@@ -16,6 +16,8 @@ class Pdb(Plugin):
     """
 
     name = "pdb"
+    keeps_budgets = True
+    honours_owners = True
 
     def spares(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod

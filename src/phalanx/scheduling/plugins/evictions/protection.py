@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from phalanx.cluster.members import PodRecord
 from phalanx.model.duration import format_duration
-from phalanx.model.pod import Pod
+from phalanx.model.pod import bound_at
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin, Spared
 from phalanx.scheduling.framework.view import View
@@ -45,8 +45,3 @@ def _for_a_time(session: View, record: PodRecord) -> Iterator[Spared]:
             yield Spared(f"has not had the {span} yet that {account.label} lets its pods run", float(since + least))
     if record.spared > session.now:
         yield Spared("could not be evicted a short while ago", record.spared)
-
-
-def bound_at(pod: Pod) -> int:
-    """When the pod got its node, or the best that is known about that."""
-    return pod.bound or pod.started or pod.created

@@ -14,16 +14,19 @@ from phalanx.scheduling.framework.plugin import Plugin
 
 
 class Rest(Plugin):
-    """`rests` is the scheduler's: it outlasts a change of the policy."""
+    """Keeps pods off the nodes that the scheduler leaves alone."""
 
     name = "rest"
 
     def __init__(self, arguments: Arguments) -> None:
-        self.rests = Rests()
+        self._rests = Rests()
         self._resting: tuple[str, ...] = ()
 
+    def equip(self, nodes: NodeTable, backoff: Rests) -> None:
+        self._rests = backoff
+
     def season(self, now: float) -> tuple[str, ...]:
-        self._resting = self.rests.resting(now)
+        self._resting = self._rests.resting(now)
         return self._resting
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:

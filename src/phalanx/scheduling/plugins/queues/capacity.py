@@ -41,7 +41,7 @@ class Capacity(QueueAdmission):
 
     def __init__(self, arguments: Arguments) -> None:
         level = arguments.integer(_RECLAIM_LEVEL, -1, least=0)
-        self.reclaim_level: int | None = level if level >= 0 else None
+        self.reclaim_level = level if level >= 0 else None
         for key in _DEVICES:
             arguments.boolean(key, False)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
@@ -49,6 +49,10 @@ class Quotas(Plugin):
         if tree is Tree.FIRM:
             return _firm(account)
         return None
+
+    def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
+        ceiling = self.ceiling(session, account)
+        return ceiling.limits if ceiling is not None and ceiling.computed else {}
 
 
 def _own(account: AccountRecord, word: str) -> Ceiling | None:

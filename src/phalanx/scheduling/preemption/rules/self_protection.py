@@ -14,12 +14,9 @@ from phalanx.model.account import SelfProtection, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import ACTIVE
+from phalanx.model.pod import ACTIVE, bound_at
 from phalanx.scheduling.framework.plugin import Spared
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.plugins.evictions.cdp import Cdp
-from phalanx.scheduling.plugins.evictions.pdb import Pdb
-from phalanx.scheduling.plugins.evictions.protection import bound_at
 from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
 from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
 from phalanx.scheduling.preemption.rules.rule import Ground
@@ -130,7 +127,7 @@ class OwnWords:
     def _stated(self, columns: Columns) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
-        guards = any(isinstance(plugin, Cdp | Pdb) for plugin in session.pipeline.plugins("spares"))
+        guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("spares"))
         table = session.state.tenancy_table()
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
