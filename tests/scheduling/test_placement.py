@@ -70,8 +70,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
     extra = np.zeros(nodes.capacity)
-    for plugin in pipe.plugins("preference"):
-        part = plugin.preference(cls, nodes, mask)
+    for plugin in pipe.plugins("static_score"):
+        part = plugin.static_score(cls, nodes, mask)
         extra = extra if part is None else extra + part
     wanted = dict(cls.pod_class.requests) | {"pods": 1}
     for row in np.flatnonzero(mask):

@@ -367,7 +367,7 @@ class TestEvictions:
         self, actions: str, switches: str, speaks: bool
     ) -> None:
         text = with_plugin(f"{{name: conformance{switches}}}", f"'{actions}'")
-        speakers = dict(Pipeline(load_policy(text)).describe())["spares"]
+        speakers = dict(Pipeline(load_policy(text)).describe())["evict_veto"]
         assert ("conformance" in speakers) is speaks
         assert "protection" in speakers
 

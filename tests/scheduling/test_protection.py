@@ -22,7 +22,7 @@ def spared(scenario: Scenario, name: str = "p") -> list[Spared]:
     """Every objection to the eviction of a pod."""
     session = scenario.scheduler.look(scenario.now)
     record = scenario.state.pods[name]
-    said = [plugin.spares(session, record) for plugin in session.pipeline.plugins("spares")]
+    said = [plugin.evict_veto(session, record) for plugin in session.pipeline.plugins("evict_veto")]
     return [each for each in said if each is not None]
 
 

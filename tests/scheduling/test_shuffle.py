@@ -41,7 +41,7 @@ class Broom(Plugin):
         self.whole = whole
         self.went: dict[str, bool] = {}
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
+    def evictees(self, session: View) -> Iterator[Outcast]:
         if not session.rounds.due(self.name, 60, session.now):
             return
         session.rounds.begin(self.name, session.now)

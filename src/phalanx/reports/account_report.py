@@ -73,7 +73,7 @@ class Survey:
 
     def queue(self, record: AccountRecord) -> QueueEntry:
         noun = record.noun or Account(record.key)
-        entitled = self._say("entitled", record)
+        entitled = self._say("nominal_quota", record)
         entry = QueueEntry(
             name=record.key.name,
             used={},
@@ -213,8 +213,8 @@ class Survey:
         return {name: each for name, each in (found or _NOTHING).items() if name != PODS or PODS in self._declared}
 
     def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
-        plugins = self._session.pipeline.plugins("ceiling")
-        found = [plugin.ceiling(self._session, record) for plugin in plugins]
+        plugins = self._session.pipeline.plugins("limit")
+        found = [plugin.limit(self._session, record) for plugin in plugins]
         return [(each.word, each.limits) for each in found if each is not None and each.limits]
 
     def _percent(self, held: Mapping[str, int]) -> float:

@@ -76,7 +76,7 @@ class Scheduler:
         self._wakes: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
-        self._due = bool(self.pipeline.plugins("wakes"))
+        self._due = bool(self.pipeline.plugins("next_wake"))
         self.work.wake_all()
 
     @property

@@ -10,14 +10,14 @@ from phalanx.scheduling.session.session import Session
 
 def shuffle(session: Session) -> None:
     """Evicts whom the plugins name, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
-    plugins = session.pipeline.plugins("outcasts")
+    plugins = session.pipeline.plugins("evictees")
     if not plugins:
         return
     departures = Departures(session, session.evictions)
     for plugin in list(plugins):
         marks = session.begin_turn()
         try:
-            for outcast in plugin.outcasts(session):
+            for outcast in plugin.evictees(session):
                 _send(session, departures, outcast)
         except Exception as error:
             session.undo_turn(marks)

@@ -20,30 +20,30 @@ from phalanx.scheduling.framework.view import View
 
 _POINTS = (
     "queue_order",
-    "tenants",
-    "tenant_order",
+    "subqueues",
+    "subqueue_order",
     "gang_order",
     "pod_order",
-    "huddles",
-    "ceiling",
+    "colocation_groups",
+    "limit",
     "deserved",
-    "entitled",
-    "stated",
+    "nominal_quota",
+    "declared_resources",
     "runtime_quota",
-    "held",
-    "until",
-    "spares",
+    "blocked",
+    "recheck_at",
+    "evict_veto",
     "victim_order",
-    "outcasts",
-    "wakes",
-    "season",
-    "equip",
+    "evictees",
+    "next_wake",
+    "time_key",
+    "configure",
     "filter",
-    "consents",
-    "room",
+    "pre_bind_check",
+    "max_copies",
     "explain",
-    "refuse",
-    "preference",
+    "pre_filter",
+    "static_score",
     "score",
     "admit",
     "admitted",
@@ -68,7 +68,7 @@ class Pipeline:
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
-        self.peers = reduce(or_, (entry.plugin.peers for entry in entries), NO_RULES)
+        self.peers = reduce(or_, (entry.plugin.inter_pod_rules for entry in entries), NO_RULES)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def plugins(self, point: str) -> list[Plugin]:
@@ -89,8 +89,8 @@ class Pipeline:
 
     def refusal(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""
-        for plugin in self.plugins("refuse"):
-            reason = plugin.refuse(cls)
+        for plugin in self.plugins("pre_filter"):
+            reason = plugin.pre_filter(cls)
             if reason is not None:
                 return reason
         return None
@@ -102,11 +102,11 @@ class Pipeline:
 
     def season(self, now: float) -> tuple[Hashable, ...]:
         """What of the time the opinions on nodes depend on; plugins take note of the time."""
-        return tuple(plugin.season(now) for plugin in self.plugins("season"))
+        return tuple(plugin.time_key(now) for plugin in self.plugins("time_key"))
 
     def wakes(self, session: View) -> float | None:
         """When, later than now, a plugin first wants a cycle although nothing may have happened by then."""
-        times = (plugin.wakes(session) for plugin in self.plugins("wakes"))
+        times = (plugin.next_wake(session) for plugin in self.plugins("next_wake"))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
@@ -133,7 +133,7 @@ class Pipeline:
         for entry in self._speakers["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                return plugin.objection(session, gang) if overrides(plugin, "objection") else None
+                return plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
         return None
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
@@ -146,9 +146,9 @@ class Pipeline:
     def admission_room(self, session: View, gang: GangRecord) -> int:
         """At most how many groups that are like this one to the plugins could be permitted now."""
         rooms = [
-            plugin.admission_room(session, gang)
+            plugin.max_admissions(session, gang)
             for plugin in self.plugins("admit")
-            if overrides(plugin, "admission_room")
+            if overrides(plugin, "max_admissions")
         ]
         return min(rooms, default=_UNLIMITED)
 
@@ -159,7 +159,7 @@ class Pipeline:
 
 def _speaks(entry: ConfiguredPlugin, point: str) -> bool:
     plugin = entry.plugin
-    return point not in entry.silent and point not in plugin.quiet and overrides(plugin, point)
+    return point not in entry.silent and point not in plugin.disabled_points and overrides(plugin, point)
 
 
 def _tier(entry: ConfiguredPlugin) -> int:

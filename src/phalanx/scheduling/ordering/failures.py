@@ -21,9 +21,19 @@ from phalanx.scheduling.session.session import Session
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
 # others silence could break a limit or a veto, so there the unit waits instead.
-_ORDERS = frozenset({"queue_order", "tenant_order", "gang_order", "pod_order", "victim_order"})
+_ORDERS = frozenset({"queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"})
 _PREFERENCES = frozenset(
-    {"tenants", "huddles", "preference", "score", "explain", "wakes", "season", "admitted", "outcasts"}
+    {
+        "subqueues",
+        "colocation_groups",
+        "static_score",
+        "score",
+        "explain",
+        "next_wake",
+        "time_key",
+        "admitted",
+        "evictees",
+    }
 )
 
 
@@ -55,7 +65,7 @@ class _Silent(Plugin):
     def _same(self, *asked: object) -> _NoOpinion:
         return NO_OPINION
 
-    queue_order = tenant_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
+    queue_order = subqueue_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
 
 
 _SILENT = _Silent()

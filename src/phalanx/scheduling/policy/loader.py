@@ -162,7 +162,7 @@ def _tiers(
             plugin = _plugin(name, option, known, place, errors, inactive)
             silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
-                if overrides(plugin, "spares"):
+                if overrides(plugin, "evict_veto"):
                     silent |= _silent_vetoes(name, option, actions, inactive)
                 configured.append(ConfiguredPlugin(plugin, tier, silent))
         if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
@@ -235,7 +235,7 @@ def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive
     silent, remark = silences_vetoes(option, actions)
     if remark is not None:
         inactive.append(f"plugin {name}: {remark}")
-    return frozenset({"spares"}) if silent else frozenset()
+    return frozenset({"evict_veto"}) if silent else frozenset()
 
 
 def _configurations(

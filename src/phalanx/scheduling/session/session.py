@@ -208,8 +208,8 @@ class Session:
         return self.prospects(gang, account)
 
     def _ceilings(self, account: AccountRecord) -> Iterator[Ceiling]:
-        for plugin in self.pipeline.plugins("ceiling"):
-            ceiling = plugin.ceiling(self, account)
+        for plugin in self.pipeline.plugins("limit"):
+            ceiling = plugin.limit(self, account)
             if ceiling is not None:
                 yield ceiling
 
@@ -230,16 +230,16 @@ class Session:
         self.state.ledger.refresh()
         if payer.fault is not None:
             return Held(payer.fault.code, payer.fault.message)
-        for plugin in self.pipeline.plugins("held"):
-            verdict = plugin.held(self, unit, payer)
+        for plugin in self.pipeline.plugins("blocked"):
+            verdict = plugin.blocked(self, unit, payer)
             if verdict is not None:
                 return Held(verdict.code, verdict.message, verdict.change)
         return None
 
     def alarm(self, unit: Unit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
-        plugins = self.pipeline.plugins("until")
-        times = [plugin.until(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
+        plugins = self.pipeline.plugins("recheck_at")
+        times = [plugin.recheck_at(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
         return min((when for when in times if when is not None and when > self.now), default=None)
 
     # what actions ask
@@ -261,7 +261,7 @@ class Session:
 
     def huddles(self, gang: GangRecord) -> Huddles | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.huddles(self, gang) for plugin in self.pipeline.plugins("huddles"))
+        found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
         return next((huddles for huddles in found if huddles is not None), None)
 
     def bound(self, demand: Demand, unit: Unit) -> int:

@@ -149,7 +149,7 @@ def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[Po
 
 def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
     """Having more of one's own: then it can be asked back."""
-    declares = bool(session.pipeline.plugins("stated"))
+    declares = bool(session.pipeline.plugins("declared_resources"))
     for payer, wanted in beneficiary.payers.items():
         for account in payer.path:
             noun = account.noun

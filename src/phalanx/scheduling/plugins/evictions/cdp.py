@@ -15,7 +15,7 @@ class Cdp(Plugin):
     name = "cdp"
     honours_owners = True
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod
         if not pod.cooldown or record.state is not MemberState.RUNNING:
             return None

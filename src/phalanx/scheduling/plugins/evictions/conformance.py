@@ -16,7 +16,7 @@ class Conformance(Plugin):
 
     name = "conformance"
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod
         if pod.critical:
             return _CRITICAL

@@ -19,7 +19,7 @@ class Pdb(Plugin):
     keeps_budgets = True
     honours_owners = True
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod
         budgets = session.state.budgets.get(pod.namespace, {}) if pod.budgets else {}
         for name in pod.budgets:

@@ -27,7 +27,7 @@ class Protection(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._foreign = arguments.boolean(FOREIGN_VICTIMS, False)
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
         pod = record.pod
         if pod.fixture:
             return _FIXTURE

@@ -70,10 +70,10 @@ class Rescheduling(Plugin):
             remarks.append("no targetThresholds below 100 is stated: no node can be above it, so nothing is moved")
         self.remarks = tuple(remarks)
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         return session.rounds.next(self.name, self._interval)
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
+    def evictees(self, session: View) -> Iterator[Outcast]:
         if session.rounds.next(self.name, self._interval) is None:
             session.rounds.begin(self.name, session.now)  # what a new process does not know yet may come in first
         if self._strategy is None or self._paused or not session.rounds.due(self.name, self._interval, session.now):

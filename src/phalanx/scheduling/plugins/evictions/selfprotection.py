@@ -20,7 +20,7 @@ class SelfProtectionPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
         pod, gang = record.pod, record.gang
         if pod.firm:
             return _FIRM

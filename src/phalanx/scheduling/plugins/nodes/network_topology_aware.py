@@ -63,13 +63,13 @@ class NetworkTopologyAware(Plugin):
                 self._weights[resource] = arguments.integer(f"hypernode.binpack.resources.{resource}", 1, least=0)
         self._domains: Topology | None = None
         if not self._weight or not arguments.boolean("hypernode.binpack.normal-pod.enable", True):
-            self.quiet = frozenset({"score"})
+            self.disabled_points = frozenset({"score"})
 
-    def equip(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
         self._domains = nodes.topology
 
     @property
-    def wide(self) -> bool:
+    def depends_on_other_nodes(self) -> bool:
         return bool(self._tiers())
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:

@@ -22,10 +22,10 @@ class Rest(Plugin):
         self._rests = Rests()
         self._resting: tuple[str, ...] = ()
 
-    def equip(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
         self._rests = backoff
 
-    def season(self, now: float) -> tuple[str, ...]:
+    def time_key(self, now: float) -> tuple[str, ...]:
         self._resting = self._rests.resting(now)
         return self._resting
 

@@ -57,12 +57,12 @@ class Tdm(Plugin):
 
     # time
 
-    def season(self, now: float) -> frozenset[str]:
+    def time_key(self, now: float) -> frozenset[str]:
         """The zones that are open."""
         self._open = frozenset(name for name, window in self._windows.items() if window.is_open(now))
         return self._open
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         """When a window opens or closes, or those who are to leave may be looked at again."""
         times = (next_turn(self._windows.values(), session.now), session.rounds.next(self.name, self._period))
         return min((when for when in times if when is not None and when > session.now), default=None)
@@ -80,7 +80,7 @@ class Tdm(Plugin):
             reasons.append(("node(s) were in a revocable zone, for preemptable pods only", opened))
         return reasons
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         if not (cls.pod_class.revocable and self._open):
             return None
         opened = self._opened(nodes, slice(None))
@@ -100,7 +100,7 @@ class Tdm(Plugin):
 
     # the end of a window
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
+    def evictees(self, session: View) -> Iterator[Outcast]:
         if not session.rounds.due(self.name, self._period, session.now):
             return
         for outcast in self._leaving(session):

@@ -21,7 +21,7 @@ class TaskTopologyPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("task-topology.weight", 1, least=0)
 
-    def huddles(self, session: View, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, session: View, gang: GangRecord) -> Huddles | None:
         return self._buckets(session, gang) if self._weight else None
 
     def pod_order(self, session: View, pod: PodRecord) -> tuple[int, ...]:

@@ -49,15 +49,15 @@ class Fairshare(Plugin):
         shift = min(arguments.number("fairshare.shift", 0.0, least=0), _HIGHEST_SHIFT)
         self.usage_decay = UsageDecay(half_life, denied, shift)
         if half_life is None:
-            self.quiet = frozenset({"queue_order"})
+            self.disabled_points = frozenset({"queue_order"})
             idle = [key for key, on in (("fairshare.denied", denied), ("fairshare.shift", shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
-    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+    def subqueues(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
         levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
         return tuple(account for wanted, account in levels if wanted and account is not None)
 
-    def tenant_order(self, session: View, account: AccountRecord) -> Turn:
+    def subqueue_order(self, session: View, account: AccountRecord) -> Turn:
         return self._turn(session, account)
 
     def queue_order(self, session: View, account: AccountRecord) -> Turn:

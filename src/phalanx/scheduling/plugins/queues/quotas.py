@@ -34,7 +34,7 @@ class Quotas(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def limit(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.fault is not None:
             return None
         tree = account.key.tree
@@ -51,7 +51,7 @@ class Quotas(Plugin):
         return None
 
     def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
-        ceiling = self.ceiling(session, account)
+        ceiling = self.limit(session, account)
         return ceiling.limits if ceiling is not None and ceiling.computed else {}
 
 

@@ -62,7 +62,7 @@ class Caps:
         pipeline = session.pipeline
         # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
         api = pipeline.policy.evictions == "eviction-api"
-        self._strict = api or any(plugin.keeps_budgets for plugin in pipeline.plugins("spares"))
+        self._strict = api or any(plugin.keeps_budgets for plugin in pipeline.plugins("evict_veto"))
         self._overrules = never if api else overrules
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}

@@ -156,7 +156,11 @@ class QueueGrounds:
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue has a share of its own, in the words of a plugin."""
-        return plugin.stated(self._session, account) if overrides(plugin, "stated") else self._named[plugin]
+        return (
+            plugin.declared_resources(self._session, account)
+            if overrides(plugin, "declared_resources")
+            else self._named[plugin]
+        )
 
     def _kept(self, plugin: Plugin) -> frozenset[str]:
         """The resources of which a lender keeps what it deserves, unless they are taken back. A share that follows
@@ -175,13 +179,13 @@ class QueueGrounds:
 
     def _deserved(self, plugin: Plugin, account: AccountRecord) -> Amounts | None:
         if self._question.announced and self._chain and _follows(plugin):
-            return plugin.prospect(self._session, account, self._chain[0], self._question.wanted)
+            return plugin.deserved_with_request(self._session, account, self._chain[0], self._question.wanted)
         return plugin.deserved(self._session, account)
 
 
 def _follows(plugin: Plugin) -> bool:
     """Whether what queues deserve follows from what they ask for."""
-    return overrides(plugin, "prospect")
+    return overrides(plugin, "deserved_with_request")
 
 
 def _broken(queue: AccountRecord) -> bool:

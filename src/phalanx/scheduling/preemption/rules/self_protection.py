@@ -110,8 +110,8 @@ class OwnWords:
         return against_others
 
     def _words(self, record: PodRecord) -> Iterator[Spared]:
-        for plugin in self._session.pipeline.plugins("spares"):
-            spared = plugin.spares(self._session, record)
+        for plugin in self._session.pipeline.plugins("evict_veto"):
+            spared = plugin.evict_veto(self._session, record)
             if spared is not None and spared.own:
                 yield spared
 
@@ -127,7 +127,7 @@ class OwnWords:
     def _stated(self, columns: Columns) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
-        guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("spares"))
+        guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
         table = session.state.tenancy_table()
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
@@ -239,8 +239,8 @@ def objection(session: Session, record: PodRecord, ground: Ground) -> Spared | N
 
 def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[Spared]:
     """What all plugins say; without a ground, whatever owners say counts."""
-    for plugin in session.pipeline.plugins("spares"):
-        spared = plugin.spares(session, record)
+    for plugin in session.pipeline.plugins("evict_veto"):
+        spared = plugin.evict_veto(session, record)
         if spared is not None and ground is not None:
             spared = own_words_of(session).objection(record, spared, ground)
         if spared is not None:
