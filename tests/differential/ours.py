@@ -100,7 +100,7 @@ class Ours:
         cls = record.cls
         view = self.scheduler.placer.view(cls)
         reasons = pipeline.explain(cls, nodes, slice(None))
-        refusal = record.pod.problem or pipeline.refusal(cls)
+        refusal = record.pod.problem or pipeline.pre_filter(cls)
         found = {}
         for row in np.flatnonzero(nodes.alive).tolist():
             if view.score[row] > NOWHERE and not refusal:

@@ -43,7 +43,7 @@ class Desk:
         )
 
     def plugin(self, name: str) -> Plugin:
-        entries = (*self._policy.plugins, *self._policy.always)
+        entries = (*self._policy.plugins, *self._policy.standing_plugins)
         return next(entry.plugin for entry in entries if entry.plugin.name == name)
 
     def account(self, key: AccountKey) -> AccountRecord:

@@ -21,7 +21,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import claimed, promi
 from phalanx.scheduling.gang_placement.shared_verdicts import tell
 from phalanx.scheduling.ordering.failures import attempt, mute, note
 from phalanx.scheduling.ordering.surplus import surplus_refusal
-from phalanx.scheduling.placement.placer import placer_of
+from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
 from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
 from phalanx.scheduling.queue.signatures import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
@@ -69,7 +69,7 @@ class Scheduler:
         """Switches to another policy; everything that waits is looked at again."""
         self.policy = policy
         self.pipeline = Pipeline(policy)
-        self.placer = placer_of(self.pipeline, self.state.nodes, self.past.rests)
+        self.placer = build_placer(self.pipeline, self.state.nodes, self.past.node_backoff)
         self._memory = Memory()
         self.past.futility = Futility()
         self._season: tuple[Hashable, ...] = ()
@@ -98,7 +98,7 @@ class Scheduler:
     def refused(self, node: str, now: float) -> float:
         """The kubelet of a node refused a pod that was bound to it; until when the node is left alone."""
         self._due = True
-        return self.past.rests.refused(node, now)
+        return self.past.node_backoff.refused(node, now)
 
     def ring(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
@@ -155,9 +155,9 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.announce()
-        times = (self._next_wake(session), self.past.rests.next_end(now))
+        times = (self._next_wake(session), self.past.node_backoff.next_end(now))
         self._wakes = min((when for when in times if when is not None), default=None)
-        if self.pipeline.hear_all():
+        if self.pipeline.enable_all():
             # What nodes are worth was computed without those who were silenced.
             self.placer.forget()
         return plan
@@ -226,7 +226,7 @@ class Scheduler:
     def _next_wake(self, session: Session) -> float | None:
         while True:
             try:
-                return self.pipeline.wakes(session)
+                return self.pipeline.next_wake(session)
             except Exception as error:
                 if not mute(session, error):
                     return None
@@ -234,7 +234,7 @@ class Scheduler:
     def _of_season(self, session: Session) -> tuple[Hashable, ...]:
         while True:
             try:
-                return self.pipeline.season(session.now)
+                return self.pipeline.time_key(session.now)
             except Exception as error:
                 if not mute(session, error):
                     return self._season

@@ -64,7 +64,7 @@ def _admit(session: Session, unit: Unit) -> None:
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:
     """Why the plugins reject the group."""
-    return NotAdmitted(*(session.pipeline.objection(session, gang) or ()))
+    return NotAdmitted(*(session.pipeline.why_not_admitted(session, gang) or ()))
 
 
 def admission(session: Session, unit: Unit, gang: GangRecord) -> Admission:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.plugin import Outcast
+from phalanx.scheduling.framework.plugin import Evictee
 from phalanx.scheduling.ordering.failures import mute, note
 from phalanx.scheduling.preemption.voluntary_evictions import Departures
 from phalanx.scheduling.session.session import Session
@@ -25,7 +25,7 @@ def shuffle(session: Session) -> None:
                 note(session, "action shuffle", error)
 
 
-def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
+def _send(session: Session, departures: Departures, outcast: Evictee) -> None:
     leaving = [outcast.record]
     if departures.take(outcast.record) is not None:
         found = departures.take_whole(outcast.record) if outcast.whole else ""

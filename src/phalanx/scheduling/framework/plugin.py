@@ -18,15 +18,15 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
-from phalanx.scheduling.framework.colocation import Huddles
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
+from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.limits import Ceiling
 
 
-class Spared(msgspec.Struct, frozen=True):
+class EvictVeto(msgspec.Struct, frozen=True):
     """Why a pod may not be evicted, a phrase that goes on from "it "; `until` is when that ends by itself (seconds
     since the epoch), None if it does not. With `own` its owner says so: then it counts as far as its accounts let
     their pods protect themselves (`eviction/ownwords.py`)."""
@@ -36,7 +36,7 @@ class Spared(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-class Outcast(msgspec.Struct, frozen=True):
+class Evictee(msgspec.Struct, frozen=True):
     """A pod that is to leave its node although nobody needs the room. `message` is one sentence about why.
 
     Where its gang cannot spare it, the gang leaves with it if `whole`, else the pod stays.
@@ -76,7 +76,7 @@ class Plugin:
     """Extension points at which it has no opinion with the arguments that it got."""
     stocks: frozenset[str] = frozenset()
     """The stocks that keep pods from nodes where this plugin is in the policy."""
-    inter_pod_rules: PeerRules = NO_RULES
+    inter_pod_rules: InterPodRules = NO_RULES
     """What it makes of spread constraints, affinity and anti-affinity between pods."""
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
@@ -94,7 +94,7 @@ class Plugin:
     needs_node_usage: ClassVar[bool] = False
     """Whether it looks at what nodes really use (metrics.k8s.io), which somebody has to read then."""
     honours_owners: ClassVar[bool] = False
-    """Whether it vetoes for the owner of a pod with a cooldown or a disruption budget (`Spared.own`)."""
+    """Whether it vetoes for the owner of a pod with a cooldown or a disruption budget (`EvictVeto.own`)."""
 
     def __init__(self, arguments: Arguments) -> None:
         """Raises PolicyError (through `arguments`) for values that it cannot use."""
@@ -126,7 +126,7 @@ class Plugin:
         """Which member of a gang comes first."""
         raise NotImplementedError
 
-    def colocation_groups(self, session: View, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, session: View, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node; None if it is all the same. The first plugin that
         says something is followed."""
         raise NotImplementedError
@@ -171,7 +171,7 @@ class Plugin:
 
     # evictions
 
-    def evict_veto(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         """Why a pod may not be evicted for others now, whoever asks; None if the plugin has no objection.
 
         Any objection of any plugin in any tier holds.
@@ -182,7 +182,7 @@ class Plugin:
         """Among victims that are equal in what they borrow and in priority: who goes first."""
         raise NotImplementedError
 
-    def evictees(self, session: View) -> Iterable[Outcast]:
+    def evictees(self, session: View) -> Iterable[Evictee]:
         """Who is to leave its node now, most urgent first, though nobody needs the room.
 
         Whoever is spared, protected by a budget or needed by its gang stays. Each is judged before the next is
@@ -209,7 +209,7 @@ class Plugin:
         pod."""
         return False
 
-    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         """Before anything is placed under this policy: tells the stocks of a cluster how to choose, and takes what
         outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
         raise NotImplementedError

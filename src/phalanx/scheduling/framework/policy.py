@@ -21,7 +21,7 @@ class ConfiguredPlugin(msgspec.Struct, frozen=True):
 
     plugin: Plugin
     tier: int
-    silent: frozenset[str] = frozenset()
+    disabled_points: frozenset[str] = frozenset()
 
 
 class Policy(msgspec.Struct, frozen=True):
@@ -37,7 +37,7 @@ class Policy(msgspec.Struct, frozen=True):
 
     actions: tuple[str, ...]
     plugins: tuple[ConfiguredPlugin, ...]
-    always: tuple[ConfiguredPlugin, ...] = ()
+    standing_plugins: tuple[ConfiguredPlugin, ...] = ()
     inactive: tuple[str, ...] = ()
     partial_gang: str = "keep"
     cycle_budget: float = 0.1

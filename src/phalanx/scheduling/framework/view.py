@@ -10,7 +10,7 @@ from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.capabilities import UsageDecay
-from phalanx.scheduling.framework.timers import Rounds
+from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.gangs.quorum import Requirement
 from phalanx.scheduling.quota.usage_history import UsageHistory
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Places(Protocol):
+class PodPlacer(Protocol):
     """Where the scheduler would put pods."""
 
     def place(self, cls: ClassRecord, count: int) -> list[int]:
@@ -36,10 +36,10 @@ class View(Protocol):
     now: float
     state: ClusterState
     history: UsageHistory
-    rounds: Rounds
+    timers: Timers
 
     @property
-    def placer(self) -> Places:
+    def placer(self) -> PodPlacer:
         """Where the scheduler would put pods."""
 
     @property
@@ -72,7 +72,7 @@ class View(Protocol):
         """What admitted groups announced in minResources and their members do not use yet."""
 
 
-class Waiting(Protocol):
+class WaitingUnit(Protocol):
     """What takes its turn as one: the gangs of a bundle (mostly one), or a pod on its own."""
 
     @property
@@ -96,10 +96,10 @@ class ActionView(View, Protocol):
     """One cycle as an action sees it."""
 
     @property
-    def units(self) -> Sequence[Waiting]:
+    def units(self) -> Sequence[WaitingUnit]:
         """What waits, in order."""
 
-    def place(self, units: Iterable[Waiting]) -> None:
+    def place(self, units: Iterable[WaitingUnit]) -> None:
         """Gives some of the units their turn, as the action `allocate` does: each is placed whole or not at all,
         or told what it lacks. Others than those of `units` are passed over."""
 

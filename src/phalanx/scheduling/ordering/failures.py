@@ -122,7 +122,7 @@ def mute(session: Session, error: Exception) -> bool:
     if place is None:
         return False
     session.plan.failures.append(_told(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
-    session.pipeline.silence(point, place, _SILENT if point in _ORDERS else None)
+    session.pipeline.disable(point, place, _SILENT if point in _ORDERS else None)
     return True
 
 
@@ -146,7 +146,9 @@ def set_aside(session: Session, units: Iterable[Unit], error: Exception) -> None
 
 def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     """The plugin whose extension point the framework had called when something raised, and which that was."""
-    plugins = {id(entry.plugin) for entry in (*session.pipeline.policy.always, *session.pipeline.policy.plugins)}
+    plugins = {
+        id(entry.plugin) for entry in (*session.pipeline.policy.standing_plugins, *session.pipeline.policy.plugins)
+    }
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")

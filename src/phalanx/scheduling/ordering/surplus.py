@@ -88,8 +88,8 @@ class Surpluses:
             wanted = min(
                 turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
             )
-            huddles = session.huddles(turn.gang) if wanted else None
-            with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
+            huddles = session.colocation_groups(turn.gang) if wanted else None
+            with session.placer.leaning(huddles.scores(head, ()) if huddles is not None else None):
                 rows = session.placer.place(head.cls, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)

@@ -15,9 +15,9 @@ from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.cluster.ports import PORTS
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.cluster.stock import MANY, Stock
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, Ladder, Seating, until_risen
@@ -102,7 +102,7 @@ class Placer:
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
         stocks: Collection[str] = (),
-        rules: PeerRules = NO_RULES,
+        rules: InterPodRules = NO_RULES,
         rooms: Sequence[Plugin] = (),
     ) -> None:
         self._rules = rules
@@ -492,11 +492,17 @@ class Placer:
         copies[rows] = found
 
 
-def placer_of(pipeline: Pipeline, nodes: NodeTable, backoff: Rests | None = None) -> Placer:
+def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | None = None) -> Placer:
     """The placer that asks the plugins of a policy."""
     for plugin in pipeline.plugins("configure"):
-        plugin.configure(nodes, backoff if backoff is not None else Rests())
+        plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
     filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "static_score", "score"))
     return Placer(
-        nodes, filters, preferences, scorers, pipeline.stocks, pipeline.peers, pipeline.plugins("max_copies")
+        nodes,
+        filters,
+        preferences,
+        scorers,
+        pipeline.stocks,
+        pipeline.inter_pod_rules,
+        pipeline.plugins("max_copies"),
     )

@@ -70,7 +70,7 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     custom = _custom_actions(actions, offered, arguments, errors)
     eviction = eviction_options(actions, arguments, options, errors)
     own = _own_settings(document.get("phalanx") or {}, errors)
-    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
+    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.node_backoff import Rests
-from phalanx.scheduling.framework.timers import Rounds
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.no_solution import Futility
@@ -17,7 +17,7 @@ class Past:
 
     def __init__(self, history: UsageHistory | None = None) -> None:
         self.history = history if history is not None else UsageHistory()
-        self.rounds = Rounds()
+        self.timers = Timers()
         self.evictions = EvictionLog()
         self.futility = Futility()
-        self.rests = Rests()
+        self.node_backoff = NodeBackoff()

@@ -22,8 +22,8 @@ from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
 from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
 from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.framework.capabilities import UsageDecay
-from phalanx.scheduling.framework.colocation import Huddles
-from phalanx.scheduling.framework.view import Waiting
+from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.view import WaitingUnit
 from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import Requirement, joining_mark, requirement
 from phalanx.scheduling.placement.placer import Placer
@@ -111,9 +111,9 @@ class Session:
         self._priorities = Priorities(state.surroundings.composites)
         self._memory = memory
         past = past if past is not None else Past()
-        self.history, self.rounds, self.evictions, self.futility = (
+        self.history, self.timers, self.evictions, self.futility = (
             past.history,
-            past.rounds,
+            past.timers,
             past.evictions,
             past.futility,
         )
@@ -259,7 +259,7 @@ class Session:
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
         )
 
-    def huddles(self, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node."""
         found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
         return next((huddles for huddles in found if huddles is not None), None)
@@ -280,7 +280,7 @@ class Session:
         if demand.bundled:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
-        return min((self.pipeline.admission_room(self, gang) for gang in waiting), default=UNBOUNDED)
+        return min((self.pipeline.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
 
     def known(self, demand: Demand) -> Refusal | None:
         """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
@@ -348,7 +348,7 @@ class Session:
             self._idle = (self.state.version if not afresh else -1, idle)
         return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
 
-    def place(self, units: Iterable[Waiting]) -> None:
+    def place(self, units: Iterable[WaitingUnit]) -> None:
         """Gives some of the units their turn, as the action `allocate` does."""
         ours = {id(unit): unit for unit in self.units}
         self.walk([ours[id(unit)] for unit in units if id(unit) in ours])

@@ -10,7 +10,7 @@ from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 _FAMILIES = {
@@ -56,7 +56,7 @@ class DeviceShare(Plugin):
         for switch in ("AscendHAMiVNPUEnable", "AscendMindClusterVNPUEnable", "NodeLockEnable"):
             arguments.boolean(f"deviceshare.{switch}", False)
 
-    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         _stock(nodes).equip(self._families, self._policy)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:

@@ -13,7 +13,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import TopologySettings
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.load import Load
-from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 _TIERS = TopologyRule(hypernodes=True)
@@ -65,7 +65,7 @@ class NetworkTopologyAware(Plugin):
         if not self._weight or not arguments.boolean("hypernode.binpack.normal-pod.enable", True):
             self.disabled_points = frozenset({"score"})
 
-    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         self._domains = nodes.topology
 
     @property

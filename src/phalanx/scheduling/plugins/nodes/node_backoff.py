@@ -9,20 +9,20 @@ from phalanx.cluster.labels import Rows
 from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.node_backoff import Rests
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 
-class Rest(Plugin):
+class NodeBackoffPlugin(Plugin):
     """Keeps pods off the nodes that the scheduler leaves alone."""
 
     name = "rest"
 
     def __init__(self, arguments: Arguments) -> None:
-        self._rests = Rests()
+        self._rests = NodeBackoff()
         self._resting: tuple[str, ...] = ()
 
-    def configure(self, nodes: NodeTable, backoff: Rests) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         self._rests = backoff
 
     def time_key(self, now: float) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
-from phalanx.scheduling.framework.plugin import Spared
+from phalanx.scheduling.framework.plugin import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
 from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
@@ -55,7 +55,7 @@ class OwnWords:
             self._by_payer.setdefault(record.payer, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: Spared, ground: Ground) -> Spared | None:
+    def objection(self, record: PodRecord, spared: EvictVeto, ground: Ground) -> EvictVeto | None:
         """What a plugin says against an eviction, as far as it counts on this ground."""
         if not spared.own:
             return spared
@@ -109,7 +109,7 @@ class OwnWords:
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
-    def _words(self, record: PodRecord) -> Iterator[Spared]:
+    def _words(self, record: PodRecord) -> Iterator[EvictVeto]:
         for plugin in self._session.pipeline.plugins("evict_veto"):
             spared = plugin.evict_veto(self._session, record)
             if spared is not None and spared.own:
@@ -232,12 +232,12 @@ def own_words_of(session: Session) -> OwnWords:
     return found
 
 
-def objection(session: Session, record: PodRecord, ground: Ground) -> Spared | None:
+def objection(session: Session, record: PodRecord, ground: Ground) -> EvictVeto | None:
     """What the first plugin says that objects to the pod's eviction on this ground."""
     return next(objections(session, record, ground), None)
 
 
-def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[Spared]:
+def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[EvictVeto]:
     """What all plugins say; without a ground, whatever owners say counts."""
     for plugin in session.pipeline.plugins("evict_veto"):
         spared = plugin.evict_veto(session, record)
