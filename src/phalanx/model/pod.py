@@ -188,3 +188,8 @@ class MemberState(enum.IntEnum):
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 # On a node or on the way to one, and staying.
 ACTIVE = (MemberState.PLACED, *CAN_LEAVE)
+
+
+def bound_at(pod: Pod) -> int:
+    """When the pod got its node, or the best that is known about that."""
+    return pod.bound or pod.started or pod.created

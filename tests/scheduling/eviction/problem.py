@@ -151,7 +151,7 @@ class Problem:
             return None
         if ground.below and Candidate(self.session, record, None).priority >= self.priority:
             return None
-        spared = (plugin.spares(self.session, record) for plugin in self.session.pipeline.plugins("spares"))
+        spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
         return None if any(each is not None for each in spared) else ground
 
     # what may go

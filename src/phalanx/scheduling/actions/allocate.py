@@ -33,12 +33,12 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     waits_on,
 )
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, place_gangs, signature_of
+from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell_unit
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell_unit
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
 from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, QuotaBlocked

@@ -82,7 +82,7 @@ def shortage(
     counts say why for each.
     """
     where = spot.where if spot is not None else ""
-    refusal = pipeline.refusal(cls)
+    refusal = pipeline.pre_filter(cls)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
         return Shortage(cls, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit)

@@ -19,7 +19,7 @@ from phalanx.cluster.nodes import NodeTable
 from phalanx.cluster.peers.bearings import Bearing, Evenness, through
 from phalanx.cluster.peers.domains import Counter, Domains
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 
 _HOSTNAME = "kubernetes.io/hostname"
 # Scores of classes with wishes about others are whole multiples of this, so that sums of them are exact.
@@ -69,7 +69,7 @@ class InterPodConstraints:
     """
 
     def __init__(
-        self, nodes: NodeTable, cls: ClassRecord, bearing: Bearing, rules: PeerRules, static: BoolArray
+        self, nodes: NodeTable, cls: ClassRecord, bearing: Bearing, rules: InterPodRules, static: BoolArray
     ) -> None:
         self._nodes = nodes
         self._bearing = bearing

@@ -10,6 +10,7 @@ from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 _FAMILIES = {
@@ -51,11 +52,11 @@ class DeviceShare(Plugin):
             self._policy = arguments.parsed(key, CardPolicy, "binpack or spread")
         self._weight = arguments.integer("deviceshare.ScheduleWeight", 0, least=0)
         if not self._weight or self._policy is CardPolicy.LAST:
-            self.quiet = frozenset({"score"})
+            self.disabled_points = frozenset({"score"})
         for switch in ("AscendHAMiVNPUEnable", "AscendMindClusterVNPUEnable", "NodeLockEnable"):
             arguments.boolean(f"deviceshare.{switch}", False)
 
-    def equip(self, nodes: NodeTable) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         _stock(nodes).equip(self._families, self._policy)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:

@@ -49,7 +49,7 @@ class NodeGroup(Plugin):
         reason = "node(s) were in a node group that the queue may not use"
         return [("node(s) were in no node group", ungrouped), (reason, refused & ~ungrouped)]
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         rule = self._rule(cls)
         if rule is None:
             return None

@@ -37,6 +37,7 @@ class Usage(Plugin):
     """
 
     name = "usage"
+    needs_node_usage = True
     arguments = ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight")
 
     def __init__(self, arguments: Arguments) -> None:

@@ -27,7 +27,7 @@ class Drf(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._hierarchical = arguments.hierarchical
-        self.quiet = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
+        self.disabled_points = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.holdings:
