@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node

@@ -9,14 +9,14 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.peers.book import ALONE, Company
+from phalanx.cluster.affinity.selector_sets import ALONE, Company
+from phalanx.cluster.allocators.base import Stock
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
-from phalanx.cluster.stock import Stock
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import PODS, Requests
 
 if TYPE_CHECKING:
-    from phalanx.cluster.peers.bearings import Bearing
+    from phalanx.cluster.affinity.state import Bearing
 
 NOTHING = np.iinfo(np.int64).min
 

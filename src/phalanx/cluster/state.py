@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from phalanx.cluster.claims import Claim, Lingering
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
-from phalanx.cluster.homeless import Homeless
+from phalanx.cluster.cluster_objects import Surroundings
+from phalanx.cluster.inqueue import Promises
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
-from phalanx.cluster.nodes import NO_ROW, NodeTable
-from phalanx.cluster.observation import charging, claim_of, standing, state_of, yielding
-from phalanx.cluster.promises import Promises
+from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.cluster.pods.nominations import Claim, Lingering
+from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
+from phalanx.cluster.pods.occupancy import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
+from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
+from phalanx.cluster.pods.tolerations import ToleranceBook
+from phalanx.cluster.pods.unknown_nodes import Homeless
+from phalanx.cluster.pods.victim_index import Table, Tenancy
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
-from phalanx.cluster.surroundings import Surroundings
-from phalanx.cluster.tenancy import Table, Tenancy
-from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
-from phalanx.cluster.tolerance import ToleranceBook
 from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
     AccountRemoved,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.evictability import COOLDOWN, PREEMPTABLE
 from phalanx.dialects.notices import Notice, ObjectRef, group_ref, pod_ref

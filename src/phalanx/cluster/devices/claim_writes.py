@@ -12,7 +12,7 @@ from phalanx.model.decoding import decode_json
 from phalanx.model.gang import Dialect, GroupRef
 
 if TYPE_CHECKING:
-    from phalanx.cluster.members import PodRecord
+    from phalanx.cluster.pods.records import PodRecord
 
 
 def reservation(

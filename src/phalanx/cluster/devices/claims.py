@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocation.outcome import allocations
-from phalanx.cluster.allocation.question import Question
-from phalanx.cluster.allocation.selectors import Selectors
-from phalanx.cluster.allocation.supply import PoolId, Supply
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
 from phalanx.cluster.devices.extended import Standing, requests_of
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
-from phalanx.cluster.labels import Rows, row_numbers, term_matches
+from phalanx.cluster.dra.outcome import allocations
+from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.selectors import Selectors
+from phalanx.cluster.dra.supply import PoolId, Supply
+from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.claims import (
     MOST_CONSUMERS,
     Allocation,
@@ -46,8 +46,8 @@ from phalanx.model.selectors import NodeSelectorTerm
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
+    from phalanx.cluster.pods.records import PodRecord
 
 CLAIMS = "claims"
 UNAVAILABLE = "resourceclaim not available on the node"

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.inventory import Inventory
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.pod import PodClass
 from phalanx.model.volumes import Disk, SoleUse, VolumeNeed
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
+    from phalanx.cluster.pods.records import PodRecord
 
 DISKS = "disks"
 CONFLICT = "node(s) had no available disk"

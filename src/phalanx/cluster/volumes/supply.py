@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.cluster.volumes.places import Places, Site, buckets_of
 from phalanx.model.matching import Labels, all_hold, reaches
 from phalanx.model.pod import PodClass
@@ -33,8 +33,8 @@ from phalanx.model.volumes import (
 
 if TYPE_CHECKING:
     from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
+    from phalanx.cluster.pods.records import PodRecord
 
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"

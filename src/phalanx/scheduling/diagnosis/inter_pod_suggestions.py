@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import (
+from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.state import (
     MISSING_LABEL,
     NOT_NEAR,
     TOO_NEAR,
@@ -16,7 +15,8 @@ from phalanx.cluster.peers.bearings import (
     Evenness,
     bearing_of,
 )
-from phalanx.cluster.peers.domains import Counter, Domains
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import PodSelection
 

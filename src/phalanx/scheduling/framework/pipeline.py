@@ -7,11 +7,11 @@ from functools import reduce
 from itertools import groupby, takewhile
 from operator import or_
 
+from phalanx.cluster.affinity.state import bearing_of
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, Vote, overrides

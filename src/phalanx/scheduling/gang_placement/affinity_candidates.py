@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from phalanx.cluster.affinity.selector_sets import company_wanted
+from phalanx.cluster.affinity.state import bearing_of
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.peers.book import company_wanted
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.session.session import Session
 

@@ -13,11 +13,11 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.state import Bearing, Evenness, through
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import Bearing, Evenness, through
-from phalanx.cluster.peers.domains import Counter, Domains
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.framework.inter_pod_rules import PeerRules
 

@@ -8,13 +8,13 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.affinity.state import bearing_of
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin, overrides

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.eligibility import objections
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.nodes.eligibility import objections
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.node import HOLD

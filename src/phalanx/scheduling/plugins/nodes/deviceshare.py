@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
 from phalanx.scheduling.framework.arguments import Arguments

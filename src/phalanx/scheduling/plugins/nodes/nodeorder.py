@@ -6,8 +6,8 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
-from phalanx.cluster.labels import term_matches
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
 from phalanx.scheduling.framework.arguments import Arguments

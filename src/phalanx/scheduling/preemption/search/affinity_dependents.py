@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from phalanx.cluster.affinity.state import bearing_of
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.session.session import Session
 
