@@ -138,8 +138,7 @@ def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: 
 
 
 def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
-    assert cls.bearing is not None
-    return [each.counts.tolist() for each in cls.bearing.counters()]
+    return [each.counts.tolist() for each in cls.affinity_state(state.nodes.peers).counters()]
 
 
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))

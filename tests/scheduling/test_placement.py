@@ -65,7 +65,7 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
     for stock in (stock for stock in cls.stocks if stock.name in pipe.stocks):
-        mask &= stock.copies(cls, slice(None)) > 0
+        mask &= stock.copies(cls.pod_class, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))

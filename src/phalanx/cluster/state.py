@@ -290,7 +290,7 @@ class ClusterState:
         cls = self._class_of(pod)
         record = PodRecord(pod, cls, self._footprint(cls, pod), state_of(pod, self.schedulers))
         self.nodes.widen()
-        self.nodes.peers.enter(record)
+        self.nodes.peers.enter(pod)
         record.mark = pod.mark
         self.pods[pod.uid] = record
         self.tolerances.count(pod, 1)
@@ -312,7 +312,7 @@ class ClusterState:
             return
         self.tolerances.count(record.pod, -1)
         self._vacate(record)
-        self.nodes.peers.leave(record)
+        self.nodes.peers.leave(record.pod)
         self._regroup(self.nodes.peers.withdraw(record.pod.pod_class.peers))
         self.ledger.leave(record)
         self.lone.pop(uid, None)
@@ -331,9 +331,10 @@ class ClusterState:
         company = self.nodes.peers.company(pod.namespace, pod.labels, pod.pod_class.peers)
         return self.classes.record(pod.pod_class, company)
 
-    def _regroup(self, records: Iterable[PodRecord]) -> None:
+    def _regroup(self, uids: Iterable[str]) -> None:
         """Others mean these pods now, or no longer do."""
-        for record in records:
+        for uid in uids:
+            record = self.pods[uid]
             cls = self._class_of(record.pod)
             if cls is not record.cls:
                 change_class(record, cls)
@@ -363,10 +364,12 @@ class ClusterState:
         old = record.pod
         if standing(old) != standing(pod):
             self._touch(record)
-        if old.labels != pod.labels:
-            self._regroup(self.nodes.peers.relabel(record, pod))
-            self._ease()
         record.pod = pod
+        if old.labels != pod.labels:
+            self.nodes.peers.leave(old)
+            self.nodes.peers.enter(pod)
+            self._regroup((pod.uid,))
+            self._ease()
         if charging(old) != charging(pod):
             self.ledger.enter(record)
         if record.row != NO_NODE:

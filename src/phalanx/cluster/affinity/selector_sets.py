@@ -22,7 +22,6 @@ from phalanx.model.selectors import NodeSelectorTerm, Toleration
 
 if TYPE_CHECKING:
     from phalanx.cluster.nodes.rows import NodeRows
-    from phalanx.cluster.pods.records import PodRecord
     from phalanx.model.pod import Pod
 
 Labels = tuple[tuple[str, str], ...]
@@ -161,8 +160,8 @@ class _Statement:
 class PeerBook:
     """The crowds that are asked for, and where they are.
 
-    `shape` grows when it matters for further pods where they are. Methods that take news return the pods whose
-    company may be another one now.
+    `shape` grows when it matters for further pods where they are. Methods that take news return the uids of pods
+    whose company may be another one now.
     """
 
     def __init__(self, nodes: NodeRows) -> None:
@@ -177,29 +176,28 @@ class PeerBook:
         self._known: dict[tuple[str, Labels], tuple[Crowd, ...]] = {}
         self._companies: WeakValueDictionary[tuple[tuple[Crowd, ...], Peers], Company] = WeakValueDictionary()
         self._by_trait: dict[tuple[str, ...], dict[Crowd, None]] = {}
-        # Pods by (namespace, value) of each label that some crowd demands.
-        self._members: dict[str, dict[tuple[str, str], dict[PodRecord, None]]] = {}
-        self._pods: dict[str, dict[PodRecord, None]] = {}
+        # Uids of pods by (namespace, value) of each label that some crowd demands.
+        self._members: dict[str, dict[tuple[str, str], dict[str, None]]] = {}
+        # namespace -> uid -> labels.
+        self._pods: dict[str, dict[str, Labels]] = {}
         self._domains: dict[str, Domains] = {}
         self._regions: dict[tuple[str, Inclusion | None], Region] = {}
 
     # pods
 
-    def enter(self, record: PodRecord) -> None:
+    def enter(self, pod: Pod) -> None:
         """A pod is known now, with these labels."""
-        pod = record.pod
-        self._pods.setdefault(pod.namespace, {})[record] = None
+        self._pods.setdefault(pod.namespace, {})[pod.uid] = pod.labels
         if self._members:
             labels = dict(pod.labels)
             for key, members in self._members.items():
                 if key in labels:
-                    members.setdefault((pod.namespace, labels[key]), {})[record] = None
+                    members.setdefault((pod.namespace, labels[key]), {})[pod.uid] = None
 
-    def leave(self, record: PodRecord) -> None:
+    def leave(self, pod: Pod) -> None:
         """The pod is gone, or has other labels now."""
-        pod = record.pod
         known = self._pods[pod.namespace]
-        del known[record]
+        del known[pod.uid]
         if not known:
             del self._pods[pod.namespace]
         if self._members:
@@ -207,16 +205,9 @@ class PeerBook:
                 members = self._members.get(key)
                 if members is not None:
                     of_value = members[pod.namespace, value]
-                    del of_value[record]
+                    del of_value[pod.uid]
                     if not of_value:
                         del members[pod.namespace, value]
-
-    def relabel(self, record: PodRecord, pod: Pod) -> list[PodRecord]:
-        """The pod is this from now on; only its labels matter here."""
-        self.leave(record)
-        record.pod = pod
-        self.enter(record)
-        return [record]
 
     def company(self, namespace: str, labels: Labels, peers: Peers) -> Company:
         """Of pods with these labels that state this; it must have been stated."""
@@ -231,7 +222,7 @@ class PeerBook:
 
     # namespaces
 
-    def label(self, namespace: str, labels: Labels) -> list[PodRecord]:
+    def label(self, namespace: str, labels: Labels) -> list[str]:
         """A namespace has these labels now (none where it is gone)."""
         new = dict(labels)
         if self.namespaces.get(namespace, {}) == new:
@@ -282,7 +273,7 @@ class PeerBook:
 
     # what is stated
 
-    def state(self, peers: Peers) -> list[PodRecord]:
+    def state(self, peers: Peers) -> list[str]:
         """One more pod states this."""
         if peers == NO_PEERS:
             return []
@@ -292,7 +283,7 @@ class PeerBook:
             return []
         statement = self._statements[peers] = _Statement({})
         statement.users = 1
-        touched: dict[PodRecord, None] = {}
+        touched: dict[str, None] = {}
         for whom in whom_of(peers):
             crowd = self.crowds.get(whom)
             if crowd is None:
@@ -316,7 +307,7 @@ class PeerBook:
             stated[key] = Tally()
             self.shape += 1
 
-    def withdraw(self, peers: Peers) -> list[PodRecord]:
+    def withdraw(self, peers: Peers) -> list[str]:
         """One pod less states this."""
         if peers == NO_PEERS:
             return []
@@ -342,9 +333,9 @@ class PeerBook:
             self._by_trait.setdefault(trait, {})[crowd] = None
         return crowd
 
-    def _sweep(self) -> list[PodRecord]:
+    def _sweep(self) -> list[str]:
         """Forgets the crowds that nobody asks for."""
-        touched: dict[PodRecord, None] = {}
+        touched: dict[str, None] = {}
         for whom, crowd in self._idle.items():
             touched.update(dict.fromkeys(self._everybody(crowd)))
             del self.crowds[whom]
@@ -389,27 +380,24 @@ class PeerBook:
         return best
 
     def _index(self, key: str) -> None:
-        members: dict[tuple[str, str], dict[PodRecord, None]] = {}
-        for namespace, records in self._pods.items():
-            for record in records:
-                for label, value in record.pod.labels:
+        members: dict[tuple[str, str], dict[str, None]] = {}
+        for namespace, pods in self._pods.items():
+            for uid, labels in pods.items():
+                for label, value in labels:
                     if label == key:
-                        members.setdefault((namespace, value), {})[record] = None
+                        members.setdefault((namespace, value), {})[uid] = None
         self._members[key] = members
 
-    def _everybody(self, crowd: Crowd) -> Iterator[PodRecord]:
+    def _everybody(self, crowd: Crowd) -> Iterator[str]:
         """The pods of a crowd."""
         for trait in crowd.traits:
             spaces = list(self._pods) if trait[0] == _ANYWHERE else [trait[0]]
             for space in spaces:
-                records: Iterable[PodRecord] = (
-                    self._pods.get(space, ())
-                    if len(trait) == 1
-                    else self._members[trait[1]].get((space, trait[2]), ())
-                )
-                for record in records:
-                    if self._means(crowd, space, dict(record.pod.labels)):
-                        yield record
+                pods = self._pods.get(space, {})
+                uids = pods if len(trait) == 1 else self._members[trait[1]].get((space, trait[2]), ())
+                for uid in uids:
+                    if self._means(crowd, space, dict(pods[uid])):
+                        yield uid
 
     def _kin(self, namespace: str, labels: Labels) -> tuple[Crowd, ...]:
         found = self._known.get((namespace, labels))

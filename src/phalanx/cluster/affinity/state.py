@@ -7,18 +7,14 @@ indexing them with the domains of rows (NOWHERE = -1 where there is none) says i
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from phalanx.cluster.affinity.domains import Counter, Domains
-from phalanx.cluster.affinity.selector_sets import Inclusion, PeerBook, company_wanted
+from phalanx.cluster.affinity.selector_sets import Company, Inclusion, PeerBook, company_wanted
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.model.peers import PeerTerm, Spread
-
-if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
+from phalanx.model.peers import Spread
+from phalanx.model.pod import PodClass
 
 MISSING_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
 UNEVEN = "node(s) didn't match pod topology spread constraints"
@@ -86,20 +82,22 @@ class Nearness:
         return found
 
 
-class Bearing:
+class AffinityState:
     """All of it for one class. `shape` is the book's as of which it holds."""
 
     __slots__ = ("anti", "evenness", "nearness", "pulls", "shape", "unwelcome", "wishes")
 
-    def __init__(self, book: PeerBook, cls: ClassRecord) -> None:
-        company, peers = cls.company, cls.company.peers
+    def __init__(self, book: PeerBook, company: Company, pod_class: PodClass) -> None:
+        peers = company.peers
         kin = set(company.kin)
         self.shape = book.shape
         self.evenness = [
-            _evenness(book, cls, rule, _keys(peers.spread, required=True)) for rule in peers.spread if rule.required
+            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=True))
+            for rule in peers.spread
+            if rule.required
         ]
         self.wishes = [
-            _evenness(book, cls, rule, _keys(peers.spread, required=False))
+            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=False))
             for rule in peers.spread
             if not rule.required
         ]
@@ -108,7 +106,7 @@ class Bearing:
             crowd = company.stated[company_wanted(peers)]
             keys = dict.fromkeys(term.key for term in peers.affinity)
             self.nearness = Nearness([book.counter(key, (crowd.present, 1)) for key in keys], crowd in kin)
-        self.anti = [self._anti(book, cls, term) for term in peers.anti]
+        self.anti = [book.counter(term.key, (company.stated[term.whom,].present, 1)) for term in peers.anti]
         # Whether one pod of the class keeps the next one away is told by both.
         self.unwelcome = [
             book.counter(key, (tally, 1)) for crowd in company.kin for key, tally in crowd.repelling.items()
@@ -123,9 +121,6 @@ class Bearing:
                 self.pulls.append((book.counter(key, (tally, 1)), 1, False))
             for key, tally in crowd.drawing.items():
                 self.pulls.append((book.counter(key, (tally, 1)), 1, True))
-
-    def _anti(self, book: PeerBook, cls: ClassRecord, term: PeerTerm) -> Counter:
-        return book.counter(term.key, (cls.company.stated[term.whom,].present, 1))
 
     def counters(self) -> list[Counter]:
         """Everything that it depends on."""
@@ -174,27 +169,18 @@ def shunned(counter: Counter) -> BoolArray:
     return counter.counts <= 0
 
 
-def bearing_of(book: PeerBook, cls: ClassRecord) -> Bearing:
-    """What other pods mean for the class, current."""
-    found = cls.bearing
-    if found is None or found.shape != book.shape:
-        found = cls.bearing = Bearing(book, cls)
-    for counter in found.counters():
-        counter.region.follow()
-    return found
-
-
-def _evenness(book: PeerBook, cls: ClassRecord, rule: Spread, keys: tuple[str, ...]) -> Evenness:
-    pod_class = cls.pod_class
+def _evenness(
+    book: PeerBook, company: Company, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
+) -> Evenness:
     inclusion = Inclusion(
         keys,
         pod_class.node_selector if rule.affinity else (),
         pod_class.affinity if rule.affinity else None,
         pod_class.tolerations if rule.taints else None,
     )
-    crowd = cls.company.stated[rule.whom,]
+    crowd = company.stated[rule.whom,]
     counter = book.counter(rule.key, (crowd.present, 1), (crowd.leaving, -1), inclusion=inclusion)
-    return Evenness(rule, counter, int(crowd in cls.company.kin))
+    return Evenness(rule, counter, int(crowd in company.kin))
 
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.model.pod import PodClass
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.preparations import Preparation
-
-if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.pods.records import PodRecord
 
 # As many copies as anybody may ask for; sums over all nodes stay inside int64.
 MANY = 2**31
@@ -33,20 +30,20 @@ class Stock(Protocol):
         """Whether pods of the class take anything of this kind; for ever the same."""
         ...
 
-    def shared(self, cls: ClassRecord) -> bool:
+    def shared(self, pod_class: PodClass) -> bool:
         """Whether a copy on one row may change what others offer the class (then they are placed one by one)."""
         return False
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         """int64[rows]: how many more copies each row takes if nothing else changes; MANY: no limit."""
         ...
 
-    def take(self, record: PodRecord, row: int) -> object | None:
+    def take(self, pod: Pod, row: int) -> object | None:
         """Decides what a pod gets on a row that has it, and books it; None if that is nothing. Where there is no
         choice it is what the API would tell."""
-        return self.observed(record, row)
+        return self.observed(pod, row)
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
+    def observed(self, pod: Pod, row: int) -> object | None:
         """Books what a pod that occupies a row holds there, as the API tells; None if that is nothing."""
         ...
 
@@ -54,19 +51,19 @@ class Stock(Protocol):
         """Books exactly this (sign 1), or gives it back (sign -1)."""
         ...
 
-    def refuse(self, cls: ClassRecord) -> str | None:
+    def refuse(self, pod_class: PodClass) -> str | None:
         """Why the class can go nowhere whatever the nodes are like; None if it can."""
         return None
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         """(reason in kube-scheduler's words, bool[rows] kept out for it)."""
         ...
 
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
-        """What must be written before the pod may be bound."""
+    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
+        """What must be written before the pod, of this gang, may be bound."""
         return ()
 
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         """What the binding tells the pod about what it got; `now` is in seconds since the epoch."""
         return ()
 

@@ -13,14 +13,12 @@ from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.model.resources import Requests
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.nodes.rows import NodeRows
-    from phalanx.cluster.pods.records import PodRecord
 
 NODE_GROUPS = "node-groups"
 
@@ -55,21 +53,22 @@ class NodeGroups(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return pod_class.pool is not None and bool(pod_class.pool.limits)
 
-    def shared(self, cls: ClassRecord) -> bool:
+    def shared(self, pod_class: PodClass) -> bool:
         return True
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        rule, column = _rule(cls), self._nodes.labels.column(POOL_LABEL)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        rule, column = _rule(pod_class), self._nodes.labels.column(POOL_LABEL)
         left = np.full(len(column.values), MANY, dtype=np.int64)
-        limits = dict(rule.limits)
+        limits, charged = dict(rule.limits), pod_class.charged(pod_class.requests)
         for number, group in enumerate(column.values):
             if number and group in limits:
-                left[number] = self._left(rule.queue, group, limits[group], cls.footprint.amounts)
+                left[number] = self._left(rule.queue, group, limits[group], charged)
         result: IntArray = left[column.ids[rows]]
         return result
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        portion = Portion(_rule(record.cls).queue, tuple(sorted(record.footprint.amounts.items())))
+    def observed(self, pod: Pod, row: int) -> object | None:
+        charged = pod.pod_class.charged(pod.usage or pod.pod_class.requests)
+        portion = Portion(_rule(pod.pod_class).queue, tuple(sorted(charged.items())))
         self.book(portion, row, 1)
         return portion
 
@@ -86,8 +85,10 @@ class NodeGroups(Stock):
             self._count(taken.queue, group, dict(taken.amounts), sign)
             self._note(group)
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        return [("node(s) were in a node group of which the queue has all it may", self.copies(cls, rows) == 0)]
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        return [
+            ("node(s) were in a node group of which the queue has all it may", self.copies(pod_class, rows) == 0)
+        ]
 
     def node_added(self, row: int) -> None:
         self._move(row, self._nodes.labels.of(row).get(POOL_LABEL, ""))
@@ -134,8 +135,8 @@ class NodeGroups(Stock):
         return max(0, min(parts, default=MANY))
 
 
-def _rule(cls: ClassRecord) -> PoolRule:
-    rule = cls.pod_class.pool
+def _rule(pod_class: PodClass) -> PoolRule:
+    rule = pod_class.pool
     assert rule is not None
     return rule
 

@@ -11,13 +11,11 @@ from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.selectors import HostPort
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
     from phalanx.cluster.nodes.rows import NodeRows
-    from phalanx.cluster.pods.records import PodRecord
 
 PORTS = "ports"
 TAKEN = "node(s) didn't have free ports for the requested pod ports"
@@ -40,12 +38,12 @@ class Ports(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.host_ports)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         """A second copy would want the ports of the first."""
-        return np.where(self._free(cls.pod_class.host_ports, rows), 1, 0)
+        return np.where(self._free(pod_class.host_ports, rows), 1, 0)
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        ports = record.cls.pod_class.host_ports
+    def observed(self, pod: Pod, row: int) -> object | None:
+        ports = pod.pod_class.host_ports
         self.book(ports, row, 1)
         return ports
 
@@ -54,8 +52,8 @@ class Ports(Stock):
         self._held.count(row, taken, sign)
         self.changes.note(row)
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        return [(TAKEN, ~self._free(cls.pod_class.host_ports, rows))]
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        return [(TAKEN, ~self._free(pod_class.host_ports, rows))]
 
     def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
         """bool[rows]: where none of the ports conflicts with one that is taken."""

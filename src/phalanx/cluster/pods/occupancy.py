@@ -61,14 +61,14 @@ def stock_up(record: PodRecord, row: int) -> None:
     for stock in record.cls.stocks:
         if stock.name in record.taken:
             stock.book(record.taken[stock.name], row, 1)
-        elif (taken := stock.observed(record, row)) is not None:
+        elif (taken := stock.observed(record.pod, row)) is not None:
             record.taken[stock.name] = taken
 
 
 def take_stock(record: PodRecord, row: int) -> None:
     """Decides what a pod that is placed on a row gets of each stock, and books it."""
     for stock in record.cls.stocks:
-        if (taken := stock.take(record, row)) is not None:
+        if (taken := stock.take(record.pod, row)) is not None:
             record.taken[stock.name] = taken
 
 
@@ -109,5 +109,8 @@ def hands(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple
     if not record.taken:
         return (), ()
     held = [(stock, record.taken[stock.name]) for stock in record.cls.stocks if stock.name in record.taken]
-    preparations = tuple(each for stock, taken in held for each in stock.preparations(record, taken))
-    return preparations, tuple(each for stock, taken in held for each in stock.annotations(record, taken, now))
+    gang = record.gang.noun if record.gang is not None else None
+    preparations = tuple(each for stock, taken in held for each in stock.preparations(record.pod, taken, gang))
+    return preparations, tuple(
+        each for stock, taken in held for each in stock.annotations(record.pod, taken, record.row, now)
+    )

@@ -7,7 +7,6 @@ from functools import reduce
 from itertools import groupby, takewhile
 from operator import or_
 
-from phalanx.cluster.affinity.state import bearing_of
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
@@ -102,7 +101,7 @@ class Pipeline:
 
     def unready(self, cls: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls) for stock in cls.stocks if stock.name in self.stocks)
+        reasons = (stock.refuse(cls.pod_class) for stock in cls.stocks if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def season(self, now: float) -> tuple[Hashable, ...]:
@@ -118,9 +117,9 @@ class Pipeline:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
         stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls, rows)]
+        parts += [part for stock in stocks for part in stock.explain(cls.pod_class, rows)]
         if cls.company.restricts:
-            parts += bearing_of(nodes.peers, cls).explain(rows, self.peers.spread, self.peers.affinity)
+            parts += cls.affinity_state(nodes.peers).explain(rows, self.peers.spread, self.peers.affinity)
         return parts
 
     def admit(self, session: View, gang: GangRecord) -> bool:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.affinity.state import bearing_of
 from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
@@ -172,7 +171,7 @@ class Placer:
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.stocks(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -374,7 +373,7 @@ class Placer:
         if not cls.company.restricts or self._rules == NO_RULES:
             view.peering = None
             return
-        bearing = bearing_of(nodes.peers, cls)
+        bearing = cls.affinity_state(nodes.peers)
         if view.peering is None or not view.peering.holds(bearing, view.static):
             view.peering = Peering(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
@@ -413,7 +412,7 @@ class Placer:
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
         for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls, rows))
+            limit = np.minimum(limit, stock.copies(view.cls.pod_class, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 

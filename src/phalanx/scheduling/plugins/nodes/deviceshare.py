@@ -61,7 +61,7 @@ class DeviceShare(Plugin):
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         if cls.pod_class.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(cls, load.rows, load.depth)
+        points = _stock(load.nodes).points(cls.pod_class, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)

@@ -70,7 +70,7 @@ class NodeOrder(Plugin):
         """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
         claims = load.nodes.stocks[CLAIMS]
         assert isinstance(claims, DeviceClaims)
-        merits = claims.merits(cls, load.rows, load.depth)
+        merits = claims.merits(cls.pod_class, load.rows, load.depth)
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
