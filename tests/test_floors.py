@@ -19,8 +19,6 @@ FLOORS = {
     "scheduling": 2,
     "kube": 2,
     "execution": 3,
-    "local": 3,
-    "nodeagent": 4,
     "status": 4,
     "daemon": 5,
     "reports": 6,
@@ -33,12 +31,7 @@ STRANGERS = {
     "cluster": {"dialects"},
     "scheduling": {"kube", "dialects"},
     "kube": {"scheduling", "dialects", "cluster"},
-    "execution": {"scheduling", "cluster", "local", "nodeagent"},
-    "local": {"kube", "dialects", "cluster", "scheduling", "execution", "nodeagent"},
-    "nodeagent": {"scheduling", "execution"},
-    "status": {"local", "nodeagent"},
-    "daemon": {"local", "nodeagent"},
-    "reports": {"local", "nodeagent"},
+    "execution": {"scheduling", "cluster"},
 }
 
 

@@ -10,9 +10,9 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import decode_node
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.signatures import Signer
 from phalanx.model.decisions import Bind

@@ -16,11 +16,11 @@ from phalanx.cli.install import install, install_into
 from phalanx.daemon.service import ServiceOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
 from phalanx.daemon.usage_record import MOST_OBJECTS
-from phalanx.dialects.accounts import ACCOUNT_KINDS
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
-from phalanx.local.server import ApiServer, ServerOptions
+from phalanx_local.server import ApiServer, ServerOptions
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"

@@ -14,9 +14,9 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.executor import Executor, departures
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.marks import encode_mark
-from phalanx.dialects.notices import Notice, group_ref, pod_ref
+from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
+from phalanx.dialects.warnings import Notice, group_ref, pod_ref
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions

@@ -13,8 +13,8 @@ from phalanx.cluster.state import ClusterState
 from phalanx.daemon.observer import Observer
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.notices import Notice
 from phalanx.dialects.reader import decode_object
+from phalanx.dialects.warnings import Notice
 from phalanx.kube.changes import Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.daemon.ignored_protection import unheard
-from phalanx.dialects.notices import ObjectRef
+from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import SelfProtection
 from phalanx.model.gang import GroupRef
 from tests.scheduling.scenario import Scenario

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.volumes import Volumes
+from phalanx.dialects.storage.volumes import Volumes
 
 KINDS = {kind.kind: kind.served_as(kind.versions[0]) for kind in Volumes.kinds}
 Document = dict[str, Any]

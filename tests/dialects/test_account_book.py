@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.core import decode_namespace, decode_resource_quota
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.notices import Notice
+from phalanx.dialects.warnings import Notice
 from phalanx.model.account import Account, AccountKey, ResourceQuota, Tree
 from phalanx.model.events import (
     AccountRemoved,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.accounts import read_account
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.quotas.account_readers import read_account
 from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, SelfProtection, Tree
 from tests.dialects.objects import (
     EPOCH,

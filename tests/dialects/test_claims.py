@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from phalanx.cluster.dra.selectors import Selectors
-from phalanx.dialects.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.core import decode_pod
+from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.claims import (

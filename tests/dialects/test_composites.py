@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.composites import CompositeObjects, CompositeStanding, composite_conditions, read_composite
+from phalanx.dialects.families.composites import (
+    CompositeObjects,
+    CompositeStanding,
+    composite_conditions,
+    read_composite,
+)
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.notices import NoticeBoard
+from phalanx.dialects.warnings import NoticeBoard
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
-from phalanx.dialects.marks import encode_mark
-from phalanx.dialects.pods import PodNouns, node_noun
+from phalanx.dialects.gangs.plan_marks import encode_mark
+from phalanx.dialects.pods.decoder import PodNouns, node_noun
 from phalanx.dialects.signatures import Signer
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod, PodPhase

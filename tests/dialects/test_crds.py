@@ -13,16 +13,16 @@ import pytest
 import yaml
 
 from phalanx.cli.manifests import definitions
-from phalanx.dialects import native
-from phalanx.dialects.accounts import ACCOUNT_KINDS, read_account
-from phalanx.dialects.groups import GROUP_RESOURCES
-from phalanx.dialects.holdings import Holdings, status_change
-from phalanx.dialects.hypernodes import HYPER_NODES
+from phalanx.dialects.families import native
+from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES
+from phalanx.dialects.gangs.status import desired_status
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.status import desired_status
-from phalanx.local.schema.structural import StructuralSchema
+from phalanx.dialects.nodes.hypernodes import HYPER_NODES
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
+from phalanx.dialects.quotas.usage_status import Holdings, status_change
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 
 CRDS = {entry["metadata"]["name"]: entry for entry in definitions()}
 

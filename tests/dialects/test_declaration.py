@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.declaration import Declaration, declare, index_of, role_of
-from phalanx.dialects.koordinator import Stated
+from phalanx.dialects.gangs.declaration import Declaration, declare, index_of, role_of
+from phalanx.dialects.gangs.extras import Stated
 from phalanx.model.gang import Dialect
 from tests.dialects.objects import pod
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.dialects.device_plans import DEVICE_PLAN, device_plan, planned_cards
+from phalanx.dialects.devices.device_plans import DEVICE_PLAN, device_plan, planned_cards
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.signatures import Signer
 from phalanx.model.events import PodUpdated

@@ -9,9 +9,9 @@ import pytest
 
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.dialects.core import decode_node, decode_pod
-from phalanx.dialects.device_objects import DeviceObjects
+from phalanx.dialects.devices.device_objects import DeviceObjects
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.pods import PodNouns, node_noun
+from phalanx.dialects.pods.decoder import PodNouns, node_noun
 from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import StockFact
 from phalanx.model.node import Node

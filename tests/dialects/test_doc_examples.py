@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.dialects.accounts import ACCOUNT_KINDS, read_account
-from phalanx.dialects.budgets import BUDGET, parse_budget
-from phalanx.dialects.eviction_limits import MIN_RUN_TIME
-from phalanx.dialects.groups import read_group
-from phalanx.dialects.hypernodes import HYPER_NODES, read_hypernode
+from phalanx.dialects.gangs.group_readers import read_group
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.nodes.hypernodes import HYPER_NODES, read_hypernode
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
+from phalanx.dialects.quotas.budgets import BUDGET, parse_budget
+from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.model.account import EvictionRate
 from phalanx.model.events import AccountUpdated
 from tests.dialects.objects import VOLCANO, VOLCANO_QUEUE

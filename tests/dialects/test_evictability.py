@@ -10,7 +10,7 @@ import pytest
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods import PodNouns
+from phalanx.dialects.pods.decoder import PodNouns
 from phalanx.dialects.times import format_time
 from phalanx.model.events import PodUpdated
 from phalanx.model.pod import Pod

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.core import decode_pod
-from phalanx.dialects.device_charges import devices_of
-from phalanx.dialects.extended_claims import ExtendedResources, extended_requests, is_extended
+from phalanx.dialects.devices.device_charges import devices_of
+from phalanx.dialects.devices.extended_claims import ExtendedResources, extended_requests, is_extended
 from phalanx.model.claims import ClaimSpec, DeviceAsk, DeviceRequest
 
 GPU = "example.com/gpu"

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.dialects.groups import GROUP_RESOURCES, preference, read_group, unreadable_group
-from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES, preference, read_group, unreadable_group
+from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
 from phalanx.model.gang import Dialect

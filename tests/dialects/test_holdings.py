@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.dialects.accounts import read_account
-from phalanx.dialects.holdings import Holdings, exact_quantity, status_change
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.quotas.account_readers import read_account
+from phalanx.dialects.quotas.usage_status import Holdings, exact_quantity, status_change
 from phalanx.model.resources import parse_amount
 from tests.dialects.objects import (
     KUBE_BATCH_QUEUE,

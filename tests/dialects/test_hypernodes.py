@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.hypernodes import HYPER_NODES, HyperNodes, read_hypernode
-from phalanx.dialects.notices import NoticeBoard
+from phalanx.dialects.nodes.hypernodes import HYPER_NODES, HyperNodes, read_hypernode
+from phalanx.dialects.warnings import NoticeBoard
 from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import HyperNode, HyperNodeMember

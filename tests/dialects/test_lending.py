@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.groups import read_group
-from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.gangs.group_readers import read_group
+from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.disruption import Portion

@@ -10,7 +10,7 @@ import pytest
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.numa import read_topology
+from phalanx.dialects.nodes.numa import read_topology
 from phalanx.model.events import ClusterEvent, PodUpdated, StockFact
 from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
 

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.dialects.core import NamespaceObject, decode_namespace
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.pods import PodNouns
+from phalanx.dialects.pods.decoder import PodNouns
 from phalanx.model.events import NamespaceLabelled, PodUpdated
 from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, PreferredPeers, Spread
 from phalanx.model.pod import Pod

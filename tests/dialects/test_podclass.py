@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.pods import PodNouns
+from phalanx.dialects.pods.decoder import PodNouns
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Toleration
 from tests.dialects.objects import container, pod, sidecar

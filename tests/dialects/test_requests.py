@@ -6,7 +6,14 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.requests import DEFAULT_CPU, DEFAULT_MEMORY, demand_of, is_counted, resource_list, usage_of
+from phalanx.dialects.pods.requests import (
+    DEFAULT_CPU,
+    DEFAULT_MEMORY,
+    demand_of,
+    is_counted,
+    resource_list,
+    usage_of,
+)
 from phalanx.model.resources import MAX_AMOUNT
 from tests.dialects.objects import container, pod, resource, sidecar
 

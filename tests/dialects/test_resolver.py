@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.agreement import Member, Voice
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.declaration import declare
-from phalanx.dialects.groups import read_group
-from phalanx.dialects.groupspec import GroupSpec
+from phalanx.dialects.gangs.agreement import Member, Voice
+from phalanx.dialects.gangs.declaration import declare
+from phalanx.dialects.gangs.group_readers import read_group
+from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.dialects.gangs.resolver import Surroundings, resolve
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.resolver import Surroundings, resolve
 from phalanx.dialects.times import parse_time
 from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy
 from phalanx.model.topology import TopologyRule

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.dialects.core import PodObject
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark, encode_mark
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.marks import PLAN_ANNOTATION, decode_mark, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.model.events import PodUpdated
 from phalanx.model.gang import GangKey

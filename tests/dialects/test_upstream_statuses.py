@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.accounts import read_account
-from phalanx.dialects.holdings import Holdings, status_change
+from phalanx.dialects.gangs.status import desired_status
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.status import desired_status
-from phalanx.local.schema.structural import StructuralSchema
+from phalanx.dialects.quotas.account_readers import read_account
+from phalanx.dialects.quotas.usage_status import Holdings, status_change
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 from tests.upstream import SHAPES, Shape
 
 GROUPS = [shape for shape in SHAPES if shape.name.startswith("podgroups")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from phalanx.dialects.marks import PLAN_ANNOTATION
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from tests.e2e.world import DEFINITIONS, NODES, PODS, World, condition, pod

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.dialects.marks import encode_mark
+from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult, Outcome
 from phalanx.execution.writes import WritePool

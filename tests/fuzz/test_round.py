@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.accounts import ACCOUNT_KINDS
 from phalanx.dialects.core import (
     decode_namespace,
     decode_node,
@@ -23,6 +22,7 @@ from phalanx.dialects.core import (
     decode_resource_quota,
 )
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.dialects.reader import decode_object
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler

@@ -19,11 +19,11 @@ from phalanx.cli.connection import (
 if TYPE_CHECKING:
     from phalanx.daemon.relocation import Outcome
     from phalanx.kube.client import KubeClient
-    from phalanx.local.selectors import LabelSelector
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.facts import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.policy.loader import Policy
+    from phalanx_local.selectors import LabelSelector
 
 
 @click.command()
@@ -187,8 +187,8 @@ class Progress:
 
 
 def _selector(text: str) -> LabelSelector:
-    from phalanx.local.errors import ApiError
-    from phalanx.local.selectors import parse_label_selector
+    from phalanx_local.errors import ApiError
+    from phalanx_local.selectors import parse_label_selector
 
     try:
         return parse_label_selector(text)

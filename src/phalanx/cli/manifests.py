@@ -11,8 +11,8 @@ import yaml
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
 from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.daemon.usage_record import NAME as USAGE
-from phalanx.dialects.made_groups import GROUPS as MADE_IN
-from phalanx.dialects.queues import builtin_queues
+from phalanx.dialects.gangs.made_groups import GROUPS as MADE_IN
+from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.kube.own_objects import LABELS
 
 Manifest = dict[str, Any]

@@ -6,9 +6,9 @@ import logging
 from typing import Any
 
 from phalanx.daemon.observer import Observer
-from phalanx.dialects import volcano
+from phalanx.dialects.families import volcano
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.queues import builtin_queues
+from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError, ConnectionLost

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.notices import Notice, pod_ref
+from phalanx.dialects.warnings import Notice, pod_ref
 
 # How they are counted among annotations that are not believed.
 DEVICE_RESULTS = "device results"

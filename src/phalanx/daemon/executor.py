@@ -10,7 +10,7 @@ from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.notices import Notice
+from phalanx.dialects.warnings import Notice
 from phalanx.execution.binder import BindResult, Guard, Outcome
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions

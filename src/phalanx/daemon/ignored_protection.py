@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.evictability import COOLDOWN, PREEMPTABLE
-from phalanx.dialects.notices import Notice, ObjectRef, group_ref, pod_ref
-from phalanx.dialects.pods import PREEMPTIBLE
+from phalanx.dialects.pods.decoder import PREEMPTIBLE
+from phalanx.dialects.pods.evictability import COOLDOWN, PREEMPTABLE
+from phalanx.dialects.warnings import Notice, ObjectRef, group_ref, pod_ref
 from phalanx.model.account import SelfProtection
 from phalanx.model.decisions import Bind
 from phalanx.scheduling.preemption.rules.protection_limits import protection_rule

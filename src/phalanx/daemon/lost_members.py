@@ -6,8 +6,8 @@ import asyncio
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects import native
-from phalanx.dialects.standing import shortfall
+from phalanx.dialects.families import native
+from phalanx.dialects.gangs.status_input import shortfall
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gangs.quorum import requirement

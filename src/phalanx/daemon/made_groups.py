@@ -9,10 +9,8 @@ from typing import Any
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import OwnerReference, PodObject
-from phalanx.dialects.declaration import controller_of, declare, may_declare_alone
-from phalanx.dialects.intake import Intake
-from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.made_groups import (
+from phalanx.dialects.gangs.declaration import controller_of, declare, may_declare_alone
+from phalanx.dialects.gangs.made_groups import (
     DIALECTS,
     GROUPS,
     MADE_FROM_PODS,
@@ -21,6 +19,8 @@ from phalanx.dialects.made_groups import (
     note_of,
     spec_of,
 )
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from phalanx.cluster.network.hypernodes import Fault
 from phalanx.cluster.network.topology import Topology
-from phalanx.dialects.hypernodes import HYPER_NODES
-from phalanx.dialects.notices import Notice, ObjectRef
+from phalanx.dialects.nodes.hypernodes import HYPER_NODES
+from phalanx.dialects.warnings import Notice, ObjectRef
 
 
 class NetworkFaults:

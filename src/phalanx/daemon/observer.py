@@ -10,7 +10,6 @@ from typing import Any
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
-from phalanx.dialects import native
 from phalanx.dialects.core import (
     NamespaceObject,
     NodeObject,
@@ -23,10 +22,11 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
+from phalanx.dialects.families import native
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.notices import ObjectRef, node_ref, pod_ref
 from phalanx.dialects.reader import decode_object
+from phalanx.dialects.warnings import ObjectRef, node_ref, pod_ref
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, discover

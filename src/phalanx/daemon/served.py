@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.dialects import native
-from phalanx.dialects.accounts import ACCOUNT_KINDS
-from phalanx.dialects.groups import GROUP_RESOURCES
+from phalanx.dialects.families import native
+from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.kube.discovery import Discovery
 from phalanx.kube.paths import Resource
 

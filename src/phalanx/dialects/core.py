@@ -1,7 +1,7 @@
 """core/v1 and its neighbours as they come over the wire: only the fields that a scheduler needs.
 
 The decoders are strict and fast for well-formed objects. Where a field has the wrong type, the object is read
-again field by field (`phalanx.dialects.salvage`): what can be read is kept, the rest is named in `faults`. So one
+again field by field (`phalanx.dialects.lenient`): what can be read is kept, the rest is named in `faults`. So one
 odd field never hides a pod, which may occupy a node. They raise `msgspec.DecodeError` (or its subclass
 `ValidationError`) only where the bytes are no JSON object with a `metadata.name`.
 """
@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from phalanx.dialects.salvage import Fault, salvage
+from phalanx.dialects.lenient import Fault, salvage
 from phalanx.model.decoding import decode_loosely, decoded
 
 
@@ -56,7 +56,7 @@ class Named(Wire):
     metadata: Metadata
 
 
-# Quantities stay as they came: `phalanx.dialects.requests` reads them one by one.
+# Quantities stay as they came: `phalanx.dialects.pods.requests` reads them one by one.
 Amounts = dict[str, Any]
 
 

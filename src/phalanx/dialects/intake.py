@@ -12,12 +12,6 @@ from itertools import chain
 
 import msgspec
 
-from phalanx.dialects import native
-from phalanx.dialects.account_book import AccountBook, AccountObject
-from phalanx.dialects.accounts import read_account, unreadable_account
-from phalanx.dialects.agreement import Voice
-from phalanx.dialects.claimants import Claimants
-from phalanx.dialects.composites import CompositeObjects
 from phalanx.dialects.core import (
     Metadata,
     NamespaceObject,
@@ -27,33 +21,39 @@ from phalanx.dialects.core import (
     ResourceQuotaObject,
     clamp_priority,
 )
-from phalanx.dialects.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
-from phalanx.dialects.device_plans import DEVICE_PLAN
-from phalanx.dialects.disruption import DisruptionBook
-from phalanx.dialects.evictability import eviction_terms
-from phalanx.dialects.facets import Facets, News
+from phalanx.dialects.devices.device_plans import DEVICE_PLAN
+from phalanx.dialects.enricher import Facets, News
+from phalanx.dialects.enrichers import known_facets
+from phalanx.dialects.families import native
+from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import controller_of
-from phalanx.dialects.gangs import GangBook
-from phalanx.dialects.group_objects import GroupObjects, GroupRecord
-from phalanx.dialects.hypernodes import HyperNodes
+from phalanx.dialects.gangs.agreement import Voice
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.gangs.gang_index import GangBook
+from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
+from phalanx.dialects.gangs.made_groups import MadeGroup
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
+from phalanx.dialects.gangs.resolver import is_legal_minimum
+from phalanx.dialects.gangs.unnamed_members import Claimants
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.known_facets import known_facets
-from phalanx.dialects.known_pods import KnownPod, PodWarnings
-from phalanx.dialects.lending import LentClasses, follows
-from phalanx.dialects.made_groups import MadeGroup
-from phalanx.dialects.marks import PLAN_ANNOTATION
-from phalanx.dialects.namespaces import NamespaceBook
-from phalanx.dialects.notices import Notice, NoticeBoard, ObjectRef, node_ref
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.nodes.hypernodes import HyperNodes
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods import PodNouns, node_noun, salvaged_pod, summary
-from phalanx.dialects.pools import PoolFacet
-from phalanx.dialects.queue_defaults import QueueDefaults
-from phalanx.dialects.quota_profiles import PLURAL as PROFILES
-from phalanx.dialects.quota_profiles import ProfileBook
+from phalanx.dialects.pods.decoder import PodNouns, node_noun, salvaged_pod, summary
+from phalanx.dialects.pods.disruption_budgets import DisruptionBook
+from phalanx.dialects.pods.evictability import eviction_terms
+from phalanx.dialects.pods.known_pods import KnownPod, PodWarnings
+from phalanx.dialects.pods.revocable import LentClasses, follows
+from phalanx.dialects.quotas.account_index import AccountBook, AccountObject
+from phalanx.dialects.quotas.account_readers import read_account, unreadable_account
+from phalanx.dialects.quotas.namespaces import NamespaceBook
+from phalanx.dialects.quotas.node_groups import PoolFacet
+from phalanx.dialects.quotas.queue_defaults import QueueDefaults
+from phalanx.dialects.quotas.quota_profiles import PLURAL as PROFILES
+from phalanx.dialects.quotas.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document
-from phalanx.dialects.resolver import is_legal_minimum
-from phalanx.dialects.salvage import Fault
 from phalanx.dialects.signatures import Signer
+from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef, node_ref
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.gang import Dialect, Gang, GangKey

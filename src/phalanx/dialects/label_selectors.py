@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.core import LabelSelector
-from phalanx.dialects.salvage import salvage
+from phalanx.dialects.lenient import salvage
 from phalanx.model.peers import Selector, selects
 from phalanx.model.selectors import Requirement
 

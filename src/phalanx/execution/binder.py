@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from phalanx.dialects.device_plans import device_plan
-from phalanx.dialects.marks import PLAN_ANNOTATION, encode_mark
+from phalanx.dialects.devices.device_plans import device_plan
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient

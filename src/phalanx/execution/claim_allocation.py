@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from phalanx.dialects.claim_objects import EXTENDED
+from phalanx.dialects.devices.claim_objects import EXTENDED
 from phalanx.execution.binder import PODS
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError

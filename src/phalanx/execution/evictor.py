@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType

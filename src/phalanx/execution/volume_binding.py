@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from phalanx.dialects.storage_objects import SELECTED_NODE, Claim, StoredVolume, read_claim, read_volume
+from phalanx.dialects.storage.storage_objects import SELECTED_NODE, Claim, StoredVolume, read_claim, read_volume
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType

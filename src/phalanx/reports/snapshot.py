@@ -27,9 +27,9 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
-from phalanx.dialects.evictability import DISRUPTION_TARGET
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.reader import decode_object
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import discover

@@ -10,9 +10,9 @@ from typing import Any
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.account_book import AccountObject
-from phalanx.dialects.holdings import Holdings, status_change
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.quotas.account_index import AccountObject
+from phalanx.dialects.quotas.usage_status import Holdings, status_change
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

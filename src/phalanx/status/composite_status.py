@@ -9,9 +9,9 @@ from typing import Any
 from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.families.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.gangs.status_input import Conditions, conditions_in
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.standing import Conditions, conditions_in
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

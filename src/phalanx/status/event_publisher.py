@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects import volcano
-from phalanx.dialects.notices import Notice
+from phalanx.dialects.families import volcano
+from phalanx.dialects.warnings import Notice
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind, Evict

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.native import GROUP as NATIVE_GROUP
+from phalanx.dialects.families.native import GROUP as NATIVE_GROUP
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Evict, EvictionReason, Nominate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phalanx.dialects import native
-from phalanx.dialects.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from phalanx.dialects.standing import conditions_in, find_condition, fresh_conditions
+from phalanx.dialects.families import native
+from phalanx.dialects.gangs.status_input import conditions_in, find_condition, fresh_conditions
+from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
 from phalanx.model.gang import GroupRef
 
 

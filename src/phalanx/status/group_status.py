@@ -11,12 +11,12 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects import volcano
-from phalanx.dialects.group_objects import GroupRecord
+from phalanx.dialects.families import volcano
+from phalanx.dialects.gangs.group_objects import GroupRecord
+from phalanx.dialects.gangs.status import StatusChange, desired_status
+from phalanx.dialects.gangs.status_input import find_condition
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.standing import find_condition
-from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects import kube_batch, volcano
+from phalanx.dialects.families import kube_batch, volcano
 from phalanx.dialects.intake import Intake
 from phalanx.model.gang import GangKey
 

@@ -1,0 +1,1 @@
+"""resource.k8s.io, and the cards that pods share by annotations."""

@@ -1,0 +1,321 @@
+"""The claims of pods: which ResourceClaim a pod means, what it asks for, and what keeps the pod waiting.
+
+What a claim asks for becomes a part of the pod's class. A claim that was made for one pod counts without its name,
+so all pods made from one template are one class, until it is allocated: then it says where its pod can be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.dialects.core import NodeObject, PodObject
+from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
+from phalanx.dialects.devices.device_charges import add_amounts, devices_of, offered_by_classes, without
+from phalanx.dialects.devices.extended_claims import ExtendedResources
+from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
+from phalanx.model.claims import (
+    Claim,
+    ClaimGone,
+    ClaimNeed,
+    ClaimSpec,
+    DeviceClassGone,
+    DeviceSlice,
+    DeviceSliceGone,
+    ExtendedNeed,
+    NodeAccess,
+)
+from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.resources import NO_AMOUNTS, Requests, requests_of
+
+STOCK = "claims"
+ADMIN_ACCESS = "resource.kubernetes.io/admin-access"
+
+_GROUP, _VERSIONS = "resource.k8s.io", ("v1", "v1beta2", "v1beta1")
+_CLAIMS, _CLASSES, _SLICES = "resourceclaims", "deviceclasses", "resourceslices"
+_CLASSES_KEPT = 4096
+_SPECS_KEPT = 4096
+
+
+class _Reference(msgspec.Struct, frozen=True):
+    """One entry of `spec.resourceClaims`. `claim` is the object's name: "" while nobody has made it from its
+    `template`, None where the pod needs none after all."""
+
+    name: str
+    claim: str | None
+    template: str = ""
+
+
+class _Referrer(msgspec.Struct, frozen=True):
+    """A pod with claims; `settled`: it has a node or is finished, so nothing is decided about it any more."""
+
+    namespace: str
+    references: tuple[_Reference, ...]
+    settled: bool
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        return tuple(f"{self.namespace}/{each.claim}" for each in self.references if each.claim)
+
+
+class ClaimFacet(Facet):
+    """Knows every claim, and the pods that refer to claims or ask for what device classes offer by extended names.
+
+    A claim's devices are charged to whoever it was made for; one that several pods name to the first of them by
+    uid, so once.
+    """
+
+    kinds = (
+        WantedKind(_GROUP, _CLASSES, "DeviceClass", _VERSIONS),
+        WantedKind(_GROUP, _SLICES, "ResourceSlice", _VERSIONS),
+        WantedKind(_GROUP, _CLAIMS, "ResourceClaim", _VERSIONS),
+    )
+
+    def __init__(self) -> None:
+        self._pods: dict[str, _Referrer] = {}
+        self._referrers: dict[str, set[str]] = {}
+        self._claims: dict[str, Claim] = {}
+        # Pod -> the claim that a scheduler has made for its extended resources.
+        self._made: dict[str, str] = {}
+        self._names: dict[str, set[str]] = {_CLASSES: set(), _SLICES: set()}
+        self._admins: set[str] = set()
+        self._specs: dict[ClaimSpec, ClaimSpec] = {}
+        self._classes: dict[tuple[PodClass, tuple[ClaimNeed, ...], Requests, Requests], PodClass] = {}
+        self._extended = ExtendedResources()
+
+    # pods
+
+    def pod(self, pod: PodObject, noun: Pod) -> News:
+        last = self._pods.get(noun.uid)
+        changed = self._extended.pod(pod, noun)
+        if not pod.spec.resource_claims and not self._extended.asks(noun.uid):
+            return nothing() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
+        now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
+        if now == last and not changed:
+            return nothing()
+        touched = self._leave(noun.uid)
+        self._pods[noun.uid] = now
+        for key in now.keys:
+            self._referrers.setdefault(key, set()).add(noun.uid)
+        return [], {noun.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
+
+    def pod_gone(self, noun: Pod) -> News:
+        self._extended.pod_gone(noun.uid)
+        return [], self._leave(noun.uid)
+
+    def node(self, node: NodeObject) -> News:
+        return [], self._extended.node(node)
+
+    def node_gone(self, name: str) -> News:
+        return [], self._extended.node_gone(name)
+
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        referrer = self._pods.get(noun.uid)
+        if referrer is None:
+            return noun
+        extended, taken = self._extended.needs(noun)
+        references = [each for each in referrer.references if each.claim is not None]
+        # A claim that is named twice is one claim, whose devices are chosen once.
+        named = {each.claim: each for each in reversed(references) if each.claim}
+        references = [each for each in references if not each.claim or named[each.claim] is each]
+        needs = [self._need(noun.uid, noun.gang, referrer, each, gang) for each in references]
+        names = [each.claim or "" for each in references]
+        charged = self._charged(noun.uid, referrer, references, needs)
+        if extended:
+            name, need = self._special(noun, referrer, extended)
+            if need is not None:
+                names.append(name)
+                needs.append(need)
+            add_amounts(charged, offered_by_classes(extended))
+        if not needs and not taken:
+            return noun
+        beside = requests_of({**dict(taken), **charged})
+        key = (noun.pod_class, tuple(needs), taken, beside)
+        found = self._classes.get(key)
+        if found is None:
+            if len(self._classes) >= _CLASSES_KEPT:
+                self._classes.clear()
+            requests = without(noun.pod_class.requests, taken)
+            found = msgspec.structs.replace(noun.pod_class, requests=requests, claims=tuple(needs), beside=beside)
+            self._classes[key] = found
+        usage = without(noun.usage, taken) or NO_AMOUNTS
+        return msgspec.structs.replace(noun, pod_class=found, usage=usage, claims=tuple(names))
+
+    def _special(
+        self, noun: Pod, referrer: _Referrer, extended: tuple[ExtendedNeed, ...]
+    ) -> tuple[str, ClaimNeed | None]:
+        """The claim for a pod's extended resources, and what is needed of it: nothing of one that is on a node
+        without."""
+        key = self._made.get(noun.uid, "")
+        claim = self._claims.get(key)
+        if claim is None:
+            return f"<{noun.uid}>", None if referrer.settled else ClaimNeed(extended=extended)
+        need = ClaimNeed(claim.spec, reserved=noun.uid in claim.consumers)
+        if not referrer.settled:
+            if claim.terminating:
+                need = ClaimNeed(waits=f"resource claim {claim.name} is being deleted")
+            elif claim.allocation is not None:
+                need = msgspec.structs.replace(need, claim=key)
+        return claim.name, need
+
+    def _charged(
+        self, uid: str, referrer: _Referrer, references: list[_Reference], needs: list[ClaimNeed]
+    ) -> dict[str, int]:
+        """resource -> the devices of each class that accounts are charged for a pod's claims."""
+        charged: dict[str, int] = {}
+        for reference, need in zip(references, needs, strict=True):
+            own = bool(reference.template) and not need.claim
+            referrers = self._referrers.get(f"{referrer.namespace}/{reference.claim}", ())
+            if not need.waits and (own or min(referrers, default=uid) == uid):
+                add_amounts(charged, devices_of(need.spec))
+        return charged
+
+    def _need(
+        self, uid: str, group: str, referrer: _Referrer, reference: _Reference, gang: Gang | None
+    ) -> ClaimNeed:
+        if not reference.claim:
+            return ClaimNeed(waits=f"waiting for resource claim {reference.name} of template {reference.template}")
+        key = f"{referrer.namespace}/{reference.claim}"
+        claim = self._claims.get(key)
+        if claim is None:
+            return ClaimNeed(waits=f"waiting for resource claim {reference.claim}")
+        grouped = bool(group) and (claim.group == group or (gang is not None and _of_group(reference, gang)))
+        own = bool(reference.template) and not grouped
+        if own and claim.owner != uid:
+            return ClaimNeed(waits=f"resource claim {claim.name} was not created for this pod")
+        need = ClaimNeed(claim.spec, claim="" if own else key, reserved=grouped or uid in claim.consumers)
+        if referrer.settled:
+            return ClaimNeed(claim.spec, claim=need.claim)
+        if claim.terminating:
+            return ClaimNeed(waits=f"resource claim {claim.name} is being deleted")
+        if claim.allocation is not None:
+            return msgspec.structs.replace(need, claim=key)
+        if claim.problem or claim.spec.fault:
+            return ClaimNeed(waits=f"resource claim {claim.name}: {claim.problem or claim.spec.fault}")
+        if claim.spec.admin and claim.namespace not in self._admins:
+            label = f"{ADMIN_ACCESS}=true"
+            return ClaimNeed(waits=f"resource claim {claim.name}: admin access needs a namespace labelled {label}")
+        return need
+
+    def _leave(self, uid: str) -> set[str]:
+        """Those who are charged in its place."""
+        last = self._pods.pop(uid, None)
+        heirs: set[str] = set()
+        for key in set(last.keys) if last else ():
+            referrers = self._referrers[key]
+            first = min(referrers) == uid
+            referrers.discard(uid)
+            if not referrers:
+                del self._referrers[key]
+            elif first:
+                heirs.add(min(referrers))
+        return heirs
+
+    # surroundings
+
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+        admin = (labels or {}).get(ADMIN_ACCESS) == "true"
+        if admin == (name in self._admins):
+            return nothing()
+        (self._admins.add if admin else self._admins.discard)(name)
+        return [], {uid for uid, referrer in self._pods.items() if referrer.namespace == name}
+
+    def take(self, kind: ServedKind, document: Document) -> News:
+        if kind.plural == _CLAIMS:
+            return self._claim(msgspec.structs.replace(read_claim(document), version=kind.version))
+        metadata = document["metadata"]
+        name = str(metadata["name"])
+        self._names[kind.plural].add(name)
+        if kind.plural == _SLICES:
+            return [_told(read_slice(document))], set()
+        device_class = read_device_class(document)
+        created = str(metadata.get("creationTimestamp") or "")
+        return [_told(device_class)], self._extended.offered(name, device_class.extended, created)
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+        """The devices of a claim stay its own, and those of a slice are out of reach."""
+        if kind.plural == _CLAIMS:
+            last = self._claims.get(f"{namespace}/{name}")
+            if last is not None and last.uid == uid:
+                return self._claim(msgspec.structs.replace(last, problem=error))
+            return self._claim(
+                Claim(namespace, name, uid, ClaimSpec(fault=error), problem=error, version=kind.version)
+            )
+        if kind.plural == _SLICES:
+            self._names[_SLICES].add(name)
+            return [_told(DeviceSlice(name, "", "", 0, 1, NodeAccess(), problem=error))], set()
+        return self.removed(kind, namespace, name)
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        if kind.plural == _CLAIMS:
+            key = f"{namespace}/{name}"
+            last = self._claims.pop(key, None)
+            if last is None:
+                return nothing()
+            if self._made.get(last.owner) == key:
+                del self._made[last.owner]
+            return [_told(ClaimGone(key))], {
+                *self._referrers.get(key, ()),
+                *([last.owner] if last.extended else []),
+            }
+        self._names[kind.plural].discard(name)
+        if kind.plural == _SLICES:
+            return [_told(DeviceSliceGone(name))], set()
+        return [_told(DeviceClassGone(name))], self._extended.withdrawn(name)
+
+    def unserved(self, kind: ServedKind) -> News:
+        events: list[ClusterEvent] = []
+        touched: set[str] = set()
+        if kind.plural == _CLAIMS:
+            addresses = sorted((claim.namespace, claim.name) for claim in self._claims.values())
+        else:
+            addresses = [("", name) for name in sorted(self._names[kind.plural])]
+        for namespace, name in addresses:
+            facts, uids = self.removed(kind, namespace, name)
+            events += facts
+            touched |= uids
+        return events, touched
+
+    def _claim(self, claim: Claim) -> News:
+        if self._claims.get(claim.key) == claim:
+            return nothing()
+        # Claims made from one template ask for the same thing, and share it.
+        if len(self._specs) >= _SPECS_KEPT:
+            self._specs.clear()
+        spec = self._specs.setdefault(claim.spec, claim.spec)
+        claim = self._claims[claim.key] = msgspec.structs.replace(claim, spec=spec)
+        touched = set(self._referrers.get(claim.key, ()))
+        if claim.extended and claim.owner:
+            self._made[claim.owner] = claim.key
+            touched.add(claim.owner)
+        return [_told(claim)], touched
+
+
+def _references(pod: PodObject) -> list[_Reference]:
+    made = {status.name: status.resource_claim_name for status in pod.status.resource_claim_statuses}
+    references = []
+    for entry in pod.spec.resource_claims:
+        if entry.resource_claim_name:
+            references.append(_Reference(entry.name, entry.resource_claim_name))
+        else:
+            claim = made.get(entry.name) if entry.name in made else ""
+            references.append(_Reference(entry.name, claim, entry.resource_claim_template_name or ""))
+    return references
+
+
+def _of_group(reference: _Reference, gang: Gang) -> bool:
+    """Whether the pod's entry says the same as one of its group: then the claim is the group's."""
+    return any(
+        entry.name == reference.name
+        and (entry.template == reference.template if reference.template else entry.claim == reference.claim)
+        for entry in gang.claims
+    )
+
+
+def _told(fact: object) -> StockFact:
+    return StockFact(STOCK, fact)

@@ -1,0 +1,76 @@
+"""Koordinator's Device objects: the cards of the node that has the same name."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.dialects.devices.node_cards import DEVICES, cards_of_device
+from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document
+from phalanx.model.devices import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
+from phalanx.model.events import StockFact
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
+
+_STOCK = "shared-devices"
+# Koordinator gives out whole cards for these names too, of those that its Device objects describe.
+_WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
+# Pairs of a class and its twin; beyond this many the cache starts anew.
+_CACHE_SIZE = 10_000
+
+
+class DeviceObjects(Facet):
+    """Tells the stock of cards what changes about each node's; and as long as there are any, lets pods that ask for
+    whole GPUs have theirs from there, so that nobody gets a part of a card that somebody has whole."""
+
+    kinds = (DEVICES,)
+
+    def __init__(self) -> None:
+        self._cards: dict[str, tuple[Card, ...]] = {}
+        self._pods: set[str] = set()
+        self._twins: dict[PodClass, PodClass] = {}
+
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        pod_class = noun.pod_class
+        if pod_class.devices is not None or not any(name in _WHOLE for name, _ in pod_class.requests):
+            return noun
+        self._pods.add(noun.uid)
+        if not self._cards:
+            return noun
+        twin = self._twins.get(pod_class)
+        if twin is None:
+            if len(self._twins) >= _CACHE_SIZE:
+                self._twins.clear()
+            twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, devices=_whole(pod_class))
+        return msgspec.structs.replace(noun, pod_class=twin)
+
+    def pod_gone(self, noun: Pod) -> News:
+        self._pods.discard(noun.uid)
+        return nothing()
+
+    def take(self, kind: ServedKind, document: Document) -> News:
+        return self._replace(str(document["metadata"]["name"]), cards_of_device(document))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        return self._replace(name, ())
+
+    def unserved(self, kind: ServedKind) -> News:
+        news = [self._replace(name, ()) for name in sorted(self._cards)]
+        return [event for events, _ in news for event in events], set().union(*(uids for _, uids in news))
+
+    def _replace(self, node: str, cards: tuple[Card, ...]) -> News:
+        if self._cards.get(node, ()) == cards:
+            return nothing()
+        before = bool(self._cards)
+        if cards:
+            self._cards[node] = cards
+        else:
+            del self._cards[node]
+        turned = set(self._pods) if before != bool(self._cards) else set()
+        return [StockFact(_STOCK, NodeCards(node, Family.KOORDINATOR, cards))], turned
+
+
+def _whole(pod_class: PodClass) -> DeviceNeed:
+    count = sum(amount for name, amount in pod_class.requests if name in _WHOLE)
+    return DeviceNeed(Family.KOORDINATOR, (CardShare(count, percent=FULL, cores=FULL),), lenient=True)

@@ -1,0 +1,1 @@
+"""The APIs in which gangs are declared: one module per family."""

@@ -1,0 +1,60 @@
+"""What is written to PodGroups and CompositePodGroups of scheduling.k8s.io: conditions, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from phalanx.dialects.families.native import INITIALLY_SCHEDULED, SCHEDULED
+from phalanx.dialects.gangs.status_input import (
+    Conditions,
+    Standing,
+    Told,
+    current_conditions,
+    find_condition,
+    fresh_conditions,
+)
+
+# Ours: a quota or a turn in a queue is no lack of nodes, and the API has no word for it.
+ADMITTED = "phalanx.dev/Admitted"
+
+
+def scheduled_condition(version: str) -> str:
+    """The gang condition that this version of the API knows."""
+    return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
+
+
+def conditions_of(standing: Standing) -> Conditions:
+    """Those of the conditions that are not as they should be, as they should be.
+
+    The gang condition is final once it is True: it says that the first quorum has been placed, which nothing takes
+    back.
+    """
+    told = current_conditions(standing)
+    kind = scheduled_condition(standing.ref.version)
+    wishes = [(kind, _scheduled(standing, find_condition(told, kind))), (ADMITTED, _admitted(standing, told))]
+    return fresh_conditions(told, wishes, standing.generation, standing.now)
+
+
+def _scheduled(standing: Standing, last: dict[str, Any] | None) -> Told | None:
+    if last is not None and last.get("status") == "True":
+        return None
+    if standing.ever_scheduled or standing.scheduled >= standing.gang.min_member:
+        return "True", "Scheduled", "the members that the policy asks for have been placed"
+    problem, verdict = standing.gang.problem, standing.verdict
+    if problem is not None:
+        mismatch = problem.code.endswith("Mismatch")
+        return "False", "SchedulerError" if mismatch else "Unschedulable", problem.message
+    if verdict is None:
+        return None
+    if verdict.unschedulable:
+        return "False", "Unschedulable", verdict.message
+    # What was said about nodes is not true any more.
+    return ("False", verdict.code, verdict.message) if last is not None else None
+
+
+def _admitted(standing: Standing, told: Conditions) -> Told | None:
+    verdict = standing.verdict
+    if verdict is not None and not verdict.unschedulable and standing.gang.problem is None:
+        return "False", verdict.code, verdict.message
+    last = find_condition(told, ADMITTED)
+    return ("True", "Admitted", "") if last is not None and last.get("status") == "False" else None

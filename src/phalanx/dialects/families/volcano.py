@@ -1,0 +1,195 @@
+"""PodGroup of scheduling.volcano.sh (volcano.md, 1.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpec
+from phalanx.dialects.gangs.status_input import (
+    Conditions,
+    Standing,
+    current_conditions,
+    find_condition,
+    set_condition,
+    shortfall,
+)
+from phalanx.dialects.gangs.task_topology import task_topology
+from phalanx.dialects.gangs.topology_annotations import network_topology, subgroup_rules
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.pods.revocable import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
+from phalanx.dialects.reader import Document, describe, is_whole
+from phalanx.model.disruption import Portion
+from phalanx.model.gang import Dialect, Problem
+
+GROUP = "scheduling.volcano.sh"
+_JOBS = "batch.volcano.sh/"
+# In which HyperNode all members of a group are.
+ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
+
+
+def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
+    reader = GroupReader(resource, document)
+    min_member = reader.min_member("minMember")
+    roles = _roles(reader, min_member)
+    min_resources = reader.resources("minResources")
+    queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
+    topology = network_topology(reader, reader.spec.get("networkTopology"), "spec.networkTopology")
+    subgroups = subgroup_rules(reader)
+    min_available, max_unavailable = _disruption_budget(reader)
+    tasks = task_topology(reader)
+    return GroupSpec(
+        ref=reader.ref,
+        gang=reader.ref.name,
+        family=Dialect.KUBE_BATCH,
+        created=reader.created,
+        min_member=min_member,
+        roles=roles,
+        min_resources=min_resources,
+        queue=queue,
+        priority_class=priority_class,
+        extras=reader.extras,
+        admission=True,
+        admitted=reader.status.get("phase") not in (None, "", "Pending"),
+        preemptable=reader.preemptable,
+        revocable=revocable_of(reader.labels, reader.annotations) or False,
+        min_available=min_available,
+        max_unavailable=max_unavailable,
+        tasks=tasks,
+        topology=topology,
+        subgroups=subgroups,
+        problem=reader.problem,
+        warnings=tuple(reader.warnings),
+    )
+
+
+def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
+    """The per-role minima, which Volcano ignores as a whole when they sum to more than minMember."""
+    stated = reader.spec.get("minTaskMember")
+    if stated is None:
+        return ()
+    if not isinstance(stated, Mapping):
+        reader.refuse("spec.minTaskMember", stated, "write a map such as {ps: 1, worker: 4}")
+        return ()
+    roles = {}
+    for role, minimum in stated.items():
+        if not is_whole(minimum) or not 0 <= minimum <= MAX_MEMBERS:
+            reader.refuse(f"spec.minTaskMember.{role}", minimum, "write a whole number of at least 0, such as 2")
+            return ()
+        if minimum:
+            roles[str(role)] = minimum
+    total = sum(roles.values())
+    if total > min_member and _is_of_a_job(reader):
+        # Its webhook fills in every replica of a task that states no minimum: nobody's wish.
+        return ()
+    if total > min_member:
+        reader.warn(
+            "RoleMinimaIgnored",
+            "spec.minTaskMember",
+            stated,
+            f"these sum to {total}, more than spec.minMember {min_member}, so they are ignored; "
+            f"write spec.minMember: {total} to have them enforced",
+        )
+        return ()
+    return tuple(sorted(roles.items()))
+
+
+def _is_of_a_job(reader: GroupReader) -> bool:
+    """Whether Volcano's controller has made the group for one of its Jobs."""
+    owners = reader.metadata.get("ownerReferences")
+    return any(
+        isinstance(owner, Mapping) and str(owner.get("apiVersion")).startswith(_JOBS)
+        for owner in (owners if isinstance(owners, list) else ())
+    )
+
+
+def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | None]:
+    """(the members that must stay, those that may be missing): of two the first holds, and what cannot be read lets
+    nobody go."""
+    faults: list[Fault] = []
+    stay = portion_of(reader.annotations, MIN_AVAILABLE, faults)
+    miss = portion_of(reader.annotations, MAX_UNAVAILABLE, faults) if stay is None else None
+    reader.warnings += [
+        Problem("InvalidAnnotation", f"{describe(reader.ref)}: {fault}; until then nobody goes for nobody's sake")
+        for fault in faults
+    ]
+    return stay, miss
+
+
+def status_of(standing: Standing) -> dict[str, Any] | None:
+    """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
+    counts = standing.counts
+    if standing.phase == "Completed" and standing.is_empty:
+        # The pods of a finished group may be cleaned up; that does not put it back into the queue.
+        return None
+    return {
+        "phase": _phase(standing),
+        "running": counts.running,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "conditions": gang_conditions(standing),
+    }
+
+
+def gang_conditions(standing: Standing) -> Conditions:
+    """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
+    conditions = current_conditions(standing)
+    if standing.is_ready():
+        if not standing.is_empty:
+            conditions = set_condition(conditions, standing.now, "Scheduled", "True", _READY, "")
+            if find_condition(conditions, "Unschedulable") is not None:
+                conditions = set_condition(conditions, standing.now, "Unschedulable", "False", "Scheduled", "")
+        return conditions
+    problem = standing.gang.problem
+    if problem is not None:
+        reason, message = problem.code, problem.message
+    elif standing.verdict is not None:
+        reason, message = _reason(standing), standing.verdict.message
+    elif has_lost_members(standing) or (standing.counts.gated and _reason(standing) != _NO_ROOM):
+        reason, message = _reason(standing), shortfall(standing.gang, standing.counts, standing.roles)
+    else:
+        return conditions
+    conditions = set_condition(conditions, standing.now, "Unschedulable", "True", reason, message)
+    if find_condition(conditions, "Scheduled") is not None:
+        conditions = set_condition(conditions, standing.now, "Scheduled", "False", reason, message)
+    return conditions
+
+
+def is_stuck(standing: Standing) -> bool:
+    """Some members run, and the rest cannot be placed or is not there any more."""
+    held = standing.verdict is not None or standing.gang.problem is not None or has_lost_members(standing)
+    return standing.counts.running > 0 and held and not standing.is_ready()
+
+
+def has_lost_members(standing: Standing) -> bool:
+    """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
+
+    There need not be a verdict about it: none is given where no member waits.
+    """
+    return standing.counts.running > 0 and not standing.is_ready() and _reason(standing) != _NO_ROOM
+
+
+_READY = "tasks in gang are ready to be scheduled"
+_NO_ROOM = "NotEnoughResources"
+
+
+def _phase(standing: Standing) -> str:
+    if is_stuck(standing):
+        return "Unknown"
+    counts = standing.counts
+    complete = counts.succeeded + counts.failed
+    # A member that is being deleted has had its node, so it counts as long as it is there.
+    scheduled = complete + counts.bound + counts.running + counts.terminating
+    if scheduled >= standing.gang.min_member:
+        return "Completed" if scheduled == complete else "Running"
+    waiting = standing.phase in ("", "Pending")
+    return "Inqueue" if standing.phase == "Inqueue" or (waiting and standing.admitted) else "Pending"
+
+
+def _reason(standing: Standing) -> str:
+    if standing.counts.present + standing.counts.succeeded < standing.gang.min_member:
+        return "NotEnoughTasks"
+    if standing.short_roles(lambda counts: counts.present + counts.succeeded):
+        return "NotEnoughPodsOfTask"
+    return _NO_ROOM

@@ -1,0 +1,108 @@
+"""Objects that declare gangs, as they were last seen: what they say, and the status that they have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.gangs.gang_index import GangBook
+from phalanx.dialects.gangs.group_readers import read_group, unreadable_group
+from phalanx.dialects.gangs.group_spec import GroupSpec
+from phalanx.dialects.gangs.made_groups import MadeGroup, made_group
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.reader import Document, is_whole
+from phalanx.model.events import ClusterEvent
+from phalanx.model.gang import GangKey, GroupRef
+
+Address = tuple[ServedKind, str, str]
+"""(kind, namespace, name) of an object."""
+
+
+class GroupRecord(msgspec.Struct, frozen=True):
+    """What the status of a gang's own object is computed from, beside the gang and its counts.
+
+    `status` and `generation` are the object's as last seen. `occupied_by` names the owners of
+    the oldest member. `ours` is False where every active member is another scheduler's: then the status is not
+    ours to write.
+    """
+
+    ref: GroupRef
+    status: Mapping[str, Any]
+    generation: int
+    occupied_by: str
+    ours: bool
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What a group object showed beside its declaration."""
+
+    status: Mapping[str, Any] = {}
+    generation: int = 0
+
+
+_UNSEEN = Seen()
+
+
+class GroupObjects:
+    """Takes objects in and tells the gangs what they declare."""
+
+    def __init__(self, gangs: GangBook) -> None:
+        self._gangs = gangs
+        self._seen: dict[Address, Seen] = {}
+        self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
+        self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
+
+    def take(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
+        specs, metadata = read_group(kind, document), document["metadata"]
+        address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
+        self._seen[address] = seen_of(document)
+        self._note_made(address, made_group(kind, document))
+        return self._declare(address, specs)
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
+        address = (kind, namespace, name)
+        self._seen.pop(address, None)
+        self._note_made(address, None)
+        return self._declare(address, (unreadable_group(kind, namespace, name, uid, error),))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> list[ClusterEvent]:
+        address = (kind, namespace, name)
+        self._seen.pop(address, None)
+        self._note_made(address, None)
+        return self._declare(address, ())
+
+    def unserved(self, kind: ServedKind) -> list[ClusterEvent]:
+        events: list[ClusterEvent] = []
+        for address in sorted(address for address in self._specs if address[0] == kind):
+            events += self.removed(*address)
+        return events
+
+    def seen(self, ref: GroupRef) -> Seen:
+        kind = ServedKind(ref.group, ref.version, ref.plural, ref.kind)
+        return self._seen.get((kind, ref.namespace, ref.name), _UNSEEN)
+
+    def made(self, key: GangKey) -> list[MadeGroup]:
+        """The objects of this name that we have made."""
+        return list(self._made.get(key, {}).values())
+
+    def _note_made(self, address: Address, made: MadeGroup | None) -> None:
+        kind, key = address[0], GangKey(address[1], address[2])
+        if made is not None:
+            self._made.setdefault(key, {})[kind] = made
+        elif key in self._made:
+            self._made[key].pop(kind, None)
+            if not self._made[key]:
+                del self._made[key]
+
+    def _declare(self, address: Address, specs: tuple[GroupSpec, ...]) -> list[ClusterEvent]:
+        last = self._specs.pop(address, ())
+        if specs:
+            self._specs[address] = specs
+        return self._gangs.replace(address[1], last, specs) if specs != last else []
+
+
+def seen_of(document: Document) -> Seen:
+    status, generation = document.get("status"), document["metadata"].get("generation")
+    return Seen(status if isinstance(status, Mapping) else {}, generation if is_whole(generation) else 0)

@@ -1,0 +1,109 @@
+"""A PodGroup of any API family as one noun, and the reader that every family uses to get there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.dialects.gangs.extras import NO_EXTRAS, Extras, read_extras
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.pods.evictability import preemptable_of
+from phalanx.dialects.pods.requests import resource_list
+from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
+from phalanx.model.disruption import Portion
+from phalanx.model.gang import Dialect, GroupClaim, GroupRef, Problem
+from phalanx.model.resources import Requests
+from phalanx.model.tasks import TaskTopology
+from phalanx.model.topology import SubgroupRule, TopologyRule
+
+MAX_MEMBERS = MAX_WHOLE
+
+
+class GroupSpec(msgspec.Struct, frozen=True):
+    """What one group object declares. `gang` is the name of the gang, `problem` what makes the object unusable.
+
+    `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
+    object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
+    of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
+    for what pods declare and declare nothing themselves.
+    """
+
+    ref: GroupRef
+    gang: str
+    family: Dialect
+    created: int = 0
+    min_member: int = 1
+    roles: tuple[tuple[str, int], ...] = ()
+    min_resources: Requests | None = None
+    timeout: int | None = None
+    queue: str = ""
+    priority_class: str = ""
+    priority: int | None = None
+    preemption_policy: str = ""
+    uniform: bool = True
+    extras: Extras = NO_EXTRAS
+    once_satisfied: bool = False
+    admission: bool = False
+    admitted: bool = True
+    unit: bool = False
+    preemptable: bool = True
+    revocable: bool = False
+    tasks: TaskTopology | None = None
+    min_available: Portion | None = None
+    max_unavailable: Portion | None = None
+    topology: TopologyRule | None = None
+    subgroups: tuple[SubgroupRule, ...] = ()
+    claims: tuple[GroupClaim, ...] = ()
+    composite: str = ""
+    workload: str = ""
+    made: bool = False
+    problem: Problem | None = None
+    warnings: tuple[Problem, ...] = ()
+
+
+class GroupReader(ObjectReader):
+    """The fields of PodGroups, whatever their family."""
+
+    code = "InvalidPodGroup"
+
+    def __init__(self, resource: ServedKind, document: Document) -> None:
+        super().__init__(resource, document)
+        self.extras = read_extras(self.labels, self.annotations)
+        faults: list[Fault] = []
+        self.preemptable = preemptable_of(self.labels, self.annotations, faults)
+        self.warnings += [Problem("InvalidAnnotation", f"{describe(self.ref)}: {fault}") for fault in faults]
+
+    def min_member(self, *names: str) -> int:
+        """The first of `names` that the spec has; 0 and absent both mean 1 (coscheduling.md, 1.4)."""
+        for name in names:
+            value = self.spec.get(name)
+            if value is None:
+                continue
+            if is_whole(value) and 0 <= value <= MAX_MEMBERS:
+                return max(1, value)
+            self.refuse(f"spec.{name}", value, "write a whole number of at least 1, such as 3")
+            return 1
+        return 1
+
+    def timeout(self, name: str) -> int | None:
+        """Seconds; zero means the default, which is none."""
+        value = self.number(name)
+        if value is not None and value < 0:
+            self.warn("InvalidTimeout", f"spec.{name}", value, "write a number of seconds above 0; none is used")
+        return value if value is not None and value > 0 else None
+
+    def resources(self, name: str) -> Requests | None:
+        value = self.spec.get(name)
+        if value is None:
+            return None
+        if not isinstance(value, Mapping):
+            self.refuse(f"spec.{name}", value, "write a map such as {cpu: 4, memory: 8Gi}")
+            return None
+        requests, faults = resource_list(value, f"spec.{name}")
+        for fault in faults:
+            self.problems.append(
+                Problem(self.code, f"{describe(self.ref)}: {fault}; write a quantity such as 4, 500m or 8Gi")
+            )
+        return requests

@@ -1,0 +1,485 @@
+"""From all that is said about one gang to one `Gang` (coscheduling.md, 1.3 to 1.5).
+
+A pure function: the same declarations, objects and surroundings give the same noun. Rule numbers in comments are
+those of section 1.3.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from phalanx.dialects.gangs import extras as koordinator
+from phalanx.dialects.gangs.agreement import Agreement, Member
+from phalanx.dialects.gangs.declaration import OWN_GROUP, OWN_MIN_COUNT, Declaration
+from phalanx.dialects.gangs.extras import Extras, Stated
+from phalanx.dialects.gangs.group_readers import preference
+from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupSpec
+from phalanx.dialects.gangs.made_groups import DIALECTS as MADE_FOR
+from phalanx.dialects.gangs.topology_annotations import (
+    MUST_GATHER,
+    Layer,
+    layer_rule,
+    level_rule,
+    parse_layers,
+    parse_mode,
+    parse_tier,
+    tier_rule,
+)
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLASSES
+from phalanx.dialects.reader import describe
+from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.duration import parse_duration
+from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.topology import TopologyRule
+
+_DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
+_DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
+_MODES = ("single", "all")
+# Where members that disagree are refused; elsewhere they are warned.
+_STRICT = (Dialect.NATIVE, Dialect.OWN)
+_WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
+T = TypeVar("T")
+
+
+class Resolved(msgspec.Struct, frozen=True):
+    """`about` holds the pod at fault for each problem and warning that is one pod's."""
+
+    gang: Gang
+    about: Mapping[Problem, Member]
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """Facts from outside the gang: the values of priority classes, the queue that the namespace prefers, and
+    whether Kubernetes' own PodGroups are served."""
+
+    priority_classes: Mapping[str, int] = {}
+    queue: str = ""
+    native: bool = True
+
+
+def resolve(
+    key: GangKey,
+    members: Sequence[Member],
+    groups: Sequence[GroupSpec],
+    surroundings: Surroundings,
+    options: DialectOptions,
+) -> Resolved:
+    """The gang of this name. `members` oldest first, one per voice; `members` or `groups` is not empty."""
+    resolution = _Resolution(key, members, groups, surroundings, options)
+    return Resolved(resolution.gang(), resolution.about)
+
+
+class _Resolution:
+    def __init__(
+        self,
+        key: GangKey,
+        members: Sequence[Member],
+        groups: Sequence[GroupSpec],
+        surroundings: Surroundings,
+        options: DialectOptions,
+    ) -> None:
+        self.key = key
+        self.members = members
+        self.surroundings = surroundings
+        self.options = options
+        self.problems: list[Problem] = []
+        self.warnings: list[Problem] = []
+        self.about: dict[Problem, Member] = {}
+        self.spec = self._choose_object([spec for spec in groups if not spec.made])
+        self.dialect = members[0].voice.declaration.dialect if members or self.spec is None else self.spec.family
+        made = sorted((spec for spec in groups if spec.made), key=lambda spec: preference(Dialect.X_K8S, spec))
+        self.made = made[0].ref if made and self.spec is None and self.dialect in MADE_FOR else None
+
+    def gang(self) -> Gang:
+        spec = self.spec
+        if spec is not None:
+            self.problems.extend(filter(None, [spec.problem]))
+            self.warnings.extend(spec.warnings)
+        min_member = self._min_member()
+        created = [member.created for member in self.members]
+        gang = Gang(
+            key=self.key,
+            uid=spec.ref.uid if spec else "",
+            dialect=self.dialect,
+            source=spec.ref if spec else self.made,
+            min_member=min_member,
+            roles=spec.roles if spec else (),
+            match_policy=self._match_policy(),
+            strict=self._strict(),
+            bundle=self._bundle(),
+            priority=self._priority(),
+            queue=self._queue(),
+            min_resources=spec.min_resources if spec else None,
+            timeout=self._timeout(),
+            sla_waiting_time=self._sla_waiting_time(),
+            created=spec.created if spec else min(created),
+            once_satisfied=spec.once_satisfied if spec else False,
+            admission=spec.admission if spec else False,
+            admitted=spec.admitted if spec else True,
+            unit=self._unit(),
+            preemptable=spec.preemptable if spec else True,
+            revocable=spec.revocable if spec else False,
+            tasks=spec.tasks if spec else None,
+            min_available=spec.min_available if spec else None,
+            max_unavailable=spec.max_unavailable if spec else None,
+            total=self._total(min_member),
+            topology=self._topology(),
+            subgroups=spec.subgroups if spec else (),
+            composite=GangKey(self.key.namespace, spec.composite) if spec and spec.composite else None,
+            workload=spec.workload if spec else "",
+            claims=spec.claims if spec else (),
+        )
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
+        strict = self.dialect in _STRICT and (spec is None or spec.problem is None)
+        for disagreement in agreement.of(spec if strict else None, strict):
+            note = self._refuse if disagreement.refused else self._warn
+            note(disagreement.code, disagreement.message, disagreement.member)
+        return msgspec.structs.replace(
+            gang, problem=self.problems[0] if self.problems else None, warnings=tuple(self.warnings)
+        )
+
+    # Rule 2: which object.
+
+    def _choose_object(self, groups: Sequence[GroupSpec]) -> GroupSpec | None:
+        dialect = self.members[0].voice.declaration.dialect if self.members else None
+        if dialect is Dialect.NATIVE:
+            # The field of the native API means a native object and nothing else.
+            groups = [spec for spec in groups if spec.family is Dialect.NATIVE]
+        elif dialect is not None:
+            groups = [spec for spec in groups if spec.ref.kind == "PodGroup"]
+        ranked = sorted(groups, key=lambda spec: (preference(dialect, spec), spec.ref.version, spec.ref.uid))
+        for loser in ranked[1:]:
+            self._warn(
+                "ConflictingGangDeclaration",
+                f"{describe(ranked[0].ref)} and {describe(loser.ref)} have the same name; the first one holds, "
+                "delete the other",
+            )
+        return ranked[0] if ranked else None
+
+    # Rules 2 to 6: the minimum.
+
+    def _min_member(self) -> int:
+        stated = self._stated(lambda declaration: declaration.minimum)
+        if self.spec is not None:
+            for member, minimum in stated:
+                if _to_minimum(minimum.value) != self.spec.min_member:
+                    self._dissent(member, minimum, f"{describe(self.spec.ref)} says {self.spec.min_member}")
+            return self.spec.min_member
+        self._check_name()
+        if self.dialect is Dialect.NATIVE:
+            self._not_found()
+            return 1
+        legal = [(member, minimum) for member, minimum in stated if _to_minimum(minimum.value) is not None]
+        if legal:
+            chosen = _to_minimum(legal[0][1].value) or 1
+            for member, minimum in stated:
+                if _to_minimum(minimum.value) != chosen:
+                    self._dissent(member, minimum, f"the oldest member, pod {legal[0][0].name}, says {chosen}")
+            return chosen
+        if not stated:
+            self._not_found()
+            return 1
+        member, minimum = stated[0]
+        advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
+        if self.dialect is Dialect.SHADOW:
+            # kube-batch carries on with a group of one.
+            self._warn("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}; 1 is used", member)
+        else:
+            self._refuse("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}", member)
+        return 1
+
+    def _check_name(self) -> None:
+        """Rule 6. A name that stands for an object is checked by the API server."""
+        if self.dialect in (Dialect.NATIVE, Dialect.SHADOW):
+            return
+        if len(self.key.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
+            member = self.members[0]
+            stated = Stated(member.voice.declaration.key, self.key.name)
+            self._refuse(
+                "InvalidPodGroup",
+                f"{self._quote(member, stated)}, which can name no PodGroup; "
+                "use lower-case letters, digits, '-' and '.', such as \"tf-smoke-gpu\"",
+                member,
+            )
+
+    def _not_found(self) -> None:
+        """Rule 5."""
+        if self.dialect.by_native_rules:
+            advice = "create it"
+            if self.dialect is Dialect.OWN:
+                advice += f", or state its size in the annotation {OWN_MIN_COUNT}"
+            elif not self.surroundings.native:
+                advice = (
+                    "this API server serves no PodGroup of scheduling.k8s.io; switch it on, or use the annotations "
+                    f"{OWN_GROUP} and {OWN_MIN_COUNT}"
+                )
+            workload = self.members[0].voice.declaration.key == "spec.workloadRef"
+            what = f"a Workload that declares the pod group {self.key}" if workload else f"PodGroup {self.key}"
+            self._refuse("PodGroupNotFound", f"waiting for {what}; {advice}")
+            return
+        self._refuse(
+            "PodGroupNotFound",
+            f"PodGroup {self.key} not found; create it, or label its pods with "
+            "pod-group.scheduling.sigs.k8s.io/name and .../min-available instead",
+        )
+
+    def _dissent(self, member: Member, stated: Stated, against: str) -> None:
+        self._warn("MinAvailableMismatch", f"{self._quote(member, stated)}, but {against}, which holds", member)
+
+    # The extras: the object's word first, then that of the oldest member that has one (rule 3).
+
+    def _match_policy(self) -> MatchPolicy:
+        """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
+        speaker, stated = self._speaker(lambda extras: extras.match_policy)
+        if stated is None:
+            return self.options.match_policy(self.dialect)
+        try:
+            return koordinator.parse_match_policy(stated.value)
+        except ValueError as error:
+            policy = MatchPolicy.ONLY_WAITING
+            advice = f"{error}; until then the strictest holds, {policy}"
+            self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {stated.value!r}; {advice}")
+            return policy
+
+    def _strict(self) -> bool:
+        return self._extra("UnknownMode", lambda extras: extras.mode, _parse_mode, True, "Strict is used")
+
+    def _bundle(self) -> tuple[GangKey, ...]:
+        named: tuple[GangKey, ...] = self._extra(
+            "InvalidGangGroups", lambda extras: extras.groups, koordinator.parse_groups, (),
+            "until then the gang stands alone",
+        )  # fmt: skip
+        foreign = sorted({key.namespace for key in named if not self._may_tie(key)})
+        if foreign:
+            # Nothing is said about what is there: not everybody may see it.
+            self._refuse(
+                "InvalidGangGroups",
+                f"gang {self.key}: its gang groups name gangs in namespace {foreign[0]!r}; the scheduler's policy "
+                "ties gangs of one namespace only (phalanx.dialects.bundleNamespaces); take them out",
+            )
+        bundle = {self.key, *(key for key in named if self._may_tie(key))}
+        if len(bundle) > MOST_GANGS:
+            self._refuse(
+                "InvalidGangGroups",
+                f"gang {self.key}: its gang groups name {len(bundle)} gangs; at most {MOST_GANGS} start together",
+            )
+            return ()
+        return tuple(sorted(bundle)) if len(bundle) > 1 else ()
+
+    def _may_tie(self, key: GangKey) -> bool:
+        return self.options.may_tie(self.key.namespace, key.namespace)
+
+    def _timeout(self) -> int | None:
+        if self.spec is not None and self.spec.timeout is not None:
+            return self.spec.timeout
+        return self._extra(
+            "InvalidTimeout", lambda extras: extras.waiting_time, _parse_waiting_time, None, "none is used"
+        )
+
+    def _sla_waiting_time(self) -> int | None:
+        return self._extra(
+            "InvalidSlaWaitingTime", lambda extras: extras.sla_waiting_time, _parse_waiting_time, None,
+            "the gang waits its turn",
+        )  # fmt: skip
+
+    def _total(self, min_member: int) -> int:
+        total = self._extra(
+            "InvalidTotalNumber", lambda extras: extras.total_number, _parse_total, 0, "it is ignored"
+        )
+        return total if total >= min_member else 0
+
+    # What our own annotations may say in place of an object.
+
+    def _unit(self) -> bool:
+        if self.spec is not None:
+            return self.spec.unit
+        stated = self._stated(lambda declaration: declaration.disruption_mode)
+        for member, mode in stated:
+            if mode.value not in _MODES:
+                self._warn(
+                    "InvalidDisruptionMode",
+                    f"{self._quote(member, mode)}; write single or all; all is used",
+                    member,
+                )
+        return any(mode.value != "single" for _, mode in stated)
+
+    def _topology(self) -> TopologyRule | None:
+        """The object's field, then our own annotation, then those of other projects, tiers before labels."""
+        if self.spec is not None and self.spec.topology is not None:
+            return self.spec.topology
+        stated = self._stated(lambda declaration: declaration.topology_key) if self.spec is None else []
+        if stated:
+            return TopologyRule.by_label(stated[0][1].value)
+        _, slices = self._speaker(lambda extras: extras.slice_level)
+        if slices is not None:
+            self._refuse("UnsupportedField", f"gang {self.key}: {slices.key} is not supported; remove it")
+        mode = self._level(lambda extras: extras.tier_mode, parse_mode, None)
+        highest = self._level(lambda extras: extras.highest_tier, parse_tier, None)
+        required = self._level(lambda extras: extras.required_level, str, "")
+        preferred = self._level(lambda extras: extras.preferred_level, str, "")
+        freely = self._level(lambda extras: extras.unconstrained, _parse_truth, False)
+        layers: list[Layer] = self._extra(
+            "InvalidTopology", lambda extras: extras.topology, parse_layers, [], "it is ignored"
+        )
+        for layer in layers:
+            if layer.strategy == MUST_GATHER and layer.pod_count_multiple > 1:
+                self._refuse(
+                    "UnsupportedField",
+                    f"gang {self.key}: layer {layer.layer} asks for a podCountMultiple of "
+                    f"{layer.pod_count_multiple}, which this scheduler cannot honour yet; remove it",
+                )
+        return tier_rule(mode, highest) or level_rule(required, preferred, freely) or layer_rule(layers)
+
+    def _level(self, select: Callable[[Extras], Stated | None], parse: Callable[[str], T], default: T) -> T:
+        """What cannot be read holds the gang: it may be something that it cannot do without."""
+        speaker, stated = self._speaker(select)
+        if stated is None:
+            return default
+        try:
+            return parse(stated.value)
+        except ValueError as error:
+            self._refuse("InvalidTopology", f"{speaker}: {stated.key} is {stated.value!r}; {error}")
+            return default
+
+    def _extra(
+        self,
+        code: str,
+        select: Callable[[Extras], Stated | None],
+        parse: Callable[[str], T],
+        default: T,
+        fallback: str,
+    ) -> T:
+        """The value that holds. One that cannot be read is warned of as `code`, with what is done instead."""
+        speaker, stated = self._speaker(select)
+        if stated is None:
+            return default
+        try:
+            return parse(stated.value)
+        except ValueError as error:
+            self._warn(code, f"{speaker}: {stated.key} is {stated.value!r}; {error}; {fallback}")
+            return default
+
+    def _speaker(self, select: Callable[[Extras], Stated | None]) -> tuple[str, Stated | None]:
+        if self.spec is not None and (stated := select(self.spec.extras)) is not None:
+            return describe(self.spec.ref), stated
+        speakers = self._stated(lambda declaration: select(declaration.extras))
+        if not speakers:
+            return "", None
+        oldest, stated = speakers[0]
+        for member, other in speakers[1:]:
+            if other.value != stated.value:
+                self._warn(
+                    "ConflictingGangDeclaration",
+                    f"{self._quote(member, other)}, but the oldest member, pod {oldest.name}, says "
+                    f"{stated.value!r}, which holds",
+                    member,
+                )
+        return f"pod {self._pod(oldest)}", stated
+
+    # Queue and priority.
+
+    def _queue(self) -> str:
+        """The object's word, then the members', then the namespace's. Volcano's CRD fills in `default`, so that
+        word says nothing where the namespace prefers another queue."""
+        own = self.spec.queue if self.spec is not None else ""
+        stated = self._stated(lambda declaration: declaration.queue)
+        if not own and stated:
+            own = stated[0][1].value
+        if own and own != DEFAULT_QUEUE:
+            return own
+        return self.surroundings.queue or DEFAULT_QUEUE
+
+    def _priority(self) -> int | None:
+        if self.spec is None:
+            return None
+        name, value = self.spec.priority_class, self.spec.priority
+        if value is None and name:
+            value = self.surroundings.priority_classes.get(name)
+            if value is None:
+                self._warn(
+                    "PriorityClassNotFound",
+                    f"{describe(self.spec.ref)}: spec.priorityClassName is {name!r}, which does not exist; create "
+                    "it; until then the members' own priorities decide",
+                )
+        if value is None or self.options.is_system(self.key.namespace):
+            return value
+        if value > HIGHEST_USER_PRIORITY or name in SYSTEM_CLASSES:
+            stated = f"priorityClassName is {name!r}" if name else f"priority is {value}"
+            self._warn(
+                "SystemPriority",
+                f"{describe(self.spec.ref)}: spec.{stated}, which only groups in system namespaces may have; name "
+                f"a class of at most {HIGHEST_USER_PRIORITY}; until then the members' own priorities decide",
+            )
+            return None
+        return value
+
+    # Small things.
+
+    def _stated(self, select: Callable[[Declaration], Stated | None]) -> list[tuple[Member, Stated]]:
+        """Members that state something, oldest first, one per value."""
+        found: dict[Stated, Member] = {}
+        for member in self.members:
+            stated = select(member.voice.declaration)
+            if stated is not None:
+                found.setdefault(stated, member)
+        return [(member, stated) for stated, member in found.items()]
+
+    def _quote(self, member: Member, stated: Stated) -> str:
+        return f"pod {self._pod(member)}: {stated.key} is {stated.value!r}"
+
+    def _pod(self, member: Member) -> str:
+        return f"{self.key.namespace}/{member.name}"
+
+    def _refuse(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.problems, code, message, member)
+
+    def _warn(self, code: str, message: str, member: Member | None = None) -> None:
+        self._note(self.warnings, code, message, member)
+
+    def _note(self, notes: list[Problem], code: str, message: str, member: Member | None) -> None:
+        problem = Problem(code, message)
+        notes.append(problem)
+        if member is not None:
+            self.about[problem] = member
+
+
+def _to_minimum(text: str) -> int | None:
+    """The minimum that a pod states, None where it is none (rule 4)."""
+    if not _WHOLE.fullmatch(text):
+        return None
+    minimum = int(text)
+    return minimum if 1 <= minimum <= MAX_MEMBERS else None
+
+
+def is_legal_minimum(text: str) -> bool:
+    return _to_minimum(text) is not None
+
+
+def _parse_mode(text: str) -> bool:
+    if text not in ("Strict", "NonStrict"):
+        raise ValueError("write Strict or NonStrict")
+    return text == "Strict"
+
+
+def _parse_waiting_time(text: str) -> int | None:
+    seconds = parse_duration(text)
+    if seconds <= 0:
+        raise ValueError("write a duration above 0, such as 10m")
+    return seconds
+
+
+def _parse_total(text: str) -> int:
+    if not _WHOLE.fullmatch(text) or not 0 <= int(text) <= MAX_MEMBERS:
+        raise ValueError("write a whole number, such as 5")
+    return int(text)
+
+
+def _parse_truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("write true or false")
+    return text == "true"

@@ -1,0 +1,1 @@
+"""What nodes and their networks say beside core/v1: images, NUMA nodes, HyperNodes."""

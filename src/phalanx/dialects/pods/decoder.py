@@ -1,0 +1,341 @@
+"""core/v1 Pods and Nodes into nouns."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clamp_priority
+from phalanx.dialects.devices.device_plans import planned_cards
+from phalanx.dialects.devices.node_cards import cards_at, percent_offered
+from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
+from phalanx.dialects.gangs.declaration import controller_of, index_of, role_of
+from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.nodes.images import images_at
+from phalanx.dialects.nodes.numa import numa_policy
+from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.pods.evictability import (
+    DEFAULT_GRACE,
+    bound_at,
+    condemned_by,
+    eviction_terms,
+    grace_of,
+    hides_terms,
+    is_critical,
+    is_fixture,
+)
+from phalanx.dialects.pods.inter_pod_constraints import context_of, peers_of
+from phalanx.dialects.pods.pod_class import pod_class_of, scoring_strategy
+from phalanx.dialects.pods.requests import Demand, demand_of, hides_amounts, reports_resources, usage_of
+from phalanx.dialects.pods.revocable import revocable_of
+from phalanx.dialects.signatures import Signer
+from phalanx.dialects.times import parse_time
+from phalanx.model.account import DEFAULT_QUEUE
+from phalanx.model.device_words import VGPU_PERCENT
+from phalanx.model.gang import GangKey
+from phalanx.model.node import Node
+from phalanx.model.pod import PlanMark, Pod, PodClass, PodPhase
+from phalanx.model.quantity import QuantityError
+from phalanx.model.resources import NO_AMOUNTS, Requests, parse_amount, requests_of
+from phalanx.model.selectors import Taint
+
+# Koordinator's: the quota that a pod is charged to, and whether it may be evicted for the sake of others.
+QUOTA_NAME = "quota.scheduling.koordinator.sh/name"
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+
+# Specs and reported resources repeat from pod to pod; beyond this many the caches start anew.
+_CACHE_SIZE = 10_000
+
+_PHASES = {phase.value: phase for phase in PodPhase} | {"": PodPhase.PENDING}
+_NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
+_PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What pods of one template share."""
+
+    pod_class: PodClass
+    demand: Demand
+    strategy_faults: tuple[Fault, ...]
+    peer_faults: tuple[Fault, ...] = ()
+
+
+class PodNouns:
+    """Turns pods into nouns; equal templates share one `PodClass` object."""
+
+    def __init__(self, options: DialectOptions | None = None, signer: Signer | None = None) -> None:
+        self._options = options or DialectOptions()
+        self._signer = signer or Signer()
+        self._specs: dict[bytes, Spec] = {}
+        self._classes: dict[PodClass, PodClass] = {}
+        self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
+        # Times fall on the same seconds, and a plan marks thousands of pods alike.
+        self._times: dict[str, int] = {}
+        self._marks: dict[PlanMark, PlanMark] = {}
+        self._labels: dict[tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]] = {}
+        self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
+        self._encoder = msgspec.json.Encoder()
+
+    def spec(self, pod: PodObject) -> Spec:
+        key = self._encoder.encode(_template(pod))
+        found = self._specs.get(key)
+        if found is None:
+            if len(self._specs) >= _CACHE_SIZE:
+                self._specs.clear()
+                self._classes.clear()
+            demand = demand_of(pod.spec)
+            strategy, faults = scoring_strategy(pod.metadata.annotations)
+            revocable = revocable_of(pod.metadata.labels, pod.metadata.annotations)
+            devices = device_need(pod, demand)
+            demand = msgspec.structs.replace(demand, requests=charged(demand.requests, devices))
+            peers, illegible = peers_of(pod)
+            pod_class = pod_class_of(
+                pod.spec, demand, strategy, revocable, devices, peers, numa_policy(pod.metadata.annotations)
+            )
+            pod_class = self._classes.setdefault(pod_class, pod_class)
+            found = self._specs[key] = Spec(pod_class, demand, faults, illegible)
+        return found
+
+    def pod(
+        self,
+        pod: PodObject,
+        spec: Spec,
+        gang: str,
+        queue: str = DEFAULT_QUEUE,
+        budgets: tuple[str, ...] = (),
+        shared: tuple[tuple[str, str], ...] | None = None,
+    ) -> Pod:
+        """The noun. A fault in the pod makes it unschedulable; of its requests what can be read
+        counts; it is not evicted where that is not all.
+
+        `gang` is "" for a pod on its own, `queue` is where such a pod waits, `budgets` count it. `shared` are its
+        labels as `shared` gives them, where somebody has asked already.
+        """
+        metadata, wanted, status = pod.metadata, pod.spec, pod.status
+        labels, annotations = metadata.labels, metadata.annotations
+        terms, started = eviction_terms(labels, annotations), self._time(status.start_time)
+        usage, amiss = self._usage(pod, spec)
+        problems = (*pod.faults, *amiss, *spec.peer_faults)
+        # What takes an unknown amount of its node is nobody to reckon with when others need room.
+        unknown = bool(amiss) or any(map(hides_amounts, pod.faults)) or any(map(hides_terms, pod.faults))
+        return Pod(
+            namespace=metadata.namespace,
+            name=metadata.name,
+            uid=metadata.uid,
+            pod_class=spec.pod_class,
+            usage=usage,
+            scheduler=wanted.scheduler_name,
+            node=wanted.node_name,
+            phase=_PHASES.get(status.phase, PodPhase.UNKNOWN),
+            terminating=metadata.deletion_timestamp is not None,
+            gated=bool(wanted.scheduling_gates),
+            priority=clamp_priority(wanted.priority or 0),
+            preempts=wanted.preemption_policy != "Never",
+            created=self._time(metadata.creation_timestamp),
+            gang=gang,
+            role=role_of(metadata),
+            index=index_of(metadata),
+            nominated=status.nominated_node_name,
+            mark=self._mark(metadata, gang),
+            problem=summary(problems),
+            queue=queue,
+            quota=labels.get(QUOTA_NAME, ""),
+            user=self._user(metadata),
+            firm=labels.get(PREEMPTIBLE) == "false",
+            started=started,
+            bound=(self._time(bound_at(pod)) or started) if wanted.node_name else 0,
+            checkpoint=terms.checkpoint,
+            leaves=self._time(metadata.deletion_timestamp),
+            grace=grace_of(pod),
+            preemptable=terms.preemptable and not unknown,
+            cooldown=terms.cooldown,
+            fixture=is_fixture(pod),
+            controller=_controller(metadata),
+            critical=is_critical(pod, self._options.is_system(metadata.namespace)),
+            budgets=budgets,
+            labels=self.shared(labels) if shared is None else shared,
+            condemned=condemned_by(pod),
+            cards=cards_of(pod, spec.pod_class.devices, self._signer),
+        )
+
+    def planned(self, pod: PodObject) -> bool:
+        """Whether we have signed which cards it has."""
+        metadata, node = pod.metadata, pod.spec.node_name
+        return planned_cards(metadata.annotations, self._signer, metadata.uid, node) is not None
+
+    def shared(self, labels: dict[str, str]) -> tuple[tuple[str, str], ...]:
+        """Sorted; pods of one template share theirs, and equal ones of others."""
+        found = tuple(sorted(labels.items()))
+        known = self._labels.get(found)
+        if known is not None:
+            return known
+        if len(self._labels) >= _CACHE_SIZE:
+            self._labels.clear()
+            self._pairs.clear()
+        # Pods whose labels differ in one have all others in common.
+        pairs = self._pairs
+        own = self._labels[found] = tuple([pairs.setdefault(pair, pair) for pair in found])
+        return own
+
+    def _time(self, text: str | None) -> int:
+        if not text:
+            return 0
+        found = self._times.get(text)
+        if found is None:
+            if len(self._times) >= _CACHE_SIZE:
+                self._times.clear()
+            found = self._times[text] = parse_time(text)
+        return found
+
+    def _mark(self, metadata: Metadata, gang: str) -> PlanMark | None:
+        text = metadata.annotations.get(PLAN_ANNOTATION)
+        if not text or not gang:
+            return None
+        mark = decode_mark(text, self._signer, metadata.uid, GangKey(metadata.namespace, gang))
+        if mark is None:
+            return None
+        if len(self._marks) >= _CACHE_SIZE:
+            self._marks.clear()
+        return self._marks.setdefault(mark, mark)
+
+    def _user(self, metadata: Metadata) -> str:
+        options = self._options
+        label = metadata.labels.get(options.user_label, "") if options.user_label else ""
+        if label or not options.user_annotation:
+            return label
+        return metadata.annotations.get(options.user_annotation, "")
+
+    def _usage(self, pod: PodObject, spec: Spec) -> tuple[Requests, tuple[Fault, ...]]:
+        if not pod.spec.node_name or not reports_resources(pod.status):
+            return spec.demand.requests, spec.demand.problems
+        key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
+        found = self._usages.get(key)
+        if found is None:
+            if len(self._usages) >= _CACHE_SIZE:
+                self._usages.clear()
+            amounts, problems = usage_of(pod.spec, pod.status)
+            taken = charged(amounts, spec.pod_class.devices)
+            found = self._usages[key] = taken or NO_AMOUNTS, problems
+        return found
+
+
+def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
+    """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it occupies its node with what is
+    known of it from before, else with a slot.
+
+    `last` is the pod as it was last known; the node it was on is kept where the new bytes name none. Its owner may
+    forbid eviction, for all we can read: so it is not evicted.
+    """
+    node, phase = _NODE_NAME.search(raw), _PHASE.search(raw)
+    return Pod(
+        namespace=namespace,
+        name=name,
+        uid=uid,
+        pod_class=last.pod_class if last else PodClass(),
+        usage=last.usage if last else NO_AMOUNTS,
+        scheduler=last.scheduler if last else "",
+        node=node[1].decode(errors="replace") if node else last.node if last else "",
+        phase=PodPhase(phase[1].decode()) if phase else last.phase if last else PodPhase.PENDING,
+        created=last.created if last else 0,
+        gang=last.gang if last else "",
+        role=last.role if last else "",
+        problem=f"the pod cannot be read: {error}",
+        queue=last.queue if last else DEFAULT_QUEUE,
+        quota=last.quota if last else "",
+        user=last.user if last else "",
+        firm=last.firm if last else False,
+        started=last.started if last else 0,
+        bound=last.bound if last else 0,
+        checkpoint=last.checkpoint if last else 0,
+        grace=last.grace if last else DEFAULT_GRACE,
+        preemptable=False,
+        cooldown=last.cooldown if last else 0,
+        fixture=last.fixture if last else False,
+        critical=last.critical if last else False,
+        budgets=last.budgets if last else (),
+        labels=last.labels if last else (),
+    )
+
+
+def node_noun(node: NodeObject) -> Node:
+    problems = [str(fault) for fault in node.faults]
+    allocatable: dict[str, int] = {}
+    for resource, value in node.status.allocatable.items():
+        path = f"status.allocatable.{resource}"
+        try:
+            amount = parse_amount(resource, value)
+        except QuantityError as error:
+            problems.append(f"{path}: {error}")
+            continue
+        if amount < 0:
+            problems.append(f"{path}: {value!r} is negative")
+            continue
+        allocatable[resource] = amount
+    cards, faults = cards_at(node, allocatable)
+    problems += faults
+    if percent := percent_offered(cards):
+        allocatable.setdefault(VGPU_PERCENT, percent)
+    return Node(
+        name=node.metadata.name,
+        uid=node.metadata.uid,
+        allocatable=requests_of(allocatable),
+        labels=tuple(sorted(node.metadata.labels.items())),
+        taints=tuple(Taint(taint.key, taint.value, taint.effect) for taint in node.spec.taints),
+        unschedulable=node.spec.unschedulable,
+        problems=tuple(problems),
+        images=images_at(node.status),
+        features=tuple(sorted(node.status.declared_features)),
+        cards=cards,
+    )
+
+
+def summary(faults: tuple[Fault, ...]) -> str:
+    """The first three, for people; the rest is counted."""
+    if not faults:
+        return ""
+    text = "; ".join(map(str, faults[:3]))
+    return text if len(faults) <= 3 else f"{text}; and {len(faults) - 3} more"
+
+
+def _controller(metadata: Metadata) -> str:
+    owner = controller_of(metadata)
+    return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
+
+
+def _template(pod: PodObject) -> tuple[object, ...]:
+    """Everything that `PodClass` is made of."""
+    spec, annotations = pod.spec, pod.metadata.annotations
+    strategy = {key: value for key, value in annotations.items() if "/resource-strategy-" in key}
+    return (
+        *_amounts(spec),
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        [volume.image for volume in spec.volumes if volume.image is not None],
+        spec.host_network,
+        spec.host_users,
+        strategy,
+        revocable_of(pod.metadata.labels, annotations),
+        device_terms(pod),
+        numa_policy(annotations),
+        context_of(pod),
+    )
+
+
+def _amounts(spec: PodSpec) -> tuple[object, ...]:
+    return (spec.containers, spec.init_containers, spec.overhead, spec.resources)
+
+
+def _reported(pod: PodObject) -> tuple[object, ...]:
+    status = pod.status
+    resizing = [condition for condition in status.conditions if condition.type == "PodResizePending"]
+    return (
+        status.container_statuses,
+        status.init_container_statuses,
+        status.resources,
+        status.allocated_resources,
+        resizing,
+    )

@@ -1,0 +1,185 @@
+"""Pods that say nothing about spread, but belong to a Service or a workload: kube-scheduler's system defaults.
+
+Wished for, not required: over hosts with a skew of 3, over zones with a skew of 5, among the pods that the Services
+which select the pod and its controller select (helper.DefaultSelector, PodTopologySpread's defaultingType System).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.gangs.declaration import controller_of
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
+from phalanx.dialects.reader import Document
+from phalanx.model.gang import Gang
+from phalanx.model.peers import Peers, PodSelection, Selector, Spread, selects
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.selectors import Requirement
+
+_SERVICE = "Service"
+_HOST, _ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
+# Pairs of a class and its twin; beyond this many the cache starts anew.
+_CACHE_SIZE = 10_000
+
+
+Labels = tuple[tuple[str, str], ...]
+# The kind and name of a controller.
+Owner = tuple[str, str]
+K = TypeVar("K", bound=Hashable)
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What of a pod decides whose it is."""
+
+    namespace: str
+    labels: Labels
+    owner: Owner | None
+
+
+class UsualSpread(Facet):
+    """Shows pods without spread constraints of their own with those that are usual."""
+
+    kinds = (
+        WantedKind("", "services", _SERVICE, ("v1",)),
+        WantedKind("", "replicationcontrollers", "ReplicationController", ("v1",)),
+        WantedKind("apps", "replicasets", "ReplicaSet", ("v1",)),
+        WantedKind("apps", "statefulsets", "StatefulSet", ("v1",)),
+    )
+
+    def __init__(self) -> None:
+        # By kind and namespace: the selector of each object by its name.
+        self._selectors: dict[tuple[str, str], dict[str, Selector]] = {}
+        self._pods: dict[str, _Known] = {}
+        # The uids of pods by namespace, and by namespace and controller.
+        self._spaces: dict[str, dict[str, None]] = {}
+        self._owned: dict[tuple[str, Owner], dict[str, None]] = {}
+        # By namespace: what the Services that select pods with these labels ask for.
+        self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
+        self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
+
+    def pod(self, pod: PodObject, noun: Pod) -> News:
+        controller = controller_of(pod.metadata)
+        owner = (controller.kind, controller.name) if controller is not None else None
+        known = _Known(noun.namespace, noun.labels, owner)
+        if self._pods.get(noun.uid) != known:
+            self.pod_gone(noun)
+            self._pods[noun.uid] = known
+            self._spaces.setdefault(known.namespace, {})[noun.uid] = None
+            if owner is not None:
+                self._owned.setdefault((known.namespace, owner), {})[noun.uid] = None
+        return nothing()
+
+    def pod_gone(self, noun: Pod) -> News:
+        known = self._pods.pop(noun.uid, None)
+        if known is not None:
+            _discard(self._spaces, known.namespace, noun.uid)
+            if known.owner is not None:
+                _discard(self._owned, (known.namespace, known.owner), noun.uid)
+        return nothing()
+
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        pod_class, known = noun.pod_class, self._pods.get(noun.uid)
+        if known is None or pod_class.peers.spread:
+            return noun
+        selector = self._selector(known)
+        if not selector:
+            return noun
+        key = (pod_class, selector, noun.namespace)
+        twin = self._twins.get(key)
+        if twin is None:
+            if len(self._twins) >= _CACHE_SIZE:
+                self._twins.clear()
+            twin = self._twins[key] = msgspec.structs.replace(
+                pod_class, peers=_with_usual(pod_class.peers, PodSelection(selector, (noun.namespace,)))
+            )
+        return msgspec.structs.replace(noun, pod_class=twin)
+
+    def take(self, kind: ServedKind, document: Document) -> News:
+        metadata, spec = document["metadata"], document.get("spec")
+        stated = spec.get("selector") if isinstance(spec, Mapping) else None
+        return self._replace(kind, str(metadata.get("namespace") or ""), str(metadata["name"]), _read(kind, stated))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        return self._replace(kind, namespace, name, ())
+
+    def unserved(self, kind: ServedKind) -> News:
+        gone = [
+            (space, name) for (word, space), names in self._selectors.items() if word == kind.kind for name in names
+        ]
+        touched: set[str] = set()
+        for namespace, name in gone:
+            touched |= self._replace(kind, namespace, name, ())[1]
+        return [], touched
+
+    def _replace(self, kind: ServedKind, namespace: str, name: str, selector: Selector) -> News:
+        """An object selects these now; () are none."""
+        known = self._selectors.setdefault((kind.kind, namespace), {})
+        last = known.pop(name, ())
+        if selector:
+            known[name] = selector
+        if not known:
+            del self._selectors[kind.kind, namespace]
+        if last == selector:
+            return nothing()
+        if kind.kind != _SERVICE:
+            return [], set(self._owned.get((namespace, (kind.kind, name)), ()))
+        self._served.pop(namespace, None)
+        concerned = [each for each in (last, selector) if each]
+        return [], {
+            uid
+            for uid in self._spaces.get(namespace, ())
+            if any(selects(each, dict(self._pods[uid].labels)) for each in concerned)
+        }
+
+    def _selector(self, pod: _Known) -> Selector:
+        """All that the Services that select a pod and its controller ask for; () if there are none."""
+        found = self._asked_by_services(pod)
+        if pod.owner is not None:
+            kind, name = pod.owner
+            found |= frozenset(self._selectors.get((kind, pod.namespace), {}).get(name, ()))
+        return _sorted(found) if found else ()
+
+    def _asked_by_services(self, pod: _Known) -> frozenset[Requirement]:
+        services = self._selectors.get((_SERVICE, pod.namespace))
+        if not services:
+            return frozenset()
+        served = self._served.setdefault(pod.namespace, {})
+        found = served.get(pod.labels)
+        if found is None:
+            if len(served) >= _CACHE_SIZE:
+                served.clear()
+            labels = dict(pod.labels)
+            asked = (selector for selector in services.values() if selects(selector, labels))
+            found = served[pod.labels] = frozenset(requirement for selector in asked for requirement in selector)
+        return found
+
+
+def _discard(uids: dict[K, dict[str, None]], key: K, uid: str) -> None:
+    del uids[key][uid]
+    if not uids[key]:
+        del uids[key]
+
+
+def _read(kind: ServedKind, stated: object) -> Selector:
+    """What cannot be read selects nobody; Services and ReplicationControllers have plain pairs."""
+    if kind.kind in (_SERVICE, "ReplicationController"):
+        stated = {"matchLabels": stated}
+    try:
+        return _sorted(read_selector(stated)) if stated else ()
+    except IllegibleSelectorError:
+        return ()
+
+
+def _sorted(requirements: Iterable[Requirement]) -> Selector:
+    return tuple(sorted(requirements, key=lambda each: (each.key, each.operator, each.values)))
+
+
+def _with_usual(peers: Peers, whom: PodSelection) -> Peers:
+    usual = tuple(Spread(whom, key, skew, required=False, lenient=True) for key, skew in ((_HOST, 3), (_ZONE, 5)))
+    return msgspec.structs.replace(peers, spread=usual)

@@ -1,0 +1,178 @@
+"""What pods, and the objects of their gangs, say about being evicted for the sake of others.
+
+Volcano's keys are read as Volcano reads them: `volcano.sh/preemptable` with Go's ParseBool, annotation before
+label, and a value that is none forbids eviction (pod_info.go); `volcano.sh/cooldown-time` as a duration, label
+before annotation (plugins/cdp).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.times import parse_duration, parse_moment
+from phalanx.model.decoding import quoted
+
+PREEMPTABLE = "volcano.sh/preemptable"
+COOLDOWN = "volcano.sh/cooldown-time"
+CHECKPOINT = "phalanx.dev/checkpointed-at"
+DEFAULT_GRACE = 30
+
+# The condition on a pod that is about to be deleted, and what schedulers give as its reason.
+DISRUPTION_TARGET = "DisruptionTarget"
+PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"
+
+# Pods that a node has by itself: the kubelet shows them with this (kubernetes, pkg/kubelet/types).
+_MIRROR = "kubernetes.io/config.mirror"
+
+SYSTEM_CLASSES = frozenset(("system-cluster-critical", "system-node-critical"))
+# Above it are the system's classes only (kubernetes, pkg/apis/scheduling/types.go).
+HIGHEST_USER_PRIORITY = 1_000_000_000
+_CRITICAL_PRIORITY = 2_000_000_000
+
+_TRUE = frozenset(("1", "t", "T", "true", "TRUE", "True"))
+_FALSE = frozenset(("0", "f", "F", "false", "FALSE", "False"))
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The terms on which a pod may be evicted, as its owner states them; `faults` name what cannot be read.
+
+    `cooldown` is in seconds from its binding on, `checkpoint` in seconds since the epoch.
+    """
+
+    preemptable: bool = True
+    cooldown: int = 0
+    checkpoint: int = 0
+    faults: tuple[Fault, ...] = ()
+
+
+_NO_TERMS = Terms()
+_STATED = frozenset((PREEMPTABLE, COOLDOWN, CHECKPOINT))
+
+
+def eviction_terms(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Terms:
+    if _STATED.isdisjoint(annotations) and _STATED.isdisjoint(labels):
+        return _NO_TERMS
+    faults: list[Fault] = []
+    return Terms(
+        preemptable=preemptable_of(labels, annotations, faults),
+        cooldown=_cooldown(labels, annotations, faults),
+        checkpoint=_checkpoint(annotations.get(CHECKPOINT, ""), faults),
+        faults=tuple(faults),
+    )
+
+
+def preemptable_of(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> bool:
+    """Whether its owner lets a pod, or the members of a group, be evicted; so it is where nothing is said."""
+    path, value = _stated(PREEMPTABLE, ("annotations", annotations), ("labels", labels))
+    if value is None or value in _TRUE:
+        return True
+    if value not in _FALSE:
+        faults.append(Fault(path, f'{value!r} is not "true" or "false"; it forbids eviction'))
+    return False
+
+
+def hides_terms(fault: Fault) -> bool:
+    """Whether a field that could not be decoded may hide that the owner forbids eviction."""
+    return fault.path in ("metadata", "metadata.labels", "metadata.annotations")
+
+
+def grace_of(pod: PodObject) -> int:
+    """How many seconds the pod gets to end; of one that ends already, what it has been given."""
+    grace = pod.spec.termination_grace_period_seconds
+    if pod.metadata.deletion_timestamp is not None and pod.metadata.deletion_grace_period_seconds is not None:
+        grace = pod.metadata.deletion_grace_period_seconds
+    if grace is None:
+        return DEFAULT_GRACE
+    # The API server turns a grace below zero into one second.
+    return 1 if grace < 0 else min(grace, 2**31 - 1)
+
+
+def bound_at(pod: PodObject) -> str | None:
+    """When the scheduler gave the pod its node, as its status says it."""
+    for condition in pod.status.conditions:
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return condition.last_transition_time
+    return None
+
+
+def condemned_by(pod: PodObject) -> str:
+    """The scheduler whose condition on the pod says that it evicts it; it begins its message with its name."""
+    for condition in pod.status.conditions:
+        if condition.type == DISRUPTION_TARGET:
+            by_scheduler = (condition.status, condition.reason) == ("True", PREEMPTION_BY_SCHEDULER)
+            return condition.message.partition(": ")[0] if by_scheduler else ""
+    return ""
+
+
+def is_fixture(pod: PodObject) -> bool:
+    """Whether the pod belongs to its node: a DaemonSet's comes back at once, a static one cannot be evicted."""
+    daemon = any(owner.controller and owner.kind == "DaemonSet" for owner in pod.metadata.owner_references)
+    return daemon or is_static(pod)
+
+
+def is_critical(pod: PodObject, in_system_namespace: bool) -> bool:
+    """What the cluster itself needs: kubelet's IsCriticalPod, and Volcano's conformance plugin by class; in a
+    tenant's namespace a class or a number makes nothing critical."""
+    spec = pod.spec
+    named = spec.priority_class_name in SYSTEM_CLASSES
+    high = spec.priority is not None and spec.priority >= _CRITICAL_PRIORITY
+    return (in_system_namespace and (named or high)) or is_static(pod)
+
+
+def is_static(pod: PodObject) -> bool:
+    """Whether the pod's own node made it.
+
+    The kubelet states the node as the owner. An owner may be written by whoever may write the pod, and after it got
+    its node; the annotation of a mirror pod cannot be added by then (kubernetes, pkg/apis/core/validation). So both
+    are asked for.
+    """
+    metadata, node = pod.metadata, pod.spec.node_name
+    owned = any(
+        owner.controller and (owner.kind, owner.api_version) == ("Node", "v1") and owner.name == node
+        for owner in metadata.owner_references
+    )
+    return bool(node) and owned and _MIRROR in metadata.annotations
+
+
+def _cooldown(labels: Mapping[str, str], annotations: Mapping[str, str], faults: list[Fault]) -> int:
+    path, value = _stated(COOLDOWN, ("labels", labels), ("annotations", annotations))
+    if value is None:
+        return 0
+    try:
+        seconds = parse_duration(value)
+    except ValueError as error:
+        faults.append(Fault(path, f"{error}; it is ignored"))
+        return 0
+    if seconds < 0:
+        faults.append(Fault(path, f"{quoted(value)} is negative; it is ignored"))
+    return max(0, seconds)
+
+
+def _checkpoint(text: str, faults: list[Fault]) -> int:
+    """A time without its zone is refused: a program that writes its local time would be hours off."""
+    if not text:
+        return 0
+    moment = parse_moment(text)
+    if moment is None or moment.tzinfo is None:
+        example = "2026-01-31T12:00:00Z"
+        faults.append(
+            Fault(
+                f"metadata.annotations[{CHECKPOINT}]",
+                f"{quoted(text)} is not a time such as {example}; it is ignored",
+            )
+        )
+        return 0
+    return max(0, int(moment.timestamp()))
+
+
+def _stated(key: str, *places: tuple[str, Mapping[str, str]]) -> tuple[str, str | None]:
+    """The first value among the places, and where it stands."""
+    for place, values in places:
+        value = values.get(key)
+        if value is not None:
+            return f"metadata.{place}[{key}]", value
+    return "", None

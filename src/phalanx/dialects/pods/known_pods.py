@@ -1,0 +1,62 @@
+"""The pods that are known, and what their users are told about what they state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from phalanx.dialects.core import Metadata
+from phalanx.dialects.gangs.agreement import Voice
+from phalanx.dialects.gangs.declaration import nameless
+from phalanx.dialects.gangs.extras import Stated
+from phalanx.dialects.lenient import Fault
+from phalanx.dialects.warnings import Notice, NoticeBoard, pod_ref
+from phalanx.model.pod import Pod
+
+
+class KnownPod(msgspec.Struct, gc=False):
+    """`pod` is what the object says, `told` what the scheduler was told: with what others decide about it, such as
+    its gang's word on lent nodes. `faults` are what is passed over in it.
+    """
+
+    pod: Pod
+    voice: Voice | None
+    owners: str
+    told: Pod | None = None
+    faults: tuple[Fault, ...] = ()
+
+
+class PodWarnings:
+    """Each is told once, and only while it still holds of what is known of the pod."""
+
+    def __init__(self, notices: NoticeBoard, pods: Mapping[str, KnownPod]) -> None:
+        self._notices = notices
+        self._pods = pods
+
+    def changed(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
+        """What is new beside the problem and the conflicts that it had before."""
+        if pod.problem and pod.problem != problem:
+            self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
+        if voice is not None and voice.declaration.conflicts and voice.declaration.conflicts != conflicts:
+            declaration = voice.declaration
+            others = ", ".join(f"{stated.key} {stated.value!r}" for stated in declaration.conflicts)
+            self.warn(
+                pod,
+                "ConflictingGangDeclaration",
+                f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
+                "remove all but one",
+                lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
+            )
+
+    def nameless(self, pod: Pod, metadata: Metadata) -> None:
+        """Whoever leaves a group's name empty may have meant one (seed 000)."""
+        if not (pod.finished or pod.node) and (text := nameless(metadata)):
+            self.warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
+
+    def warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[KnownPod], bool]) -> None:
+        def holds() -> bool:
+            record = self._pods.get(pod.uid)
+            return record is not None and still_true(record)
+
+        self._notices.pin(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds)

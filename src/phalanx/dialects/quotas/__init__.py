@@ -1,0 +1,1 @@
+"""Queues and quotas of every family as accounts."""

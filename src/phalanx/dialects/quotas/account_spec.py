@@ -1,0 +1,156 @@
+"""What one object declares of accounts, and the reader that every family of queues and quotas uses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from phalanx.dialects.quotas.budgets import BUDGET, parse_budget
+from phalanx.dialects.quotas.eviction_limits import (
+    EVICTION_RATE,
+    MAX_PROTECTION_TIME,
+    MIN_RUN_TIME,
+    SELF_PROTECTION,
+    parse_eviction_rate,
+    parse_max_protection_time,
+    parse_min_run_time,
+    parse_self_protection,
+)
+from phalanx.dialects.reader import ObjectReader, describe
+from phalanx.model.account import Account, Budget, EvictionRate, Limits, SelfProtection, Tree, limits_of
+from phalanx.model.decoding import decode_json
+from phalanx.model.gang import GroupRef, Problem
+from phalanx.model.quantity import QuantityError, format_quantity
+from phalanx.model.resources import parse_amount
+
+T = TypeVar("T")
+Amounts = dict[str, int]
+Stated = Mapping[str, str]
+Rank = tuple[int, int, str, str, str, str]
+
+_QUOTA_PREFIXES = ("requests.", "limits.", "count/")
+
+
+class Place(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+    """What only one object can hold: the name of a queue, a namespace's elastic quota, the one quota tree."""
+
+    tree: Tree
+    name: str
+
+
+class AccountSpec(msgspec.Struct, frozen=True):
+    """The accounts that one object declares, if the place is its own.
+
+    Of the objects that want one place, the one with the least `rank` holds it; the others are told `code`, or
+    nothing where that is "". `warnings` concern the object as a whole, those of its accounts stand with them.
+    """
+
+    ref: GroupRef
+    place: Place
+    rank: Rank
+    accounts: tuple[Account, ...]
+    code: str
+    warnings: tuple[Problem, ...] = ()
+
+
+class AccountReader(ObjectReader):
+    """The fields of queues and quotas, whatever their family."""
+
+    def rank(self, family: int = 0) -> Rank:
+        """The older object comes first, then the one whose name does."""
+        ref = self.ref
+        return (family, self.created, ref.name, ref.namespace, ref.group, ref.uid)
+
+    def amounts(self, value: object, field: str) -> Amounts:
+        """A map of quantities. One that cannot be read makes the account unusable; none at all is no amount."""
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.refuse(field, value, "write a map such as {cpu: 4, memory: 8Gi}")
+            return {}
+        amounts: Amounts = {}
+        for name, quantity in value.items():
+            try:
+                amount = parse_amount(name, quantity)
+            except QuantityError:
+                amount = -1
+            if amount < 0:
+                self.refuse(f"{field}.{name}", quantity, "write a quantity of at least 0, such as 4, 500m or 8Gi")
+                continue
+            if name.startswith(_QUOTA_PREFIXES):
+                plain = name.removeprefix("count/").split(".", 1)[-1]
+                advice = f"pods request no such resource; write {plain}"
+                self.warn("UnknownResource", f"{field}.{name}", quantity, advice)
+            amounts[name] = amount
+        return amounts
+
+    def annotated_amounts(self, key: str) -> Amounts | None:
+        """A map of quantities in an annotation; None where there is none, or none that can be read."""
+        text = self.annotations.get(key, "")
+        if not text:
+            return None
+        field = f"annotation {key}"
+        amounts: Amounts = {}
+        try:
+            stated = decode_json(text, dict[str, str | int | float])
+            for name, quantity in stated.items():
+                amounts[name] = parse_amount(name, quantity)
+        except (msgspec.DecodeError, QuantityError):
+            advice = 'write JSON such as {"cpu": "4", "memory": "8Gi"}; it is ignored'
+            self.warn("InvalidAnnotation", field, text, advice)
+            return None
+        if any(amount < 0 for amount in amounts.values()):
+            self.warn("InvalidAnnotation", field, text, "amounts cannot be negative; it is ignored")
+            return None
+        return amounts
+
+    def below(self, amounts: Amounts, field: str, ceiling: Amounts, ceiling_field: str, code: str) -> Limits:
+        """`amounts`, cut to `ceiling` where they exceed it."""
+        kept = dict(amounts)
+        for name, amount in amounts.items():
+            limit = ceiling.get(name)
+            if limit is not None and amount > limit:
+                kept[name] = limit
+                above, most = format_quantity(amount, name), format_quantity(limit, name)
+                message = f"{field}.{name} is {above}, above {ceiling_field}.{name} {most}; {most} is used"
+                self.warnings.append(Problem(code, f"{describe(self.ref)}: {message}"))
+        return limits_of(kept)
+
+    # What an object states about itself in annotations; `stated` are those of a part of it, which is `place`.
+
+    def budget(self, stated: Stated | None = None, place: str = "annotation") -> Budget | None:
+        text = self._text(BUDGET, stated)
+        if not text:
+            return None
+        budget, faults = parse_budget(text)
+        for fault in faults:
+            self.warnings.append(Problem("InvalidBudget", f"{describe(self.ref)}: {place} {BUDGET}: {fault}"))
+        return budget
+
+    def min_run_time(self, stated: Stated | None = None, place: str = "annotation") -> int:
+        return self._parsed(MIN_RUN_TIME, stated, place, parse_min_run_time) or 0
+
+    def eviction_rate(self, stated: Stated | None = None, place: str = "annotation") -> EvictionRate | None:
+        return self._parsed(EVICTION_RATE, stated, place, parse_eviction_rate)
+
+    def self_protection(self, stated: Stated | None = None, place: str = "annotation") -> SelfProtection | None:
+        return self._parsed(SELF_PROTECTION, stated, place, parse_self_protection)
+
+    def max_protection(self, stated: Stated | None = None, place: str = "annotation") -> int:
+        return self._parsed(MAX_PROTECTION_TIME, stated, place, parse_max_protection_time) or 0
+
+    def _text(self, key: str, stated: Stated | None) -> str:
+        return (self.annotations if stated is None else stated).get(key, "")
+
+    def _parsed(self, key: str, stated: Stated | None, place: str, parse: Callable[[str], T]) -> T | None:
+        """None where nothing is stated, or nothing that can be read."""
+        text = self._text(key, stated)
+        if not text:
+            return None
+        try:
+            return parse(text)
+        except ValueError as error:
+            self.warn("InvalidAnnotation", f"{place} {key}", text, str(error))
+            return None

@@ -1,0 +1,127 @@
+"""What namespaces weigh beside each other within a queue, and Kubernetes' own quotas on them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.dialects.core import Metadata, ResourceQuotaObject
+from phalanx.dialects.reader import show
+from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef
+from phalanx.model.account import Limits, ResourceQuota, limits_of
+from phalanx.model.events import ClusterEvent, NamespaceWeighed, ResourceQuotaRemoved, ResourceQuotaUpdated
+from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.resources import parse_amount
+
+WEIGHT = "volcano.sh/namespace.weight"
+_MAX_WEIGHT = 2**31 - 1
+_ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; it is ignored"
+
+
+class NamespaceBook:
+    """Weights and ResourceQuotas, each told once per change.
+
+    A namespace's own annotation or label comes first, then the highest weight among its ResourceQuotas (Volcano's
+    way to say it), then 1.
+    """
+
+    def __init__(self, notices: NoticeBoard) -> None:
+        self._notices = notices
+        self._own: dict[str, int] = {}
+        self._by_quota: dict[str, dict[str, int]] = {}
+        self._weights: dict[str, int] = {}
+        self._quotas: dict[tuple[str, str], ResourceQuota] = {}
+        # The text that was complained about, per object.
+        self._faults: dict[ObjectRef, str] = {}
+
+    def namespace(self, metadata: Metadata) -> list[ClusterEvent]:
+        about = ObjectRef("v1", "Namespace", "", metadata.name, metadata.uid)
+        weight = None
+        for place, values in (("annotation", metadata.annotations), ("label", metadata.labels)):
+            if WEIGHT in values:
+                weight = self._weight(about, f"{place} {WEIGHT}", values[WEIGHT])
+                break
+        else:
+            self._faults.pop(about, None)
+        if weight is None:
+            self._own.pop(metadata.name, None)
+        else:
+            self._own[metadata.name] = weight
+        return self._weigh(metadata.name)
+
+    def namespace_removed(self, name: str) -> list[ClusterEvent]:
+        self._own.pop(name, None)
+        return self._weigh(name)
+
+    def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
+        metadata = quota.metadata
+        namespace, name = metadata.namespace, metadata.name
+        weights = self._by_quota.setdefault(namespace, {})
+        weights.pop(name, None)
+        about = ObjectRef("v1", "ResourceQuota", namespace, name, metadata.uid)
+        if WEIGHT in quota.spec.hard:
+            weight = self._weight(about, f"spec.hard.{WEIGHT}", quota.spec.hard[WEIGHT])
+            if weight is not None:
+                weights[name] = weight
+        else:
+            self._faults.pop(about, None)
+        noun = ResourceQuota(
+            namespace=namespace,
+            name=name,
+            hard=_amounts(quota.spec.hard),
+            used=_amounts(quota.status.used),
+            scoped=bool(quota.spec.scopes) or quota.spec.scope_selector is not None,
+        )
+        events = self._weigh(namespace)
+        if self._quotas.get((namespace, name)) != noun:
+            self._quotas[namespace, name] = noun
+            events.append(ResourceQuotaUpdated(noun))
+        return events
+
+    def resource_quota_removed(self, namespace: str, name: str) -> list[ClusterEvent]:
+        self._by_quota.get(namespace, {}).pop(name, None)
+        events = self._weigh(namespace)
+        if self._quotas.pop((namespace, name), None) is not None:
+            events.append(ResourceQuotaRemoved(namespace, name))
+        return events
+
+    def _weigh(self, namespace: str) -> list[ClusterEvent]:
+        by_quota = self._by_quota.get(namespace, {})
+        if not by_quota:
+            self._by_quota.pop(namespace, None)
+        weight = self._own.get(namespace) or max(by_quota.values(), default=1)
+        if weight == self._weights.get(namespace, 1):
+            return []
+        if weight == 1:
+            del self._weights[namespace]
+        else:
+            self._weights[namespace] = weight
+        return [NamespaceWeighed(namespace, weight)]
+
+    def _weight(self, about: ObjectRef, field: str, value: object) -> int | None:
+        try:
+            weight = parse_quantity(value)
+        except QuantityError:
+            weight = 0
+        if 1 <= weight <= _MAX_WEIGHT:
+            self._faults.pop(about, None)
+            return weight
+        text = f"{about.kind} {about.name}: {field} is {show(value)}; {_ADVICE}"
+        if self._faults.get(about) != text:
+            self._faults[about] = text
+            notice = Notice(about, "Warning", "InvalidNamespaceWeight", text)
+            self._notices.pin(notice, lambda: self._faults.get(about) == text)
+        return None
+
+
+def _amounts(stated: Mapping[str, object]) -> Limits:
+    """Keys as the object writes them; what cannot be read is left out (the API server lets nothing such in)."""
+    amounts: dict[str, int] = {}
+    for name, value in stated.items():
+        if name == WEIGHT:
+            continue
+        resource = name.removeprefix("requests.").removeprefix("limits.")
+        try:
+            amounts[name] = parse_amount(resource, value)
+        except QuantityError:
+            continue
+    return limits_of(amounts)

@@ -1,0 +1,196 @@
+"""ACK's ElasticQuotaTree: all quotas of a cluster in one object (coscheduling.md, 3.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Amounts, Place
+from phalanx.dialects.reader import Document, describe, show
+from phalanx.model.account import Account, AccountKey, Tree, limits_of
+from phalanx.model.gang import Problem
+from phalanx.model.quantity import format_quantity
+
+NAMESPACE = "kube-system"
+_MAX_DEPTH = 32
+
+
+def read_quota_tree(resource: ServedKind, document: Document) -> AccountSpec:
+    """One account per node. What is wrong with a node is told by that node's account and harms its branch alone."""
+    reader = _TreeReader(resource, document)
+    ref = reader.ref
+    accounts: tuple[Account, ...] = ()
+    if ref.namespace == NAMESPACE:
+        accounts = reader.accounts()
+    else:
+        reader.warn("WrongNamespace", "metadata.namespace", ref.namespace, f"only a tree in {NAMESPACE} counts")
+    problems = (*reader.problems, *reader.warnings)
+    rank = reader.rank(0 if ref.namespace == NAMESPACE else 1)
+    return AccountSpec(ref, Place(Tree.ACK, ""), rank, accounts, "DuplicateElasticQuotaTree", problems)
+
+
+class _Node(msgspec.Struct):
+    """One node of the tree as far as it could be read; `faults` break it, `remarks` do not."""
+
+    name: str
+    field: str
+    key: AccountKey
+    parent: _Node | None
+    minimum: Amounts = {}
+    maximum: Amounts = {}
+    namespaces: list[str] = []
+    children: list[_Node] = []
+    attributes: dict[str, str] = {}
+    faults: list[Problem] = []
+    remarks: list[Problem] = []
+
+
+class _TreeReader(AccountReader):
+    code = "InvalidElasticQuotaTree"
+
+    def accounts(self) -> tuple[Account, ...]:
+        root = self._node(self.spec.get("root"), "spec.root", None)
+        if root is None:
+            return ()
+        nodes = list(_all(root))
+        self._check_names(nodes)
+        self._check_namespaces(nodes)
+        for node in nodes:
+            self._check_children(node)
+        return tuple(map(self._account, nodes))
+
+    def _node(self, stated: object, field: str, parent: _Node | None, depth: int = 0) -> _Node | None:
+        """None for what cannot be a node, which is then a problem of the whole object."""
+        if not isinstance(stated, Mapping):
+            self.refuse(field, stated, "write a node such as {name: root, min: {cpu: 4}, max: {cpu: 8}}")
+            return None
+        name = stated.get("name")
+        if not isinstance(name, str) or not name:
+            self.refuse(f"{field}.name", name, "give every node a name; it and what is below are left out")
+            return None
+        if depth >= _MAX_DEPTH:
+            self.refuse(f"{field}.name", name, f"a tree may be {_MAX_DEPTH} nodes deep; what is deeper is left out")
+            return None
+        node = _Node(name, field, AccountKey(Tree.ACK, name), parent, faults=[], remarks=[])
+        node.minimum = self._aside(node, stated.get("min"), f"{field}.min")
+        node.maximum = self._aside(node, stated.get("max"), f"{field}.max")
+        node.namespaces = self._namespaces(node, stated.get("namespaces"))
+        node.attributes = self._attributes(stated, parent)
+        children = stated.get("children")
+        if children is not None and not isinstance(children, list):
+            self._fault(node, f"{field}.children is {show(children)}; write a list of nodes")
+            children = []
+        read = (
+            self._node(child, f"{field}.children[{at}]", node, depth + 1) for at, child in enumerate(children or [])
+        )
+        node.children = [child for child in read if child is not None]
+        return node
+
+    def _aside(self, node: _Node, value: object, field: str) -> Amounts:
+        """Amounts whose problems are the node's own."""
+        problems, warnings = self.problems, self.warnings
+        self.problems, self.warnings = node.faults, node.remarks
+        try:
+            return self.amounts(value, field)
+        finally:
+            self.problems, self.warnings = problems, warnings
+
+    def _namespaces(self, node: _Node, value: object) -> list[str]:
+        if value is None:
+            return []
+        if isinstance(value, list) and all(isinstance(entry, str) for entry in value):
+            return list(dict.fromkeys(value))
+        self._fault(node, f"{node.field}.namespaces is {show(value)}; write a list of names")
+        return []
+
+    def _attributes(self, stated: Mapping[str, Any], parent: _Node | None) -> dict[str, str]:
+        """What a node states about itself; the object's own annotations are the root's."""
+        attributes = stated.get("attributes")
+        found = dict(self.annotations) if parent is None else {}
+        for key, text in attributes.items() if isinstance(attributes, Mapping) else ():
+            if text is not None:
+                found[str(key)] = text if isinstance(text, str) else msgspec.json.encode(text).decode()
+        return found
+
+    # What nodes may not do to each other.
+
+    def _check_names(self, nodes: list[_Node]) -> None:
+        first: dict[str, _Node] = {}
+        for node in nodes:
+            known = first.setdefault(node.name, node)
+            if known is not node:
+                node.key = AccountKey(Tree.ACK, f"{node.name} ({node.field})")
+                message = f"{node.field} is called {node.name!r}, as {known.field} is; give it a name of its own"
+                self._fault(node, message, "DuplicateQuotaName")
+
+    def _check_namespaces(self, nodes: list[_Node]) -> None:
+        first: dict[str, _Node] = {}
+        for node in nodes:
+            if node.namespaces and node.children:
+                message = (
+                    f"{node.field}.namespaces belong to a leaf; their pods are charged to {node.name!r} itself"
+                )
+                self._remark(node, message, "NamespacesAboveLeaf")
+            for namespace in list(node.namespaces):
+                known = first.setdefault(namespace, node)
+                if known is not node:
+                    node.namespaces.remove(namespace)
+                    message = (
+                        f"{node.field}.namespaces has {namespace!r}, which {known.field} has already and keeps; "
+                        "leave it in one of them"
+                    )
+                    self._remark(node, message, "NamespaceClaimedTwice")
+
+    def _check_children(self, node: _Node) -> None:
+        total: Amounts = {}
+        for child in node.children:
+            for name, amount in child.minimum.items():
+                total[name] = total.get(name, 0) + amount
+        for name, amount in sorted(total.items()):
+            own = node.minimum.get(name, 0)
+            if amount > own:
+                have, wanted = format_quantity(own, name), format_quantity(amount, name)
+                message = (
+                    f"the children of {node.field} ({node.name!r}) have min.{name} {wanted} together, more than "
+                    f"its own {have}; raise it, or lower theirs"
+                )
+                self._remark(node, message, "ChildrenMinExceedsMin")
+
+    def _account(self, node: _Node) -> Account:
+        self.warnings = []
+        deserved = self.below(node.minimum, f"{node.field}.min", node.maximum, f"{node.field}.max", "MinExceedsMax")
+        return Account(
+            key=node.key,
+            uid=self.ref.uid,
+            label=f"ElasticQuotaTree node {node.name}",
+            source=self.ref,
+            parent=node.parent.key if node.parent is not None else None,
+            parental=bool(node.children) and not node.namespaces,
+            deserved=deserved,
+            capability=limits_of(node.maximum),
+            namespaces=tuple(sorted(node.namespaces)),
+            budget=self.budget(node.attributes, node.field),
+            min_run_time=self.min_run_time(node.attributes, node.field),
+            eviction_rate=self.eviction_rate(node.attributes, node.field),
+            self_protection=self.self_protection(node.attributes, node.field),
+            max_protection=self.max_protection(node.attributes, node.field),
+            created=self.created,
+            problem=node.faults[0] if node.faults else None,
+            warnings=(*node.remarks, *self.warnings),
+        )
+
+    def _fault(self, node: _Node, message: str, code: str = "") -> None:
+        node.faults.append(Problem(code or self.code, f"{describe(self.ref)}: {message}"))
+
+    def _remark(self, node: _Node, message: str, code: str) -> None:
+        node.remarks.append(Problem(code, f"{describe(self.ref)}: {message}"))
+
+
+def _all(node: _Node) -> Iterator[_Node]:
+    """From the root down, the elder branch first."""
+    yield node
+    for child in node.children:
+        yield from _all(child)

@@ -1,0 +1,150 @@
+"""What an account holds, in the words of the object that declares it.
+
+A change is computed only where something differs, so a steady state writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from phalanx.dialects.families import kube_batch, volcano
+from phalanx.model.account import Account, AccountState, Tree
+from phalanx.model.quantity import QuantityError
+from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
+
+# Volcano's phases of a PodGroup and the fields of a Queue's status that count them.
+_COUNTS = {
+    "Pending": "pending",
+    "Inqueue": "inqueue",
+    "Running": "running",
+    "Completed": "completed",
+    "Unknown": "unknown",
+}
+_KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
+_SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """`used` is what pods on nodes hold, `running` what of it the running ones do; `groups` counts the PodGroups
+    of a queue by their phase.
+    """
+
+    used: Mapping[str, int]
+    running: Mapping[str, int]
+    groups: Mapping[str, int] = {}
+
+
+def status_change(
+    current: Mapping[str, Any],
+    account: Account,
+    holdings: Holdings,
+    *,
+    tell_state: bool = True,
+    tell_counts: bool = True,
+) -> dict[str, Any]:
+    """The fields of the object's status that are not true, as they should be; null takes a field away.
+
+    Without `tell_state` the state of a queue is left to whoever else tells it, without `tell_counts` the number of
+    its groups in each phase: Volcano's controller. What is allocated is the scheduler's to say.
+    """
+    group = account.source.group if account.source is not None else ""
+    match account.key.tree:
+        case Tree.QUEUE if group == volcano.GROUP:
+            state = _state(current, account, holdings) if tell_state else ""
+            return _volcano_queue(current, state, _counts(holdings) if tell_counts else {}, holdings)
+        case Tree.QUEUE if group in kube_batch.GROUPS:
+            counts = _counts(holdings)
+            return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
+        case Tree.ELASTIC_QUOTA:
+            return _used(current, account, holdings.running)
+        case Tree.KOORDINATOR if account.source is not None and account.source.kind == "ElasticQuota":
+            return _used(current, account, holdings.used)
+    return {}
+
+
+def _volcano_queue(
+    current: Mapping[str, Any], state: str, counts: Mapping[str, int], holdings: Holdings
+) -> dict[str, Any]:
+    changed = _differing(current, counts)
+    if state and current.get("state") != state:
+        changed["state"] = state
+    # Many releases require the field: no status without it is accepted, from whomever.
+    missing = not isinstance(current.get("allocated"), Mapping)
+    allocated = _amounts(current, "allocated", {CPU: 0, MEMORY: 0, **holdings.used}, zeros=missing)
+    return {**changed, "allocated": allocated} if allocated else changed
+
+
+def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> str:
+    """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true.
+
+    What says Closed stays so, whatever runs there: Volcano's webhook takes no change of a queue that is Closing.
+    """
+    if current.get("state") == AccountState.CLOSED and account.state is not AccountState.OPEN:
+        return ""
+    if account.state is AccountState.OPEN:
+        return AccountState.OPEN.value
+    if account.state is AccountState.UNKNOWN:
+        return ""
+    unfinished = sum(count for phase, count in holdings.groups.items() if phase != "Completed")
+    state = AccountState.CLOSING if unfinished or any(holdings.used.values()) else AccountState.CLOSED
+    return state.value
+
+
+def _counts(holdings: Holdings) -> dict[str, int]:
+    return {field: holdings.groups.get(phase, 0) for phase, field in _COUNTS.items()}
+
+
+def _differing(current: Mapping[str, Any], counts: Mapping[str, int]) -> dict[str, Any]:
+    # Go leaves out zeros.
+    return {name: count for name, count in counts.items() if (current.get(name) or 0) != count}
+
+
+def _used(current: Mapping[str, Any], account: Account, held: Mapping[str, int]) -> dict[str, Any]:
+    """Every resource that min or max name, and what else pods request (scheduler-plugins, elasticquota controller).
+
+    The number of pods is no request, so it is told only where the quota names it.
+    """
+    named = {name for name, _ in (*(account.deserved or ()), *account.capability)}
+    desired = {name: held.get(name, 0) for name in named | held.keys() if name in named or name != PODS}
+    used = _amounts(current, "used", desired, zeros=True)
+    return {"used": used} if used else {}
+
+
+def _amounts(
+    current: Mapping[str, Any], field: str, desired: Mapping[str, int], zeros: bool = False
+) -> dict[str, str | None]:
+    """The entries of a map of quantities that differ; `zeros` asks for zeros to be written out."""
+    stated = current.get(field)
+    if not isinstance(stated, Mapping):
+        stated = {}
+    changed: dict[str, str | None] = {}
+    for name, amount in sorted(desired.items()):
+        if name in stated:
+            same = _read(name, stated[name]) == amount
+        else:
+            same = not amount and not zeros
+        if not same:
+            changed[name] = exact_quantity(amount, name)
+    gone = sorted(name for name in stated if name not in desired and (zeros or _read(name, stated[name]) != 0))
+    return {**changed, **dict.fromkeys(gone)}
+
+
+def _read(name: str, value: object) -> int | None:
+    try:
+        return parse_amount(name, value)
+    except QuantityError:
+        return None
+
+
+def exact_quantity(amount: int, resource: str) -> str:
+    """The amount as Kubernetes' canonical quantity: nothing is rounded."""
+    if resource == CPU:
+        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
+    if resource in (MEMORY, "ephemeral-storage") or resource.startswith("hugepages-"):
+        for power, suffix in zip(range(60, 0, -10), _SUFFIXES, strict=True):
+            if amount and amount % 2**power == 0:
+                return f"{amount >> power}{suffix}"
+    return str(amount)

@@ -1,0 +1,1 @@
+"""Volumes: what pods name, and what claims, classes, drivers and attachments decide."""

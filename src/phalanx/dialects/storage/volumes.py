@@ -1,0 +1,443 @@
+"""What the storage of a cluster decides about pods: claims, volumes, classes, CSI drivers and attachments.
+
+A pod's claims are resolved to what they need of a node (`model/volumes.py`); a claim that no node could serve is a
+refusal in kube-scheduler's words, which ends when the claim changes. What the books of volumes and attachments must
+know is told as facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.enricher import Facet, News
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
+from phalanx.dialects.storage.csi import driver_of
+from phalanx.dialects.storage.pod_volumes import NamedVolumes, named_volumes
+from phalanx.dialects.storage.storage_facts import StorageFacts
+from phalanx.dialects.storage.storage_objects import (
+    NO_PROVISIONER,
+    Claim,
+    StoredAttachment,
+    StoredClass,
+    StoredVolume,
+    read_attachment,
+    read_capacity,
+    read_claim,
+    read_class,
+    read_driver,
+    read_node_storage,
+    read_volume,
+)
+from phalanx.model.events import ClusterEvent, StockFact
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.volumes import (
+    NO_VOLUMES,
+    Attachment,
+    BoundVolume,
+    ClaimAttachment,
+    NodeAttachments,
+    NodeStorage,
+    PodVolumes,
+    Refusal,
+    SoleUse,
+    StorageCapacityGone,
+    StorageClassGone,
+    StorageDriver,
+    UnboundClaim,
+    VolumeGone,
+    VolumeNeed,
+)
+
+CLAIMS, VOLUMES, CLASSES = "persistentvolumeclaims", "persistentvolumes", "storageclasses"
+NODES, DRIVERS, CAPACITIES, ATTACHMENTS = "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"
+
+_STORAGE = "storage.k8s.io"
+_SOLE = "ReadWriteOncePod"
+_IMMEDIATE = "pod has unbound immediate PersistentVolumeClaims"
+_LOST_VOLUME = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+# Pairs of a class and its needs; beyond this many the cache starts anew.
+_CACHE_SIZE = 50_000
+
+
+class _Resolved(msgspec.Struct, frozen=True):
+    """What a pod needs, and what that is called."""
+
+    needs: tuple[VolumeNeed, ...] = ()
+    names: PodVolumes = NO_VOLUMES
+
+
+_UNRESOLVED = _Resolved()
+# Facts about an object, and the uids of pods that are to be shown anew.
+Found = tuple[list[StockFact], set[str]]
+_NOBODY = ("", "", NamedVolumes())
+
+
+class Volumes(Facet):
+    """Resolves the volumes of pods. News of an object costs as much as there are pods that depend on it."""
+
+    kinds = (
+        WantedKind("", CLAIMS, "PersistentVolumeClaim", ("v1",)),
+        WantedKind("", VOLUMES, "PersistentVolume", ("v1",)),
+        WantedKind(_STORAGE, CLASSES, "StorageClass", ("v1",)),
+        WantedKind(_STORAGE, NODES, "CSINode", ("v1",)),
+        WantedKind(_STORAGE, DRIVERS, "CSIDriver", ("v1",)),
+        WantedKind(_STORAGE, CAPACITIES, "CSIStorageCapacity", ("v1",)),
+        WantedKind(_STORAGE, ATTACHMENTS, "VolumeAttachment", ("v1",)),
+    )
+
+    def __init__(self) -> None:
+        self._pods: dict[str, tuple[str, str, NamedVolumes]] = {}
+        self._resolved: dict[str, _Resolved] = {}
+        self._users: dict[str, set[str]] = {}
+        self._inline: dict[tuple[str, str], set[str]] = {}
+        self._claims: dict[str, Claim] = {}
+        self._volumes: dict[str, StoredVolume] = {}
+        self._classes: dict[str, StoredClass] = {}
+        self._attachments: dict[str, StoredAttachment] = {}
+        self._known: dict[str, set[str]] = {kind.plural: set() for kind in self.kinds}
+        # Claims by what they depend on.
+        self._of_class: dict[str, set[str]] = {}
+        self._of_volume: dict[str, set[str]] = {}
+        self._reserved: dict[str, set[str]] = {}
+        self._attached_on: dict[str, set[str]] = {}
+        self._attached_as: dict[str, set[str]] = {}
+        self._facts = StorageFacts()
+        self._twins: dict[tuple[PodClass, tuple[VolumeNeed, ...]], PodClass] = {}
+
+    # pods
+
+    def pod(self, pod: PodObject, noun: Pod) -> News:
+        named = NamedVolumes() if noun.finished else named_volumes(pod)
+        last = self._pods.get(noun.uid, _NOBODY)[2]
+        if named == last:
+            return [], set()
+        touched = self._leave(noun) | self._join(noun, named)
+        return [], self._resolve(touched)
+
+    def pod_gone(self, noun: Pod) -> News:
+        return [], self._resolve(self._leave(noun))
+
+    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+        resolved = self._resolved.get(noun.uid)
+        if resolved is None:
+            return noun
+        key = (noun.pod_class, resolved.needs)
+        twin = self._twins.get(key)
+        if twin is None:
+            if len(self._twins) >= _CACHE_SIZE:
+                self._twins.clear()
+            twin = self._twins[key] = msgspec.structs.replace(noun.pod_class, volumes=resolved.needs)
+        return msgspec.structs.replace(noun, pod_class=twin, volumes=resolved.names)
+
+    def _join(self, noun: Pod, named: NamedVolumes) -> set[str]:
+        """The pods that share something with this one, itself included."""
+        if not named:
+            return set()
+        self._pods[noun.uid] = (noun.namespace, noun.name, named)
+        touched = {noun.uid}
+        for use in named.claims:
+            touched |= _add(self._users, f"{noun.namespace}/{use.name}", noun.uid)
+        for source in named.attached:
+            touched |= _add(self._inline, source, noun.uid)
+        return touched
+
+    def _leave(self, noun: Pod) -> set[str]:
+        namespace, _, named = self._pods.pop(noun.uid, _NOBODY)
+        self._resolved.pop(noun.uid, None)
+        touched = {noun.uid} if named else set()
+        for use in named.claims:
+            touched |= _drop(self._users, f"{namespace}/{use.name}", noun.uid)
+        for source in named.attached:
+            touched |= _drop(self._inline, source, noun.uid)
+        return touched
+
+    def _resolve(self, uids: Iterable[str]) -> set[str]:
+        """Those of the pods that are to be shown otherwise now."""
+        turned = set()
+        for uid in uids:
+            if uid not in self._pods:
+                turned.add(uid)
+                continue
+            resolved = self._needs(uid, *self._pods[uid])
+            if resolved != self._resolved.get(uid, _UNRESOLVED):
+                self._resolved[uid] = resolved
+                turned.add(uid)
+        return turned
+
+    def _needs(self, uid: str, namespace: str, pod: str, named: NamedVolumes) -> _Resolved:
+        needs: list[VolumeNeed] = list(named.disks)
+        unbound: list[tuple[UnboundClaim, str]] = []
+        attached = list(named.attached)
+        refusal = self._refusal(uid, namespace, pod, named)
+        if refusal:
+            needs.append(Refusal(refusal))
+        for use in named.claims:
+            key = f"{namespace}/{use.name}"
+            claim = self._claims.get(key)
+            attached.append(("", key))
+            if claim is None:
+                continue
+            if _SOLE in claim.modes and not use.own:
+                needs.append(SoleUse(key))
+            driver = self._attachment(claim).driver
+            if driver:
+                needs.append(Attachment(driver, ("", key) if len(self._users[key]) > 1 else None))
+            if refusal:
+                continue
+            if not claim.bound:
+                unbound.append((self._unbound(claim), claim.name))
+            elif claim.volume in self._volumes:
+                volume = self._volumes[claim.volume]
+                if volume.noun.affinity is not None or (volume.zones and not use.own):
+                    needs.append(BoundVolume(volume.noun.affinity, () if use.own else volume.zones))
+        needs += [
+            Attachment(source[0], source if len(self._inline[source]) > 1 else None) for source in named.attached
+        ]
+        # What is being provisioned comes first, then the smallest, as kube-scheduler goes about it.
+        unbound = sorted(dict.fromkeys(unbound), key=lambda pair: (not pair[0].node, pair[0].size, repr(pair[0])))
+        names = PodVolumes(tuple(name for _, name in unbound), tuple(dict.fromkeys(attached)))
+        return _Resolved((*sorted(_once(needs), key=repr), *(claim for claim, _ in unbound)), names)
+
+    def _refusal(self, uid: str, namespace: str, pod: str, named: NamedVolumes) -> str:
+        """Why no node will do, "" if one may (kube-scheduler 1.36: the PreFilters of VolumeRestrictions,
+        VolumeBinding and VolumeZone in this order)."""
+        found = [(use, self._claims.get(f"{namespace}/{use.name}")) for use in named.claims]
+        for use, claim in found:
+            if claim is None and not use.own:
+                return f'persistentvolumeclaim "{use.name}" not found'
+        for use, claim in found:
+            if claim is None:
+                return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{use.name}"'
+            if claim.fault:
+                return f'persistentvolumeclaim "{use.name}" cannot be read: {claim.fault}'
+            if claim.lost:
+                return f'persistentvolumeclaim "{use.name}" bound to non-existent persistentvolume "{claim.volume}"'
+            if claim.deleting:
+                return f'persistentvolumeclaim "{use.name}" is being deleted'
+            if use.own and claim.owner != uid:
+                return f"PVC {claim.key} was not created for pod {namespace}/{pod} (pod is not owner)"
+        for _, claim in found:
+            if claim is not None and not claim.bound and (claim.volume or not self._is_delayed(claim)):
+                absent = claim.storage_class and not claim.volume and claim.storage_class not in self._classes
+                return f'{_IMMEDIATE} (storageclass "{claim.storage_class}" not found)' if absent else _IMMEDIATE
+        for use, claim in found:
+            if claim is not None and claim.bound and claim.volume not in self._volumes:
+                return _LOST_VOLUME if use.own else f'persistentvolume "{claim.volume}" not found'
+        return ""
+
+    def _is_delayed(self, claim: Claim) -> bool:
+        known = self._classes.get(claim.storage_class)
+        return known is not None and known.delayed
+
+    def _unbound(self, claim: Claim) -> UnboundClaim:
+        names = sorted(self._reserved.get(claim.key, ()))
+        reserved = next((name for name in names if self._volumes[name].is_reserved_for(claim)), "")
+        return UnboundClaim(
+            storage_class=claim.storage_class,
+            size=claim.size,
+            modes=claim.modes,
+            block=claim.block,
+            attributes=claim.attributes,
+            selector=claim.selector,
+            node=claim.node,
+            volume=reserved,
+        )
+
+    def _attachment(self, claim: Claim) -> ClaimAttachment:
+        volume = self._volumes.get(claim.volume) if claim.volume else None
+        if volume is not None:
+            return ClaimAttachment(claim.key, *(volume.attached or ("", "")))
+        known = self._classes.get(claim.storage_class)
+        driver = driver_of(known.provisioner) if known is not None and known.provisioner != NO_PROVISIONER else ""
+        return ClaimAttachment(claim.key, driver, f"claim {claim.key}" if driver else "")
+
+    # objects
+
+    def take(self, kind: ServedKind, document: Document) -> News:
+        return self._news(self._take(kind, document))
+
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+        return self._news(self._remove(kind, f"{namespace}/{name}" if namespace else name))
+
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+        """A claim that cannot be read holds its pods; anything else counts as absent."""
+        if kind.plural != CLAIMS:
+            return self.removed(kind, namespace, name)
+        claim = Claim(namespace, name, uid, fault=error)
+        self._known[CLAIMS].add(claim.key)
+        return self._news(self._claim(claim.key, claim))
+
+    def unserved(self, kind: ServedKind) -> News:
+        facts: list[ClusterEvent] = []
+        touched: set[str] = set()
+        for key in sorted(self._known[kind.plural]):
+            news, uids = self._news(self._remove(kind, key))
+            facts += news
+            touched |= uids
+        return facts, touched
+
+    def _news(self, found: Found) -> News:
+        return self._facts.new(found[0]), found[1]
+
+    def _take(self, kind: ServedKind, document: Document) -> Found:
+        match kind.plural:
+            case "persistentvolumeclaims":
+                claim = read_claim(document)
+                self._known[CLAIMS].add(claim.key)
+                return self._claim(claim.key, claim)
+            case "persistentvolumes":
+                volume = read_volume(document)
+                self._known[VOLUMES].add(volume.noun.name)
+                return self._volume(volume.noun.name, volume)
+            case "storageclasses":
+                known = read_class(document)
+                self._known[CLASSES].add(known.noun.name)
+                return self._class(known.noun.name, known)
+            case "csinodes":
+                storage = read_node_storage(document)
+                self._known[NODES].add(storage.node)
+                return [StockFact("attachments", storage)], set()
+            case "csidrivers":
+                driver = read_driver(document)
+                self._known[DRIVERS].add(driver.name)
+                return _driver(driver), set()
+            case "csistoragecapacities":
+                capacity = read_capacity(document)
+                if capacity is None:
+                    metadata = document["metadata"]
+                    return self._remove(kind, f"{metadata.get('namespace') or ''}/{metadata['name']}")
+                self._known[CAPACITIES].add(capacity.key)
+                return [StockFact("volumes", capacity)], set()
+        name = str(document["metadata"]["name"])
+        self._known[ATTACHMENTS].add(name)
+        return self._attach(name, read_attachment(document)), set()
+
+    def _remove(self, kind: ServedKind, key: str) -> Found:
+        """`key` is namespace/name, or the name of what has no namespace."""
+        self._known[kind.plural].discard(key)
+        match kind.plural:
+            case "persistentvolumeclaims":
+                return self._claim(key, None)
+            case "persistentvolumes":
+                return self._volume(key, None)
+            case "storageclasses":
+                return self._class(key, None)
+            case "csinodes":
+                return [StockFact("attachments", NodeStorage(key))], set()
+            case "csidrivers":
+                return _driver(StorageDriver(key)), set()
+            case "csistoragecapacities":
+                return [StockFact("volumes", StorageCapacityGone(key))], set()
+        return self._attach(key, None), set()
+
+    def _claim(self, key: str, claim: Claim | None) -> Found:
+        last = self._claims.get(key)
+        if claim == last:
+            return [], set()
+        if last is not None:
+            _drop(self._of_class, last.storage_class, key)
+            _drop(self._of_volume, last.volume, key)
+            del self._claims[key]
+        if claim is None:
+            facts: list[StockFact] = [StockFact("attachments", ClaimAttachment(key))]
+        else:
+            self._claims[key] = claim
+            _add(self._of_class, claim.storage_class, key)
+            _add(self._of_volume, claim.volume, key)
+            facts = [StockFact("attachments", self._attachment(claim))]
+        return facts, self._resolve(self._users.get(key, ()))
+
+    def _volume(self, name: str, volume: StoredVolume | None) -> Found:
+        last = self._volumes.get(name)
+        if volume == last:
+            return [], set()
+        claims = set(self._of_volume.get(name, ()))
+        if last is not None:
+            _drop(self._reserved, last.claim, name)
+            claims.add(last.claim)
+            del self._volumes[name]
+        if volume is not None:
+            self._volumes[name] = volume
+            _add(self._reserved, volume.claim, name)
+            claims.add(volume.claim)
+        facts: list[StockFact] = [StockFact("volumes", _offer(name, volume))]
+        facts += [
+            StockFact("attachments", self._attachment(self._claims[key]))
+            for key in sorted(claims & self._claims.keys())
+        ]
+        nodes = {self._attachments[each].node for each in self._attached_as.get(name, ())}
+        facts += map(self._attachments_of, sorted(nodes))
+        return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
+
+    def _class(self, name: str, known: StoredClass | None) -> Found:
+        if known == self._classes.get(name):
+            return [], set()
+        if known is None:
+            del self._classes[name]
+            facts: list[StockFact] = [StockFact("volumes", StorageClassGone(name))]
+        else:
+            self._classes[name] = known
+            facts = [StockFact("volumes", known.noun)]
+        claims = sorted(self._of_class.get(name, ()))
+        facts += [StockFact("attachments", self._attachment(self._claims[key])) for key in claims]
+        return facts, self._resolve({uid for key in claims for uid in self._users.get(key, ())})
+
+    def _attach(self, name: str, attachment: StoredAttachment | None) -> list[StockFact]:
+        last = self._attachments.pop(name, None)
+        if last is not None:
+            _drop(self._attached_on, last.node, name)
+            _drop(self._attached_as, last.volume, name)
+        if attachment is not None:
+            self._attachments[name] = attachment
+            _add(self._attached_on, attachment.node, name)
+            _add(self._attached_as, attachment.volume, name)
+        return [self._attachments_of(each.node) for each in (last, attachment) if each is not None]
+
+    def _attachments_of(self, node: str) -> StockFact:
+        handles = set()
+        for name in self._attached_on.get(node, ()):
+            attachment = self._attachments[name]
+            volume = self._volumes.get(attachment.volume)
+            # Like upstream we pass over what is not a CSI volume by itself.
+            if attachment.driver and volume is not None and volume.handle is not None:
+                handles.add((attachment.driver, volume.handle))
+        return StockFact("attachments", NodeAttachments(node, tuple(sorted(handles))))
+
+
+def _offer(name: str, volume: StoredVolume | None) -> object:
+    """A volume that nobody holds, or that is held by name for a claim that is not bound to it yet."""
+    if volume is None or volume.deleting or not (volume.claim or volume.available):
+        return VolumeGone(name)
+    return volume.noun
+
+
+def _driver(driver: StorageDriver) -> list[StockFact]:
+    return [StockFact("volumes", driver), StockFact("attachments", driver)]
+
+
+def _once(needs: Iterable[VolumeNeed]) -> list[VolumeNeed]:
+    """Equal needs once; but each volume of the pod's own that is attached counts."""
+    kept = [need for need in needs if isinstance(need, Attachment) and need.volume is None]
+    return kept + list(dict.fromkeys(need for need in needs if need not in kept))
+
+
+def _add(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
+    """Who was there alone and is no more."""
+    found: set[str] = index.setdefault(key, set())  # type: ignore[arg-type]
+    others = set(found) if len(found) == 1 else set()
+    found.add(member)
+    return others - found if member in others else others
+
+
+def _drop(index: dict[str, set[str]] | dict[tuple[str, str], set[str]], key: object, member: str) -> set[str]:
+    """Who is alone there now."""
+    found: set[str] = index.get(key, set())  # type: ignore[call-overload]
+    found.discard(member)
+    if not found:
+        index.pop(key, None)  # type: ignore[call-overload]
+    return set(found) if len(found) == 1 else set()
