@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.families import native
 from phalanx.dialects.gangs.status_input import shortfall
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.quorum import requirement
+from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.status.event_publisher import source_reference
 
 # Controllers replace a member that is gone; until then nobody need be told (seconds).
@@ -66,4 +66,4 @@ def _is_short(record: GangRecord) -> bool:
     short = counts.present + counts.succeeded < noun.min_member or any(
         (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
     )
-    return short and not requirement(record, noun).satisfied
+    return short and not quorum_requirement(record, noun).satisfied

@@ -14,16 +14,26 @@ from types import CodeType
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.ordering.queue_order import Line
-from phalanx.scheduling.ordering.surplus import Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.ordering.queue_order import QueueOrder
+from phalanx.scheduling.ordering.surplus import SurplusTurn
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
 # others silence could break a limit or a veto, so there the unit waits instead.
-_ORDERS = frozenset({"queue_order", "tenant_order", "gang_order", "pod_order", "victim_order"})
+_ORDERS = frozenset({"queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"})
 _PREFERENCES = frozenset(
-    {"tenants", "huddles", "preference", "score", "explain", "wakes", "season", "admitted", "outcasts"}
+    {
+        "subqueues",
+        "colocation_groups",
+        "static_score",
+        "score",
+        "explain",
+        "next_wake",
+        "time_key",
+        "admitted",
+        "evictees",
+    }
 )
 
 
@@ -55,13 +65,13 @@ class _Silent(Plugin):
     def _same(self, *asked: object) -> _NoOpinion:
         return NO_OPINION
 
-    queue_order = tenant_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
+    queue_order = subqueue_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
 
 
 _SILENT = _Silent()
 
 
-def attempt(session: Session, units: Iterable[Unit], turn: Callable[[], object]) -> None:
+def try_each(session: Session, units: Iterable[QueuedUnit], turn: Callable[[], object]) -> None:
     """Has units take their turn; again without each plugin that raises where it may be passed over.
 
     Where that does not help, the units that had no turn are set aside until something about them changes.
@@ -72,21 +82,23 @@ def attempt(session: Session, units: Iterable[Unit], turn: Callable[[], object])
             turn()
         except Exception as error:
             session.undo_turn(marks)
-            if mute(session, error):
+            if silence_plugin(session, error):
                 continue
             set_aside(session, units, error)
         return
 
 
 def walk_in_order(
-    session: Session, units: list[Unit], walk: Callable[[Line], Callable[[list[Unit] | Turn], None]]
+    session: Session,
+    units: list[QueuedUnit],
+    walk: Callable[[QueueOrder], Callable[[list[QueuedUnit] | SurplusTurn], None]],
 ) -> None:
     """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
     without the plugin that did; where that does not help, all of it is set aside."""
     while True:
         left = [unit for unit in units if unit.key not in session.seen]
         try:
-            line = Line(session, left)
+            line = QueueOrder(session, left)
             take = walk(line)
             while (turn := line.next()) is not None:
                 if session.out_of_time():
@@ -96,13 +108,13 @@ def walk_in_order(
                 if not session.plan.complete:
                     return
         except Exception as error:
-            if mute(session, error):
+            if silence_plugin(session, error):
                 continue
             set_aside(session, [unit for unit in left if unit.key not in session.seen], error)
         return
 
 
-def mute(session: Session, error: Exception) -> bool:
+def silence_plugin(session: Session, error: Exception) -> bool:
     """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
     plugin, point = culprit(session, error)
     if plugin is None or point not in _ORDERS | _PREFERENCES:
@@ -112,11 +124,11 @@ def mute(session: Session, error: Exception) -> bool:
     if place is None:
         return False
     session.plan.failures.append(_told(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
-    session.pipeline.silence(point, place, _SILENT if point in _ORDERS else None)
+    session.pipeline.disable(point, place, _SILENT if point in _ORDERS else None)
     return True
 
 
-def set_aside(session: Session, units: Iterable[Unit], error: Exception) -> None:
+def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -> None:
     """Each unit waits for a change of its own, and is told why."""
     plugin, _ = culprit(session, error)
     name = plugin.name if plugin is not None else ""
@@ -136,7 +148,9 @@ def set_aside(session: Session, units: Iterable[Unit], error: Exception) -> None
 
 def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     """The plugin whose extension point the framework had called when something raised, and which that was."""
-    plugins = {id(entry.plugin) for entry in (*session.pipeline.policy.always, *session.pipeline.policy.plugins)}
+    plugins = {
+        id(entry.plugin) for entry in (*session.pipeline.policy.standing_plugins, *session.pipeline.policy.plugins)
+    }
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")
@@ -153,7 +167,7 @@ def _point(plugin: Plugin, code: CodeType) -> str:
     return code.co_name
 
 
-def note(session: Session, what: str, error: Exception) -> None:
+def report_failure(session: Session, what: str, error: Exception) -> None:
     """A part of the cycle failed that belongs to no unit."""
     plugin, _ = culprit(session, error)
     session.plan.failures.append(_told(what, error, plugin=plugin.name if plugin is not None else ""))

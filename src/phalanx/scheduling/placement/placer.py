@@ -8,19 +8,25 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.placement.domain_greedy import NOWHERE, Ladder, Seating, until_risen
-from phalanx.scheduling.placement.greedy import best_rows, climb
-from phalanx.scheduling.placement.inter_pod_constraints import Peering, fine, grained, parted
+from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
+from phalanx.scheduling.placement.greedy import best_rows, place_greedily
+from phalanx.scheduling.placement.inter_pod_constraints import (
+    InterPodConstraints,
+    node_domains,
+    partition,
+    quantised,
+)
 
 RowArray = npt.NDArray[np.intp]
 
@@ -73,7 +79,7 @@ class ClassView:
         self.preference: FloatArray | None = None
         self.base: FloatArray = np.full(capacity, NOWHERE)
         self.score = self.base
-        self.peering: Peering | None = None
+        self.peering: InterPodConstraints | None = None
         self.peer_stamp: tuple[int, ...] = ()
         self.grained = False
         self.copies: IntArray | None = None
@@ -100,20 +106,20 @@ class Placer:
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
         stocks: Collection[str] = (),
-        rules: PeerRules = NO_RULES,
+        rules: InterPodRules = NO_RULES,
         rooms: Sequence[Plugin] = (),
     ) -> None:
         self._rules = rules
         self._rooms = rooms
         self._nodes = nodes
         self._filters = filters
-        self._consenters = [each for each in filters if overrides(each, "consents")]
+        self._consenters = [each for each in filters if overrides(each, "pre_bind_check")]
         self._stocks = frozenset(stocks)
         self._scope: BoolArray | None = None
         self._lean: FloatArray | None = None
         self._preferences = preferences
         self._scorers = scorers
-        self._wide = [each for each in scorers if overrides(each, "wide")]
+        self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
         self._views: dict[int, ClassView] = {}
 
     def forget(self) -> None:
@@ -168,11 +174,11 @@ class Placer:
                 self._nodes.changes.note(row)
 
     def _consented(self, cls: ClassRecord, row: int) -> bool:
-        return all(plugin.consents(cls, self._nodes, row) for plugin in self._consenters)
+        return all(plugin.pre_bind_check(cls, self._nodes, row) for plugin in self._consenters)
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.stocks(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -198,13 +204,13 @@ class Placer:
         row = int(score.argmax())
         return [row] if score[row] > NOWHERE else []
 
-    def _place_among_peers(self, view: ClassView, peering: Peering, count: int) -> list[int]:
+    def _place_among_peers(self, view: ClassView, peering: InterPodConstraints, count: int) -> list[int]:
         """The same where it matters which pods are where; a block may end early, before what its copies open."""
         if peering.begins:
             return self._place_one(view)
         extent = self._nodes.extent
-        varying, rising = parted(peering.even, lambda each: fine(each.domains))
-        closing, lonely = parted(peering.exclusive, fine)
+        varying, rising = partition(peering.even, lambda each: node_domains(each.domains))
+        closing, lonely = partition(peering.exclusive, node_domains)
         score = np.where(peering.open_but_for(varying, closing), view.base, NOWHERE)
         extra: FloatArray | None = None
         if peering.wishful and not peering.restless:
@@ -221,9 +227,9 @@ class Placer:
 
         if not varying and not closing and not peering.restless:
             rows = self._place_block(view, score, min(count, _BLOCK), limits, ladder)
-            return until_risen(rising, rows)
+            return until_limits_grow(rising, rows)
         grouping = peering.grouping(varying, closing)
-        seating = Seating(peering, grouping, score, limits, ladder, varying, closing, rising)
+        seating = DomainGreedy(peering, grouping, score, limits, ladder, varying, closing, rising)
         return seating.run(min(count, _SEATS))
 
     @property
@@ -233,7 +239,7 @@ class Placer:
     @property
     def _single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
-        return self._lean is not None or any(scorer.wide for scorer in self._wide)
+        return self._lean is not None or any(scorer.depends_on_other_nodes for scorer in self._wide)
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -304,7 +310,7 @@ class Placer:
             return view.copies.copy()
         return np.where(view.allowed, self._copies(view, slice(None)), 0)
 
-    def _potential(self, view: ClassView, peering: Peering) -> IntArray:
+    def _potential(self, view: ClassView, peering: InterPodConstraints) -> IntArray:
         """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
         open_rows = view.allowed & peering.open_whatever_comes()
         return np.where(open_rows, peering.alone(self._copies(view, slice(None)), slice(None)), 0)
@@ -329,7 +335,7 @@ class Placer:
         idle = self._nodes.idle[cls.columns][:, rows]
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY)
         for plugin in self._rooms:
-            fits = np.minimum(fits, plugin.room(cls, self._nodes, rows))
+            fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
 
     def _in_scope(self, score: FloatArray) -> FloatArray:
@@ -344,7 +350,7 @@ class Placer:
         score: FloatArray,
         count: int,
         limits: Callable[[RowArray], IntArray] | None = None,
-        ladder: Ladder | None = None,
+        ladder: CopyScores | None = None,
     ) -> list[int]:
         candidates = best_rows(score, count)
         if not len(candidates):
@@ -355,7 +361,7 @@ class Placer:
             order = np.lexsort((candidates, -score[candidates]))
             return [int(row) for row in candidates[order[:count]]]
         steps = self._ladder(view, candidates, deepest) if ladder is None else ladder(candidates, deepest)
-        return climb(candidates.tolist(), copies.tolist(), steps.tolist(), count)
+        return place_greedily(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 
     def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
         """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
@@ -366,7 +372,7 @@ class Placer:
             total += scorer.score(view.cls, load)
         if view.preference is not None:
             total += view.preference[rows, None]
-        return grained(total) if view.grained else total
+        return quantised(total) if view.grained else total
 
     def _meet_peers(self, view: ClassView) -> None:
         """Brings what other pods mean for the class up to date."""
@@ -374,9 +380,9 @@ class Placer:
         if not cls.company.restricts or self._rules == NO_RULES:
             view.peering = None
             return
-        bearing = bearing_of(nodes.peers, cls)
+        bearing = cls.affinity_state(nodes.peers)
         if view.peering is None or not view.peering.holds(bearing, view.static):
-            view.peering = Peering(nodes, cls, bearing, self._rules, view.static)
+            view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
             if view.peering.wishful and not view.grained:
                 view.grained, view.cursor = True, -1
@@ -413,7 +419,7 @@ class Placer:
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
         for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls, rows))
+            limit = np.minimum(limit, stock.copies(view.cls.pod_class, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
@@ -453,14 +459,14 @@ class Placer:
     def _preference(self, view: ClassView) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin in self._preferences:
-            part = plugin.preference(view.cls, self._nodes, view.allowed)
+            part = plugin.static_score(view.cls, self._nodes, view.allowed)
             if part is not None:
                 total = part if total is None else total + part
         return total
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        afresh = view.cursor < 0 or any(scorer.wide for scorer in self._wide)
+        afresh = view.cursor < 0 or any(scorer.depends_on_other_nodes for scorer in self._wide)
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)
@@ -472,7 +478,7 @@ class Placer:
         fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
         fits &= view.allowed.take(rows)
         for plugin in self._rooms:
-            fits &= plugin.room(cls, nodes, rows) > 0
+            fits &= plugin.max_copies(cls, nodes, rows) > 0
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
@@ -480,7 +486,7 @@ class Placer:
         if view.preference is not None:
             total = total + view.preference.take(rows)
         if view.grained:
-            total = grained(np.asarray(total))
+            total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 
     def _recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:
@@ -488,3 +494,19 @@ class Placer:
         found = np.where(view.allowed[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
+
+
+def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | None = None) -> Placer:
+    """The placer that asks the plugins of a policy."""
+    for plugin in pipeline.plugins("configure"):
+        plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
+    filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "static_score", "score"))
+    return Placer(
+        nodes,
+        filters,
+        preferences,
+        scorers,
+        pipeline.stocks,
+        pipeline.inter_pod_rules,
+        pipeline.plugins("max_copies"),
+    )

@@ -8,7 +8,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,
@@ -41,7 +41,7 @@ class Capacity(QueueAdmission):
 
     def __init__(self, arguments: Arguments) -> None:
         level = arguments.integer(_RECLAIM_LEVEL, -1, least=0)
-        self.reclaim_level: int | None = level if level >= 0 else None
+        self.reclaim_level = level if level >= 0 else None
         for key in _DEVICES:
             arguments.boolean(key, False)
 
@@ -52,7 +52,7 @@ class Capacity(QueueAdmission):
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
@@ -60,16 +60,18 @@ class Capacity(QueueAdmission):
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
 
-    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
+    def nominal_quota(self, session: View, account: AccountRecord) -> Amounts | None:
         return self.deserved(session, account)
 
-    def stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+    def declared_resources(self, session: View, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue, or one below it, says what it deserves; guarantees do not count."""
         return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
 
     def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
         declared = (account.noun.deserved or ()) if account.noun is not None else ()
-        below = (self.stated(session, child) for child in account.children.values() if takes_part(child))
+        below = (
+            self.declared_resources(session, child) for child in account.children.values() if takes_part(child)
+        )
         return frozenset(name for name, _ in declared).union(*below)
 
     def _deserved(self, session: View, account: AccountRecord) -> Amounts:
@@ -89,14 +91,14 @@ class Capacity(QueueAdmission):
         return amounts
 
 
-def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
+def _ceiling(session: View, account: AccountRecord) -> Limit | None:
     if not takes_part(account):
         return None
     # The capability itself is a ceiling whatever the policy; only what is tighter is news.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
-    return Ceiling("real capability", limits, computed=True)
+    return Limit("real capability", limits, computed=True)
 
 
 def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.hdrf import Hierarchy, Level, Node, turn
+from phalanx.scheduling.quota.hdrf import HdrfNode, Hierarchy, Level, turn
 from phalanx.scheduling.quota.queue_tree import Amounts, takes_part
 
 
@@ -27,7 +27,7 @@ class Drf(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._hierarchical = arguments.hierarchical
-        self.quiet = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
+        self.disabled_points = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.holdings:
@@ -59,8 +59,8 @@ class QueueHierarchy:
         self._idle = {name: offered - used for name, (offered, used) in session.totals().items() if offered > 0}
         self._before: Amounts = dict(self._root.used)
         self._hierarchy = Hierarchy(_offered(session))
-        self._nodes: dict[AccountKey, Node] = {}
-        self._leaves: dict[AccountKey, Node] = {}
+        self._nodes: dict[AccountKey, HdrfNode] = {}
+        self._leaves: dict[AccountKey, HdrfNode] = {}
         self._seen: dict[AccountKey, Amounts] = {}
         self._seen_root: Amounts = {}
         queues = [
