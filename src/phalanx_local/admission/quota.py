@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from phalanx.model.quantity import Quantity
 from phalanx_local.admission.quota_scopes import Selector, pod_matches, selectors_of
 from phalanx_local.admission.quota_usage import (
     MEASURED,
@@ -24,8 +25,6 @@ from phalanx_local.errors import Qualified, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.records import Change, Key, Record
 from phalanx_local.store import Collection, Store
-from phalanx_local.validation import Quantity
-from phalanx_local.validation.quantity import canonical
 
 QUOTAS: Final = "/resourcequotas"
 _NOTHING: Final = Quantity(0)
@@ -210,4 +209,4 @@ def _missing(quota: TrackedQuota, pod: Json) -> str:
 
 
 def _listed(values: Amounts, names: list[str]) -> str:
-    return ",".join(f"{name}={canonical(values[name])}" for name in sorted(names))
+    return ",".join(f"{name}={values[name]!s}" for name in sorted(names))
