@@ -78,6 +78,10 @@ class Quantity:
 @lru_cache(maxsize=4096)
 def exact_quantity(text: str) -> Quantity:
     """What a text spells. Raises QuantityError."""
+    return Quantity(*_amount(text))
+
+
+def _amount(text: str) -> tuple[int, QuantityStyle]:
     match = _QUANTITY.fullmatch(text) if len(text) <= MAX_NUMBER else None
     if match is None or not text:
         raise QuantityError(text)
@@ -97,7 +101,7 @@ def exact_quantity(text: str) -> Quantity:
             raise QuantityError(text, "unable to parse quantity's suffix")
         shift = max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, exponent)) + 9 - len(fraction)
         nano = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
-    return Quantity(-nano if match["sign"] == "-" else nano, style)
+    return -nano if match["sign"] == "-" else nano, style
 
 
 def read_quantity(value: object) -> Quantity:
@@ -115,16 +119,18 @@ def parse_quantity(value: object, scale: int = 1) -> int:
 
     `scale` is 1 for bytes and counts and 1000 for milli-CPU. Raises QuantityError.
     """
-    if isinstance(value, int) and not isinstance(value, bool):
-        return max(-MAX_QUANTITY, min(MAX_QUANTITY, value * scale))
-    if not isinstance(value, str | float):
+    if isinstance(value, str):
+        return _scaled(value, scale)
+    if isinstance(value, bool) or not isinstance(value, int | float):
         raise QuantityError(value)
-    return _scaled(value if isinstance(value, str) else repr(value), scale)
+    if isinstance(value, int):
+        return max(-MAX_QUANTITY, min(MAX_QUANTITY, value * scale))
+    return _scaled(repr(value), scale)
 
 
 @lru_cache(maxsize=4096)
 def _scaled(text: str, scale: int) -> int:
-    nano = exact_quantity(text).nano
+    nano, _ = _amount(text)
     magnitude = min(MAX_QUANTITY, -(-abs(nano) * scale // NANO))
     return -magnitude if nano < 0 else magnitude
 
