@@ -6,7 +6,7 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from phalanx_local import fieldmanagement, metafields
 from phalanx_local.clock import Clock, TimestampCache, timestamp
@@ -28,7 +28,6 @@ from phalanx_local.store import Collection, Store, make_record
 from phalanx_local.strategies.base import Write
 
 if TYPE_CHECKING:
-    from phalanx_local.admission.policies import AdmissionPolicies
     from phalanx_local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
@@ -54,6 +53,21 @@ class _Cached:
     objects: list[Json] = field(default_factory=list)
 
 
+class Admission(Protocol):
+    """What is asked about a write before it is kept (`AdmissionPolicies`). Raises the refusal."""
+
+    def admit(
+        self,
+        operation: str,
+        version: Version,
+        obj: Json | None,
+        old: Json | None,
+        write: Write,
+        *,
+        of: tuple[str, str, str],
+    ) -> None: ...
+
+
 class Api:
     """Reads and writes of objects by resource type. Errors are StatusError.
 
@@ -65,7 +79,7 @@ class Api:
         self.registry = registry
         self.clock = clock
         self.now = TimestampCache(clock)
-        self.policies: AdmissionPolicies | None = None
+        self.policies: Admission | None = None
         self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 

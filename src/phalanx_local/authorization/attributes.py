@@ -13,6 +13,9 @@ from phalanx_local.errors import Qualified, StatusError, forbidden
 from phalanx_local.objects import encode
 from phalanx_local.routes import Target
 
+#: Whoever is in this group may do everything, whatever the roles say.
+SUPERUSERS: Final = "system:masters"
+
 _VERBS: Final = {
     "POST": "create",
     "GET": "get",
@@ -35,6 +38,13 @@ class Attributes(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+
+
+class Decision(NamedTuple):
+    """Whether a request is allowed, and why (or what kept a binding from being looked at)."""
+
+    allowed: bool
+    reason: str = ""
 
 
 def attributes_of(method: str, path: str, target: Target | None, query: Mapping[str, str]) -> Attributes:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from phalanx_local.authentication import User, account_user
-from phalanx_local.authorization.attributes import Attributes
+from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision
 from phalanx_local.authorization.rules import ALL, EVERYTHING, PolicyRule, parse_rules
 from phalanx_local.objects import Json, mapping, sequence, text
 from phalanx_local.records import Change, Key, Record
@@ -20,20 +20,11 @@ ROLES: Final = f"{GROUP}/roles"
 CLUSTER_ROLES: Final = f"{GROUP}/clusterroles"
 ROLE_BINDINGS: Final = f"{GROUP}/rolebindings"
 CLUSTER_ROLE_BINDINGS: Final = f"{GROUP}/clusterrolebindings"
-#: Whoever is in this group may do everything, whatever the roles say.
-SUPERUSERS: Final = "system:masters"
 
 _Subject = tuple[str, str]
 #: Name and groups of a user, and what he asks for.
 _Question = tuple[str, tuple[str, ...], Attributes]
 _REMEMBERED: Final = 4096
-
-
-class Decision(NamedTuple):
-    """Whether a request is allowed, and why (or what kept a binding from being looked at)."""
-
-    allowed: bool
-    reason: str = ""
 
 
 ALLOWED: Final = Decision(True)

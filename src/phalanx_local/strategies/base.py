@@ -9,7 +9,7 @@ from phalanx_local.errors import FieldCause
 from phalanx_local.objects import Json
 
 if TYPE_CHECKING:
-    from phalanx_local.authorization import Requester
+    from phalanx_local.authorization.requester import Requester
 
 
 class Cluster(Protocol):

@@ -17,7 +17,7 @@ from phalanx_local.schema.cel.conversions import converter
 from phalanx_local.schema.cel.errors import CompileError, EvalError, InstantiationError
 from phalanx_local.schema.cel.functions import Overload, searched, standard
 from phalanx_local.schema.cel.library import libraries
-from phalanx_local.schema.cel.operators import OPERATORS, equality, key_of, lookup, merge, no_overload
+from phalanx_local.schema.cel.operators import OPERATORS, equality, field_of, key_of, lookup, merge, no_overload
 from phalanx_local.schema.cel.syntax import CallExpr, Ident, Index, ListOf, Literal, MapOf, Node, Select, parse
 from phalanx_local.schema.cel.text import check_format
 from phalanx_local.schema.cel.types import (
@@ -161,17 +161,6 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         return found.value
 
     return read, below
-
-
-def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
-    """A field's name in JSON and its type; CompileError when the type has no such field."""
-    if kind.kind == "object":
-        if field not in kind.fields:
-            raise CompileError(f"undefined field '{field}'", position)
-        return kind.fields[field]
-    if kind.kind in ("map", "dyn"):
-        return field, kind.item or DYN
-    raise CompileError(f"type '{kind}' does not support field selection", position)
 
 
 def _index(node: Index, scope: Scope, notes: Notes) -> tuple[Run, Type]:

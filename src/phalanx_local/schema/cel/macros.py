@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from phalanx_local.schema.cel.errors import BudgetError, CompileError, EvalError
+from phalanx_local.schema.cel.operators import field_of
 from phalanx_local.schema.cel.syntax import CallExpr, Ident, Index, Node, Select
 from phalanx_local.schema.cel.types import (
     BOOL,
@@ -65,8 +66,6 @@ COMPREHENSIONS: Final = {
 
 
 def _has(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
-    from phalanx_local.schema.cel.compiler import field_of
-
     arg = node.args[0] if len(node.args) == 1 else None
     if isinstance(arg, Index) and not arg.optional:
         raise CompileError("invalid argument to has() macro", node.position)

@@ -35,6 +35,17 @@ def key_of(kind: Type) -> Type:
     return INT if kind.kind == "list" else Type(kind.key_kind)
 
 
+def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
+    """A field's name in JSON and its type; CompileError when the type has no such field."""
+    if kind.kind == "object":
+        if field not in kind.fields:
+            raise CompileError(f"undefined field '{field}'", position)
+        return kind.fields[field]
+    if kind.kind in ("map", "dyn"):
+        return field, kind.item or DYN
+    raise CompileError(f"type '{kind}' does not support field selection", position)
+
+
 def lookup(holder: Any, key: Any) -> Option:
     """The entry of a list or map, if there is one; EvalError when the value has no entries."""
     if isinstance(holder, list):
