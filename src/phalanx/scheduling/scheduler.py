@@ -23,7 +23,7 @@ from phalanx.scheduling.ordering.failures import report_failure, silence_plugin,
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     AdmissionSignature,
     GroupTreeSignature,
@@ -34,6 +34,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.cycle_history import CycleHistory

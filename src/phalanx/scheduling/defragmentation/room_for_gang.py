@@ -12,7 +12,7 @@ from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # On how many nodes at most room is tried to be made for one member, cheapest first.

@@ -8,8 +8,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import NominatedSignature, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import Leaving
 from phalanx.scheduling.session.session import Session

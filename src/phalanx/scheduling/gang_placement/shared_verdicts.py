@@ -20,8 +20,8 @@ from phalanx.scheduling.diagnosis.verdicts import (
 )
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.signatures import PodSignature
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
 from phalanx.scheduling.session.session import Session
 

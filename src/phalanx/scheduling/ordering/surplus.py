@@ -14,13 +14,13 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
     place_in_domain,
     surplus_domain,
 )
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     NominatedSignature,
     PodSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.session.session import Session
 

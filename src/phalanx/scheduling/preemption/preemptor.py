@@ -18,8 +18,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import (
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, kind_of, place_in_domain
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 

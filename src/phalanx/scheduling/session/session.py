@@ -28,7 +28,7 @@ from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, joining_mark, quorum_requirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     UNBOUNDED,
     AdmissionSignature,
@@ -40,6 +40,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     helped_by_placements,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit, OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
