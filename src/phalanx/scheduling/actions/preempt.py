@@ -18,11 +18,11 @@ from phalanx.scheduling.gang_placement.nominated_placement import await_leavers,
 from phalanx.scheduling.gang_placement.surplus_domains import kind_of, starts_singly
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.eviction_reasons import why
-from phalanx.scheduling.preemption.no_lower_priority import outranks_nobody
 from phalanx.scheduling.preemption.preemptor import Beneficiary, PodBeneficiary, QuorumBeneficiary
 from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import SOON, Search
+from phalanx.scheduling.preemption.victim_classes import outranks_nobody
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (

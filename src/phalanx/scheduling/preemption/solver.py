@@ -17,18 +17,16 @@ from phalanx.cluster.members import PodRecord
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.cost import cost_of
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.reclaimees import Lenders, Level, level_of
 from phalanx.scheduling.preemption.rules.eviction_limits import Delays
 from phalanx.scheduling.preemption.rules.self_protection import objection
 from phalanx.scheduling.preemption.search.candidate_nodes import Whereabouts
-from phalanx.scheduling.preemption.search.choice import Choice
-from phalanx.scheduling.preemption.search.removed import Taken
-from phalanx.scheduling.preemption.search.victim_orders import orders
+from phalanx.scheduling.preemption.search.choice import Choice, Effort
+from phalanx.scheduling.preemption.search.removed_victims import Taken
+from phalanx.scheduling.preemption.search.victim_orderings import orders
 from phalanx.scheduling.preemption.search.victim_sequence import Rules
-from phalanx.scheduling.preemption.search.work_limit import Effort
-from phalanx.scheduling.preemption.solution import Eviction, Futile
+from phalanx.scheduling.preemption.solution import Eviction, Futile, cost_of
 from phalanx.scheduling.preemption.victims import Roster, Victim, lost_work
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
