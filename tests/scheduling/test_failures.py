@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.cluster import tenants
+from phalanx.cluster.pods import occupancy as tenants
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.pipeline import _POINTS

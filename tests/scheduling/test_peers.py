@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeUpdated, PodUpdated
 from phalanx.model.node import Node
@@ -138,8 +138,7 @@ def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: 
 
 
 def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
-    assert cls.bearing is not None
-    return [each.counts.tolist() for each in cls.bearing.counters()]
+    return [each.counts.tolist() for each in cls.affinity_state(state.nodes.peers).counters()]
 
 
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
@@ -65,7 +65,7 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
     for stock in (stock for stock in cls.stocks if stock.name in pipe.stocks):
-        mask &= stock.copies(cls, slice(None)) > 0
+        mask &= stock.copies(cls.pod_class, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))

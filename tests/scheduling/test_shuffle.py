@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.disruption import DisruptionBudget, Portion
 from phalanx.model.events import DisruptionBudgetUpdated

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from phalanx.cluster.account_paths import ALL_ELASTIC_QUOTAS
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.duration import format_duration, format_moment

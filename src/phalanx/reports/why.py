@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.composite import Composite
 from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey

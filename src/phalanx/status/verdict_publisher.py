@@ -11,7 +11,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.execution.conditions import PodConditions
 from phalanx.kube.failures import Failures

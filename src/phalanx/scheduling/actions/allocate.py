@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.pod import PlanMark

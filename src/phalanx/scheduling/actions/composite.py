@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from phalanx.cluster.composites import INVALID
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order

@@ -11,8 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.actions.composite import attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
 from phalanx.scheduling.gang_placement.surplus_domains import kind_of, starts_singly

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import HOLD, Node

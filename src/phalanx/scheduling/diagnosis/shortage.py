@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.affinity.state import UNEVEN
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import UNEVEN
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import NodeCount

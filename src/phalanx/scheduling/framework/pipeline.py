@@ -8,10 +8,9 @@ from itertools import groupby, takewhile
 from operator import or_
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, Vote, overrides
@@ -97,7 +96,7 @@ class Pipeline:
 
     def unready(self, cls: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls) for stock in cls.stocks if stock.name in self.stocks)
+        reasons = (stock.refuse(cls.pod_class) for stock in cls.stocks if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
@@ -113,9 +112,9 @@ class Pipeline:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
         stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls, rows)]
+        parts += [part for stock in stocks for part in stock.explain(cls.pod_class, rows)]
         if cls.company.restricts:
-            parts += bearing_of(nodes.peers, cls).explain(
+            parts += cls.affinity_state(nodes.peers).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity
             )
         return parts

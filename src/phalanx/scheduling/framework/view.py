@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.timers import Timers

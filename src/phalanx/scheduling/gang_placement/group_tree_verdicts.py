@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit

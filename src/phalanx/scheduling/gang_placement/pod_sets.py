@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.session.session import Session

@@ -8,8 +8,8 @@ import msgspec
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.network.topology import Level
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of

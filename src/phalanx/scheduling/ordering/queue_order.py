@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import count
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.scheduling_queue import QueuedUnit

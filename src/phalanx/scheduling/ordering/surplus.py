@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, waits_on
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit

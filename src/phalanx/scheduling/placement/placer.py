@@ -8,13 +8,12 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.node_backoff import NodeBackoff
@@ -179,7 +178,7 @@ class Placer:
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.stocks(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -381,7 +380,7 @@ class Placer:
         if not cls.company.restricts or self._rules == NO_RULES:
             view.peering = None
             return
-        bearing = bearing_of(nodes.peers, cls)
+        bearing = cls.affinity_state(nodes.peers)
         if view.peering is None or not view.peering.holds(bearing, view.static):
             view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
@@ -420,7 +419,7 @@ class Placer:
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
         for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls, rows))
+            limit = np.minimum(limit, stock.copies(view.cls.pod_class, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 

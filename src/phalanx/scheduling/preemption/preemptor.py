@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.rules.rule import Ground
 from phalanx.scheduling.preemption.victims import Victim

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps
 from phalanx.scheduling.preemption.rules.min_available import Headcount, whole

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import inf
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey

@@ -7,11 +7,11 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.eligibility import objections
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.nodes.eligibility import objections
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey, Tree

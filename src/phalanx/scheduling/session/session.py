@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.occupancy import hands
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark

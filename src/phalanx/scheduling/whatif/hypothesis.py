@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import Account, Tree, limits_of
 from phalanx.model.duration import format_moment
 from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated

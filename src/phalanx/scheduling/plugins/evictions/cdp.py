@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import MemberState, bound_at
 from phalanx.scheduling.framework.plugin import EvictVeto, Plugin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
 from phalanx.scheduling.framework.arguments import Arguments

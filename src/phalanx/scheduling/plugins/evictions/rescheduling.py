@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 import msgspec
 
-from phalanx.cluster.members import PodRecord
-from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
 from phalanx.scheduling.framework.arguments import Arguments
@@ -62,7 +62,7 @@ class DeviceShare(Plugin):
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         if cls.pod_class.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(cls, load.rows, load.depth)
+        points = _stock(load.nodes).points(cls.pod_class, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)

@@ -8,9 +8,9 @@ import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
 from phalanx.model.verdict import Verdict

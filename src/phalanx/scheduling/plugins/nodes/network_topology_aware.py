@@ -6,7 +6,7 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level, Topology
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.framework.arguments import Arguments

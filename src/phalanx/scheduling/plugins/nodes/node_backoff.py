@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NO_ROW, NodeTable
+from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.node_backoff import NodeBackoff

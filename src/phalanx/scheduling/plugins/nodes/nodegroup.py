@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import ABSENT, Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import ABSENT, Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.scheduling.framework.arguments import Arguments

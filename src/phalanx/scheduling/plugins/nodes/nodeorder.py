@@ -6,8 +6,8 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
-from phalanx.cluster.labels import term_matches
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
 from phalanx.scheduling.framework.arguments import Arguments
@@ -70,7 +70,7 @@ class NodeOrder(Plugin):
         """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
         claims = load.nodes.stocks[CLAIMS]
         assert isinstance(claims, DeviceClaims)
-        merits = claims.merits(cls, load.rows, load.depth)
+        merits = claims.merits(cls.pod_class, load.rows, load.depth)
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS
-from phalanx.cluster.eligibility import objections, selected, tolerated
-from phalanx.cluster.labels import Rows, row_numbers
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.eligibility import objections, selected, tolerated
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.volumes.attachments import ATTACHMENTS
 from phalanx.cluster.volumes.disks import DISKS

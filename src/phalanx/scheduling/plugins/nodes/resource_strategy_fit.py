@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
 from phalanx.model.decoding import decode_json
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.scheduling.framework.arguments import Arguments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from phalanx.cluster.accounts import Payer
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin, Vote
 from phalanx.scheduling.framework.view import View

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import Budget
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.quantity import format_quantity

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.view import View

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.framework.plugin import Plugin, Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.queue_tree import admission_objection, admission_room

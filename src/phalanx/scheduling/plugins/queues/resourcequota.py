@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import ResourceQuota
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS

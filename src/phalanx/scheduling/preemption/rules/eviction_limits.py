@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import EvictionRate
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.scheduling.session.eviction_log import EvictionLog, pace, rates

@@ -9,7 +9,7 @@ import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import Footprint
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration

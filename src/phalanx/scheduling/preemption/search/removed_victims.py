@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
-from phalanx.cluster.peers.bearings import bearing_of
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps
 from phalanx.scheduling.preemption.search.victim_sequence import Rules
@@ -25,7 +24,7 @@ class Interplay:
             id(tally)
             for cls in classes
             if cls.company.restricts
-            for counter in bearing_of(book, cls).counters()
+            for counter in cls.affinity_state(book).counters()
             for tally, _ in counter.parts
         }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from phalanx.cluster.accounts import add_amounts
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.resources import PODS
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.search.removed_victims import Interplay
