@@ -57,6 +57,11 @@ class Eviction(msgspec.Struct, frozen=True):
     cost: Cost
     losers: tuple[PodRecord, ...] = ()
 
+    @property
+    def evicts(self) -> bool:
+        """Whether anybody goes, or gives up the room that is held for him."""
+        return bool(self.victims or self.losers)
+
 
 class Futile(msgspec.Struct, frozen=True):
     """No choice of victims helps. `facts` is what would be missing without everybody who may go, `candidates` how
