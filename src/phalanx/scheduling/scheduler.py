@@ -12,7 +12,7 @@ from phalanx.scheduling.actions.allocate import allocate, assess, walk
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
-from phalanx.scheduling.actions.preempt import could_make_room, make_room
+from phalanx.scheduling.actions.preempt import could_preempt, preempt
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
@@ -45,10 +45,10 @@ from phalanx.scheduling.session.session import Session
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
     "allocate": allocate,
-    "preempt": make_room,
-    "reclaim": make_room,
-    "gangpreempt": make_room,
-    "gangreclaim": make_room,
+    "preempt": preempt,
+    "reclaim": preempt,
+    "gangpreempt": preempt,
+    "gangreclaim": preempt,
     "shuffle": shuffle,
     "backfill": backfill,
 }
@@ -332,7 +332,7 @@ class Scheduler:
                 self.queue.activate_first(demand)
                 return
             asker = self.queue.first_preemptor(demand)
-            if asker is not None and could_make_room(session, asker, demand):
+            if asker is not None and could_preempt(session, asker, demand):
                 self.queue.ask_preemption_for_all()
             for other in self.queue.update_fit_error(demand, refusal):
                 tell_unit(session, other, refusal.facts)

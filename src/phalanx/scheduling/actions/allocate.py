@@ -14,7 +14,7 @@ from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
-from phalanx.scheduling.actions.preempt import make_room_for
+from phalanx.scheduling.actions.preempt import preempt_for
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     awaiting_admission,
@@ -64,7 +64,7 @@ def walk(session: Session, units: list[QueuedUnit]) -> None:
         walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.along)
         entries = walk.later() if session.plan.complete else []
         if entries and session.pipeline.policy.eviction.reclaim:
-            make_room_for(session, units)
+            preempt_for(session, units)
 
 
 class _Walk:

@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.defragmentation.attempt import Attempt
 from phalanx.scheduling.defragmentation.drain import Emptying
-from phalanx.scheduling.defragmentation.facts import Facts
-from phalanx.scheduling.defragmentation.proof import Failure, Rehearsal
+from phalanx.scheduling.defragmentation.proof import Facts, Failure, Rehearsal
 from phalanx.scheduling.defragmentation.relocation import (
     EmptyNodes,
     Goal,
