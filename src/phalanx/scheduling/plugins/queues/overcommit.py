@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 
 _DEFAULT_FACTOR = 1.2
