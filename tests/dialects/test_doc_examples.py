@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.dialects.gangs.group_readers import read_group
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES, read_hypernode
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
 from phalanx.dialects.quotas.budgets import BUDGET, parse_budget
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.model.account import EvictionRate
 from phalanx.model.events import AccountUpdated
-from tests.dialects.objects import VOLCANO, VOLCANO_QUEUE
+from tests.dialects.objects import ACCOUNT_KINDS, VOLCANO, VOLCANO_QUEUE, read_account, read_group
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)

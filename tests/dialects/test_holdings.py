@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
-from phalanx.dialects.quotas.usage_status import Holdings, exact_quantity, status_change
+from phalanx.dialects.quotas.usage_status import Holdings, exact_quantity
 from phalanx.model.resources import parse_amount
 from tests.dialects.objects import (
     KUBE_BATCH_QUEUE,
@@ -21,6 +20,8 @@ from tests.dialects.objects import (
     queue,
     quota,
     quota_tree,
+    read_account,
+    usage_status,
 )
 
 GIB = 2**30
@@ -30,7 +31,7 @@ NOTHING = Holdings({}, {})
 
 def change(kind: ServedKind, document: dict[str, Any], holdings: Holdings) -> dict[str, Any]:
     (account,) = read_account(kind, document).accounts
-    return status_change(document["status"], account, holdings)
+    return usage_status(document["status"], account, holdings)
 
 
 def merged(status: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
-from phalanx.model.gang import Dialect, Gang, GangKey, GroupClaim, MatchPolicy
+from phalanx.model.gang import Gang, GangKey, GroupClaim, MatchPolicy
 from phalanx.model.topology import TopologyRule
 
 from .objects import NATIVE, NATIVE_1_36, WORKLOAD, decode, group, pod, pod_document
@@ -70,7 +70,7 @@ def test_annotations_of_ours_make_a_group_with_the_same_rules() -> None:
     door = Intake(["phalanx"])
     door.pod(own(pod_group="g", min_count="3", disruption_mode="all"))
     found = gang_of(door)
-    assert (found.dialect, found.min_member, found.unit, found.problem) == (Dialect.OWN, 3, True, None)
+    assert (found.rules.name, found.min_member, found.unit, found.problem) == ("phalanx.dev", 3, True, None)
     assert found.match_policy is MatchPolicy.UNTIL_SCHEDULED
 
 

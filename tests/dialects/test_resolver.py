@@ -10,16 +10,15 @@ import pytest
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.gangs.agreement import Member, Voice
-from phalanx.dialects.gangs.declaration import declare
-from phalanx.dialects.gangs.group_readers import read_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
-from phalanx.dialects.gangs.resolver import Surroundings, resolve
+from phalanx.dialects.gangs.resolver import GangContext, resolve
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.times import parse_time
-from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy
 from phalanx.model.topology import TopologyRule
 from tests.dialects.objects import (
+    DIALECTS,
     EPOCH,
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
@@ -28,8 +27,10 @@ from tests.dialects.objects import (
     VOLCANO,
     WORKLOAD,
     X_K8S,
+    declare,
     group,
     pod,
+    read_group,
 )
 
 D1 = "scheduling.k8s.io/group-name"
@@ -61,8 +62,8 @@ def gang(
         created = parse_time(read.metadata.creation_timestamp)
         members.append(Member(created, read.metadata.name, read.metadata.uid, voice))
     key = GangKey("default", name)
-    surroundings = Surroundings(classes or {}, queue)
-    return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options)).gang
+    context = GangContext(DIALECTS.naming_of, classes or {}, queue)
+    return resolve(key, sorted(members), objects, context, DialectOptions(**options)).gang
 
 
 def read(resource: ServedKind, **details: Any) -> GroupSpec:
@@ -177,7 +178,7 @@ def test_rule_4_an_object_makes_up_for_a_bad_minimum() -> None:
 
 def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
     found = gang(pod(owner="job", annotations={"scheduling.k8s.io/group-min-member": "lots"}), name="uid-job")
-    assert (found.dialect, found.min_member, found.problem) == (Dialect.SHADOW, 1, None)
+    assert (found.rules.name, found.min_member, found.problem) == ("shadow", 1, None)
     assert codes(found) == ["InvalidPodGroup"]
 
 
@@ -303,7 +304,7 @@ def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     declaration = declare(labelled())
     assert declaration is not None
     members = [Member(0, "a", "1", Voice(declaration, 5, active=False)), Member(1, "b", "2", Voice(declaration, 7))]
-    found = resolve(GangKey("default", "g"), members, [], Surroundings(), DialectOptions())
+    found = resolve(GangKey("default", "g"), members, [], GangContext(DIALECTS.naming_of), DialectOptions())
     assert found.gang.warnings == ()
 
 
@@ -363,7 +364,7 @@ def test_policy_an_unknown_one_is_the_strictest_and_a_warning() -> None:
 
 
 def test_policy_the_default_can_be_configured() -> None:
-    overrides = {Dialect.SIGS_NAME: MatchPolicy.ONLY_WAITING}
+    overrides = {"pod-group.scheduling.sigs.k8s.io": MatchPolicy.ONLY_WAITING}
     assert gang(labelled(), match_policies=overrides).match_policy is MatchPolicy.ONLY_WAITING
 
 

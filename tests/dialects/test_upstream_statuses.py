@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.status import desired_status
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
-from phalanx.dialects.quotas.usage_status import Holdings, status_change
+from phalanx.dialects.quotas.usage_status import Holdings
 from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
+from tests.dialects.objects import desired_status, read_account, usage_status
 from tests.upstream import SHAPES, Shape
 
 GROUPS = [shape for shape in SHAPES if shape.name.startswith("podgroups")]
@@ -71,7 +70,7 @@ def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: Hold
     document = {"metadata": metadata, "spec": {"max": {"pods": 9}}, "status": said}
     (account,) = read_account(kind_of(shape), document).accounts
     for tell_state in (True, False):
-        change = status_change(said, account, holdings, tell_state=tell_state)
+        change = usage_status(said, account, holdings, tell_state=tell_state)
         if change:
             assert faults(shape, {**said, **change}) == []
 

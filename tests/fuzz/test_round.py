@@ -22,10 +22,10 @@ from phalanx.dialects.core import (
     decode_resource_quota,
 )
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.dialects.reader import decode_object
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
+from tests.dialects.objects import ACCOUNT_KINDS
 
 from ..cluster.audit import audit
 from .hostile import FACETS, NAMES, NAMESPACE, SPECS, custom, mutated, node, notes, pod, value

@@ -22,7 +22,7 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
-from phalanx.dialects.families import native
+from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
@@ -345,8 +345,8 @@ class Observer:
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
         self._discovered(served)
-        groups = dict(served_groups(served))
-        accounts = dict(served_accounts(served))
+        groups = dict(served_groups(served, self._intake))
+        accounts = dict(served_accounts(served, self._intake))
         wanted = {**groups, **accounts, **dict(served_facets(served, self._intake))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
@@ -376,9 +376,9 @@ class Observer:
 
     def _has_native_groups(self, served: Discovery) -> bool:
         """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
-        has = has_native_groups(served)
+        has = has_native_groups(served, self._intake)
         if not has and not self._lacks_native:
-            log.info("%s", native.NOT_SERVED)
+            log.info("%s", NOT_SERVED)
         self._lacks_native = not has
         return has
 

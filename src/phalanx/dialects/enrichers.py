@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from phalanx.dialects.devices.claims import ClaimFacet
-from phalanx.dialects.devices.device_objects import DeviceObjects
 from phalanx.dialects.enricher import Facet
-from phalanx.dialects.nodes.numa import NumaFacet
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.default_constraints import UsualSpread
 from phalanx.dialects.pods.namespace_labels import NamespaceLabels
@@ -14,5 +12,5 @@ from phalanx.dialects.storage.volumes import Volumes
 
 def known_facets(options: DialectOptions) -> tuple[Facet, ...]:
     """New ones, that know nothing yet."""
-    facets = (Volumes(), DeviceObjects(), NumaFacet(), ClaimFacet(), NamespaceLabels())
+    facets = (Volumes(), ClaimFacet(), NamespaceLabels())
     return (*facets, UsualSpread()) if options.default_spread else facets

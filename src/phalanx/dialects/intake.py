@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -22,22 +22,22 @@ from phalanx.dialects.core import (
     clamp_priority,
 )
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN
+from phalanx.dialects.dialect import Dialect
 from phalanx.dialects.enricher import Facets, News
 from phalanx.dialects.enrichers import known_facets
-from phalanx.dialects.families import native
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import controller_of
 from phalanx.dialects.gangs.agreement import Voice
-from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, stated_queue
 from phalanx.dialects.gangs.gang_index import GangBook
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.made_groups import MadeGroup
+from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.resolver import is_legal_minimum
 from phalanx.dialects.gangs.unnamed_members import Claimants
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.lenient import Fault
-from phalanx.dialects.nodes.hypernodes import HyperNodes
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.decoder import PodNouns, node_noun, salvaged_pod, summary
 from phalanx.dialects.pods.disruption_budgets import DisruptionBook
@@ -45,23 +45,21 @@ from phalanx.dialects.pods.evictability import eviction_terms
 from phalanx.dialects.pods.known_pods import KnownPod, PodWarnings
 from phalanx.dialects.pods.revocable import LentClasses, follows
 from phalanx.dialects.quotas.account_index import AccountBook, AccountObject
-from phalanx.dialects.quotas.account_readers import read_account, unreadable_account
+from phalanx.dialects.quotas.account_readers import confined, unreadable_account
 from phalanx.dialects.quotas.namespaces import NamespaceBook
 from phalanx.dialects.quotas.node_groups import PoolFacet
 from phalanx.dialects.quotas.queue_defaults import QueueDefaults
 from phalanx.dialects.quotas.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quotas.quota_profiles import ProfileBook
 from phalanx.dialects.reader import Document
+from phalanx.dialects.registry import BUILT_IN, Dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef, node_ref
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey
+from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
-
-_LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
-
 
 Distrust = Callable[[str, str, str], None]
 
@@ -75,11 +73,13 @@ class Intake:
         options: DialectOptions | None = None,
         signer: Signer | None = None,
         distrust: Distrust = lambda key, namespace, name: None,
+        dialects: Sequence[Dialect] = BUILT_IN,
     ) -> None:
         """`signer` tells what is ours of what stands on pods; without one nothing is. `distrust` is called with the
         annotation's key and the object when something there is not what it says."""
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
+        self.dialects = Dialects(dialects)
         self._nouns = PodNouns(self._options, signer)
         self._distrust = distrust
         self._pods: dict[str, KnownPod] = {}
@@ -90,8 +90,8 @@ class Intake:
         self._queues = QueueDefaults()
         # Namespaces that are being deleted: nothing can be bound there any more.
         self._ending: set[str] = set()
-        self._gangs = GangBook(self._options, self._notices)
-        self._groups = GroupObjects(self._gangs)
+        self._gangs = GangBook(self._options, self._notices, self.dialects.naming_of)
+        self._groups = GroupObjects(self._gangs, self.dialects.groups)
         self._claimants = Claimants(self._notices)
         self._lent = LentClasses()
         self._accounts = AccountBook(self._notices)
@@ -101,7 +101,12 @@ class Intake:
         self._pools = PoolFacet()
         self.composites = CompositeObjects(self._notices, self._options)
         self.facets = Facets(
-            (*known_facets(self._options), HyperNodes(self._notices), self._pools, self.composites)
+            (
+                *known_facets(self._options),
+                *chain.from_iterable(dialect.enrichers(self._notices) for dialect in dialects),
+                self._pools,
+                self.composites,
+            )
         )
 
     def drain_notices(self) -> list[Notice]:
@@ -146,8 +151,8 @@ class Intake:
             self._queues.leave(noun.namespace, uid)
         ours = noun.scheduler in self._scheduler_names and not noun.finished
         self._claimants.note(noun, metadata if ours and declaration is None else None)
-        if last is None and (voice is None or voice.declaration.dialect is Dialect.SHADOW):
-            self._warnings.nameless(noun, metadata)
+        if last is None and (voice is None or voice.declaration.naming.precedence is Precedence.UNNAMED):
+            self._warnings.nameless(noun, self.dialects.declarations.nameless(metadata))
         events += facts + self._store(noun, voice, owners)
         if shown:
             events += self.heed(([], shown))
@@ -265,11 +270,11 @@ class Intake:
         return ()
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
-        declaration = declare(pod)
+        declaration = self.dialects.declarations.declare(pod)
         if (
             declaration is not None
             and self._options.legacy_invalid_min == "regular"
-            and declaration.dialect in _LABEL_ONLY
+            and declaration.naming.invalid_minimum is InvalidMinimum.POLICY
             and declaration.minimum is not None
             and not is_legal_minimum(declaration.minimum.value)
         ):
@@ -363,7 +368,7 @@ class Intake:
         Kubernetes' own groups have another scheduler of their own: one without members is as much that one's.
         """
         gang, schedulers = self._gangs.gang(key), self._gangs.schedulers(key)
-        if not schedulers and gang is not None and gang.source is not None and gang.source.group == native.GROUP:
+        if not schedulers and gang is not None and gang.source is not None and gang.rules.native:
             schedulers = self._gangs.schedulers(key, active=False)
             return not schedulers.isdisjoint(self._scheduler_names)
         return not schedulers or not schedulers.isdisjoint(self._scheduler_names)
@@ -387,7 +392,7 @@ class Intake:
         if resource.plural == PROFILES:
             spec = self._profiles.read(address, document)
         else:
-            spec = read_account(resource, document, self._options.quota_namespaces)
+            spec = confined(self.dialects.read_account(resource, document), self._options.quota_namespaces)
         status = status if isinstance(status, Mapping) else {}
         controller = controller_of(metadata, "f:status", "f:state")
         return self._told(self._accounts.replace(address, spec, status, controller))

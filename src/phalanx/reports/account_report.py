@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
-from phalanx.dialects.holdings import exact_quantity
+from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.resources import CPU, PODS

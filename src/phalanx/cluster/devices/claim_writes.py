@@ -9,7 +9,7 @@ import msgspec
 from phalanx.cluster.devices.entries import Entry
 from phalanx.model.claims import AllocateClaim, Allocation, Claim, ClaimNeed
 from phalanx.model.decoding import decode_json
-from phalanx.model.gang import Dialect, GroupRef
+from phalanx.model.gang import GroupRef
 
 if TYPE_CHECKING:
     from phalanx.cluster.members import PodRecord
@@ -87,7 +87,7 @@ def creation(record: PodRecord, need: ClaimNeed, allocation: Allocation | None, 
 def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
     """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
     noun = record.gang.noun if record.gang is not None else None
-    if noun is None or noun.source is None or noun.dialect is not Dialect.NATIVE:
+    if noun is None or noun.source is None or not noun.rules.native:
         return None
     if claim.group != noun.source.name and all(entry.claim != claim.name for entry in noun.claims):
         return None

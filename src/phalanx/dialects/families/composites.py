@@ -6,8 +6,9 @@ from functools import partial
 
 import msgspec
 
+from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.enricher import Facet, News, nothing
-from phalanx.dialects.families.native import GROUP, is_unit, least_of, topology_of, was_scheduled, workload_of
+from phalanx.dialects.families.native_groups import is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.gangs.group_objects import Seen, seen_of
 from phalanx.dialects.gangs.status_input import Conditions, Told, find_condition, fresh_conditions
@@ -20,7 +21,7 @@ from phalanx.model.composite import Composite
 from phalanx.model.events import ClusterEvent, CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey, GroupRef, Problem
 
-COMPOSITES = WantedKind(GROUP, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
+COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
 
 INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
 

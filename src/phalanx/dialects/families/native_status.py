@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dialects.families.native import INITIALLY_SCHEDULED, SCHEDULED
+from phalanx.dialects.families.native_groups import INITIALLY_SCHEDULED, SCHEDULED
 from phalanx.dialects.gangs.status_input import (
     Conditions,
     Standing,
@@ -21,6 +21,12 @@ ADMITTED = "phalanx.dev/Admitted"
 def scheduled_condition(version: str) -> str:
     """The gang condition that this version of the API knows."""
     return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
+
+
+def status_of(standing: Standing) -> dict[str, Any] | None:
+    """The conditions that are not as they should be."""
+    conditions = conditions_of(standing)
+    return {"conditions": conditions} if conditions else None
 
 
 def conditions_of(standing: Standing) -> Conditions:

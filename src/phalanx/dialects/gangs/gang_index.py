@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
 from phalanx.dialects.gangs.agreement import Member, Voice
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.members import Members
-from phalanx.dialects.gangs.resolver import Resolved, Surroundings, resolve
+from phalanx.dialects.gangs.naming import GangNaming
+from phalanx.dialects.gangs.resolver import GangContext, Resolved, resolve
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef, group_ref, pod_ref
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey, Problem
+from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.pod import Pod
 
 K = TypeVar("K")
@@ -28,7 +29,9 @@ class _Entry:
 class GangBook:
     """Every gang that a live pod names or an object declares, exactly once."""
 
-    def __init__(self, options: DialectOptions, notices: NoticeBoard) -> None:
+    def __init__(self, options: DialectOptions, notices: NoticeBoard, naming_of: Mapping[str, GangNaming]) -> None:
+        """`naming_of` as in `GangContext`."""
+        self._naming_of = naming_of
         self._options = options
         self._notices = notices
         self._entries: dict[GangKey, _Entry] = {}
@@ -61,9 +64,7 @@ class GangBook:
             return []
         self._native = served
         entries = self._entries.items()
-        return self._settle_all(
-            key for key, entry in entries if entry.gang is not None and entry.gang.dialect is Dialect.NATIVE
-        )
+        return self._settle_all(key for key, entry in entries if entry.gang is not None and entry.gang.rules.native)
 
     def take_turned(self) -> list[str]:
         """The members of gangs that have since the last call changed their queue, or become revocable or ceased to
@@ -151,8 +152,8 @@ class GangBook:
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
-        surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""), self._native)
-        resolved = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
+        context = GangContext(self._naming_of, self._classes, self._queues.get(key.namespace, ""), self._native)
+        resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
         gang = resolved.gang
         if gang == entry.gang:
             return []

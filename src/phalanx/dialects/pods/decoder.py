@@ -10,7 +10,7 @@ from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clam
 from phalanx.dialects.devices.device_plans import planned_cards
 from phalanx.dialects.devices.node_cards import cards_at, percent_offered
 from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
-from phalanx.dialects.gangs.declaration import controller_of, index_of, role_of
+from phalanx.dialects.gangs.declaration import controlling_owner, index_of, role_of
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.lenient import Fault
 from phalanx.dialects.nodes.images import images_at
@@ -300,7 +300,7 @@ def summary(faults: tuple[Fault, ...]) -> str:
 
 
 def _controller(metadata: Metadata) -> str:
-    owner = controller_of(metadata)
+    owner = controlling_owner(metadata)
     return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
 
 

@@ -13,7 +13,7 @@ import msgspec
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.enricher import Facet, News, nothing
-from phalanx.dialects.gangs.declaration import controller_of
+from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
 from phalanx.dialects.reader import Document
@@ -64,7 +64,7 @@ class UsualSpread(Facet):
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
     def pod(self, pod: PodObject, noun: Pod) -> News:
-        controller = controller_of(pod.metadata)
+        controller = controlling_owner(pod.metadata)
         owner = (controller.kind, controller.name) if controller is not None else None
         known = _Known(noun.namespace, noun.labels, owner)
         if self._pods.get(noun.uid) != known:

@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from phalanx.dialects.core import Metadata
 from phalanx.dialects.gangs.agreement import Voice
-from phalanx.dialects.gangs.declaration import nameless
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.lenient import Fault
 from phalanx.dialects.warnings import Notice, NoticeBoard, pod_ref
@@ -49,9 +47,9 @@ class PodWarnings:
                 lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
             )
 
-    def nameless(self, pod: Pod, metadata: Metadata) -> None:
+    def nameless(self, pod: Pod, text: str) -> None:
         """Whoever leaves a group's name empty may have meant one (seed 000)."""
-        if not (pod.finished or pod.node) and (text := nameless(metadata)):
+        if text and not (pod.finished or pod.node):
             self.warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
 
     def warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[KnownPod], bool]) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.families import kube_batch, volcano
 from phalanx.model.account import Account, AccountState, Tree
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
@@ -37,44 +36,46 @@ class Holdings(msgspec.Struct, frozen=True):
     groups: Mapping[str, int] = {}
 
 
-def status_change(
-    current: Mapping[str, Any],
-    account: Account,
-    holdings: Holdings,
-    *,
-    tell_state: bool = True,
-    tell_counts: bool = True,
-) -> dict[str, Any]:
-    """The fields of the object's status that are not true, as they should be; null takes a field away.
+class UsageInput(msgspec.Struct, frozen=True):
+    """What the status of a queue or quota is computed from.
 
     Without `tell_state` the state of a queue is left to whoever else tells it, without `tell_counts` the number of
     its groups in each phase: Volcano's controller. What is allocated is the scheduler's to say.
     """
-    group = account.source.group if account.source is not None else ""
-    match account.key.tree:
-        case Tree.QUEUE if group == volcano.GROUP:
-            state = _state(current, account, holdings) if tell_state else ""
-            return _volcano_queue(current, state, _counts(holdings) if tell_counts else {}, holdings)
-        case Tree.QUEUE if group in kube_batch.GROUPS:
-            counts = _counts(holdings)
-            return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
-        case Tree.ELASTIC_QUOTA:
-            return _used(current, account, holdings.running)
-        case Tree.KOORDINATOR if account.source is not None and account.source.kind == "ElasticQuota":
-            return _used(current, account, holdings.used)
-    return {}
+
+    current: Mapping[str, Any]
+    account: Account
+    holdings: Holdings
+    tell_state: bool = True
+    tell_counts: bool = True
 
 
-def _volcano_queue(
-    current: Mapping[str, Any], state: str, counts: Mapping[str, int], holdings: Holdings
-) -> dict[str, Any]:
-    changed = _differing(current, counts)
+# Each gives the fields of an object's status that are not true, as they should be; null takes a field away.
+
+
+def volcano_queue_status(usage: UsageInput) -> dict[str, Any]:
+    current, holdings = usage.current, usage.holdings
+    changed = _differing(current, _counts(holdings) if usage.tell_counts else {})
+    state = _state(current, usage.account, holdings) if usage.tell_state else ""
     if state and current.get("state") != state:
         changed["state"] = state
     # Many releases require the field: no status without it is accepted, from whomever.
     missing = not isinstance(current.get("allocated"), Mapping)
     allocated = _amounts(current, "allocated", {CPU: 0, MEMORY: 0, **holdings.used}, zeros=missing)
     return {**changed, "allocated": allocated} if allocated else changed
+
+
+def kube_batch_queue_status(usage: UsageInput) -> dict[str, Any]:
+    counts = _counts(usage.holdings)
+    return _differing(usage.current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
+
+
+def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
+    """Koordinator counts what pods on nodes hold, scheduler-plugins what running ones do."""
+    account, holdings = usage.account, usage.holdings
+    return _used(
+        usage.current, account, holdings.used if account.key.tree is Tree.KOORDINATOR else holdings.running
+    )
 
 
 def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> str:

@@ -28,7 +28,7 @@ class Turn:
         self.refused: dict[Alone, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         noun = gang.noun
-        topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
+        topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
