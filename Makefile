@@ -29,7 +29,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "phalanx: installing into $(VENV) (once, about half a minute)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes --requirement constraints.txt
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable '.[dev,local]'
 	@touch $@
 
 clean:

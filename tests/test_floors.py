@@ -8,10 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import phalanx
+import phalanx_local
+from phalanx.cli.main import cli
 
 SOURCE = Path(phalanx.__file__).parent
+LOCAL = Path(phalanx_local.__file__).parent
 FLOORS = {
     "model": 0,
     "dialects": 1,
@@ -19,8 +23,6 @@ FLOORS = {
     "scheduling": 2,
     "kube": 2,
     "execution": 3,
-    "local": 3,
-    "nodeagent": 4,
     "status": 4,
     "daemon": 5,
     "reports": 6,
@@ -33,17 +35,15 @@ STRANGERS = {
     "cluster": {"dialects"},
     "scheduling": {"kube", "dialects"},
     "kube": {"scheduling", "dialects", "cluster"},
-    "execution": {"scheduling", "cluster", "local", "nodeagent"},
-    "local": {"kube", "dialects", "cluster", "scheduling", "execution", "nodeagent"},
-    "nodeagent": {"scheduling", "execution"},
-    "status": {"local", "nodeagent"},
-    "daemon": {"local", "nodeagent"},
-    "reports": {"local", "nodeagent"},
+    "execution": {"scheduling", "cluster"},
 }
+# What the cluster on this machine may import of the scheduler, by its own rooms, and where the scheduler starts it.
+OF_THE_SCHEDULER = {"nodeagent": {"model", "kube"}, "cli": {"model", "kube", "cli"}}
+DOORS = {"cli/up.py", "demo/localcluster.py"}
 
 
-def imported_rooms(path: Path) -> set[str]:
-    """The rooms that a module imports, at any depth of its code."""
+def imported_rooms(path: Path, package: str = "phalanx") -> set[str]:
+    """The rooms of a package that a module imports, at any depth of its code; "" is the package itself."""
     rooms: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names: list[str] = []
@@ -51,14 +51,14 @@ def imported_rooms(path: Path) -> set[str]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names = [node.module]
-        rooms.update(parts[1] for name in names if (parts := name.split("."))[0] == "phalanx" and len(parts) > 1)
+        rooms.update([*parts, ""][1] for name in names if (parts := name.split("."))[0] == package)
     return rooms
 
 
 @pytest.mark.parametrize("room", sorted(FLOORS))
 def test_no_import_goes_up(room: str) -> None:
     for path in sorted((SOURCE / room).rglob("*.py")):
-        for other in imported_rooms(path) - {room}:
+        for other in imported_rooms(path) - {room, ""}:
             assert FLOORS[other] < FLOORS[room], f"{path.relative_to(SOURCE)} imports {other}"
             assert other not in STRANGERS.get(room, set()), f"{path.relative_to(SOURCE)} imports {other}"
 
@@ -66,6 +66,34 @@ def test_no_import_goes_up(room: str) -> None:
 def test_every_room_has_its_floor() -> None:
     rooms = {path.name for path in SOURCE.iterdir() if path.is_dir() and (path / "__init__.py").exists()}
     assert rooms == set(FLOORS)
+
+
+def test_the_local_cluster_knows_the_nouns_and_its_node_agent_the_client() -> None:
+    for path in sorted(LOCAL.rglob("*.py")):
+        room = path.relative_to(LOCAL).parts[0]
+        assert imported_rooms(path) <= OF_THE_SCHEDULER.get(room, {"model"}), path.relative_to(LOCAL)
+        if room not in ("nodeagent", "cli"):
+            assert not imported_rooms(path, "phalanx_local") & {"nodeagent", "cli"}, path.relative_to(LOCAL)
+
+
+def test_the_scheduler_starts_the_local_cluster_at_two_doors() -> None:
+    importing = {
+        path.relative_to(SOURCE).as_posix()
+        for path in SOURCE.rglob("*.py")
+        if imported_rooms(path, "phalanx_local")
+    }
+    assert importing == DOORS
+
+
+@pytest.mark.parametrize("command", ["up", "demo", "apiserver", "node-agent"])
+def test_without_the_extra_a_command_says_what_to_install(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "cryptography", None)
+    result = CliRunner().invoke(cli, [command])
+    assert result.exit_code == 1
+    assert (
+        result.output
+        == f"Error: `phalanx {command}` needs the local cluster: pip install 'phalanx-scheduler[local]'\n"
+    )
 
 
 def test_the_core_does_no_io() -> None:
@@ -99,6 +127,6 @@ def test_help_is_quick_because_it_imports_no_machinery() -> None:
 
 
 def test_no_file_grows_beyond_what_one_reads_in_a_sitting() -> None:
-    for path in SOURCE.rglob("*.py"):
+    for path in (*SOURCE.rglob("*.py"), *LOCAL.rglob("*.py")):
         lines = len(path.read_text("utf-8").splitlines())
-        assert lines <= 520, f"{path.relative_to(SOURCE)} has {lines} lines"
+        assert lines <= 520, f"{path} has {lines} lines"

@@ -20,7 +20,7 @@ from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
-from phalanx.local.server import ApiServer, ServerOptions
+from phalanx_local.server import ApiServer, ServerOptions
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 QUEUES = "/apis/scheduling.volcano.sh/v1beta1/queues"

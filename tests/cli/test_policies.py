@@ -17,7 +17,7 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx.kube.own_objects import LABELS
-from phalanx.local.server import ApiServer, ServerOptions
+from phalanx_local.server import ApiServer, ServerOptions
 
 ALL = policies("batch", LABELS)
 POLICIES = [each for each in ALL if each["kind"] == "ValidatingAdmissionPolicy"]

@@ -16,8 +16,8 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import ClusterConfig
-from phalanx.local.server import ApiServer, ServerOptions
 from phalanx.reports.snapshot import read_cluster
+from phalanx_local.server import ApiServer, ServerOptions
 
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"

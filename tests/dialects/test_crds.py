@@ -16,10 +16,11 @@ from phalanx.cli.manifests import definitions
 from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
+from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
 from phalanx.dialects.quotas.usage_status import Holdings
-from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 from tests.dialects.objects import ACCOUNT_KINDS, GROUP_KINDS, desired_status, read_account, usage_status
 
 CRDS = {entry["metadata"]["name"]: entry for entry in definitions()}

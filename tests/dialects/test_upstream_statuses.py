@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.quotas.account_readers import read_account
 from phalanx.dialects.quotas.usage_status import Holdings
-from phalanx.local.schema.structural import StructuralSchema
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
+from phalanx_local.schema.structural import StructuralSchema
 from tests.dialects.objects import desired_status, read_account, usage_status
 from tests.upstream import SHAPES, Shape
 

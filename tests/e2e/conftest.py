@@ -15,8 +15,8 @@ import pytest_asyncio
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.kube.discovery import ServedResource, discover
-from phalanx.local.options import ServerOptions
-from phalanx.local.server import ApiServer
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
 from tests.e2e.world import DEFINITIONS, NODES, PODS, Cluster, World
 from tests.upstream import Shape, newest, oldest
 

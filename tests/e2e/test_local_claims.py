@@ -12,8 +12,8 @@ import pytest_asyncio
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
 from phalanx.kube.paths import Resource
-from phalanx.local.options import ServerOptions
-from phalanx.local.server import ApiServer
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
 from tests.e2e.test_claims import CLAIMS, Devices, gang
 from tests.e2e.world import PODS, Cluster, World
 

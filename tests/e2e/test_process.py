@@ -15,9 +15,9 @@ import yaml
 
 from phalanx.kube.client import KubeClient
 from phalanx.kube.config import load_config
-from phalanx.local.options import ServerOptions
-from phalanx.local.server import ApiServer, free_port
 from phalanx.status.verdict_publisher import Announcer
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer, free_port
 from tests.e2e.processes import Process
 from tests.e2e.world import NODES, PODS, World, pod
 

@@ -18,8 +18,8 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.local.server import ApiServer
 from phalanx.status.verdict_publisher import Pace
+from phalanx_local.server import ApiServer
 from tests.e2e.wire import Wire
 
 PATIENCE = 20.0

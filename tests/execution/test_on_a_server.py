@@ -19,9 +19,9 @@ from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.config import load_config
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
-from phalanx.local.options import ServerOptions
-from phalanx.local.server import ApiServer
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
 
 PODS = Resource("", "v1", "pods", "Pod")
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from phalanx.dialects import core
-from phalanx.local.validation.kinds import struct_type
+from phalanx_local.validation.kinds import struct_type
 from tests.differential.ours import Ours
 from tests.differential.tables.notation import one
 from tests.forgotten.test_proofs import functions_in

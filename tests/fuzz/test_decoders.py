@@ -34,18 +34,18 @@ from phalanx.dialects.times import parse_time
 from phalanx.kube.errors import ConfigError, ConnectionLost, api_error
 from phalanx.kube.kubeconfig import _read as read_kubeconfig_file
 from phalanx.kube.wire import read_event, read_head, read_page, read_status, version_number
-from phalanx.local.errors import ApiError
-from phalanx.local.patching import read_json, read_yaml
-from phalanx.local.wire.protobuf import ProtobufError, read_protobuf
 from phalanx.model.decoding import decode_json, decode_loosely, parse_float, parse_whole
 from phalanx.model.duration import parse_duration
 from phalanx.model.patterns import PatternError, compile_pattern
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.yaml_text import decode_yaml
-from phalanx.nodeagent.nodefile import NodeFileError, parse_node_file
-from phalanx.nodeagent.script import ScriptDefaults, ScriptError, read_script
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
+from phalanx_local.errors import ApiError
+from phalanx_local.nodeagent.nodefile import NodeFileError, parse_node_file
+from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError, read_script
+from phalanx_local.patching import read_json, read_yaml
+from phalanx_local.wire.protobuf import ProtobufError, read_protobuf
 
 from .hostile import NAMES, TEXTS, mutated, node, pod
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tests.local.client import CONFIG_MAPS, NODES, PODS, Client, config_map
-from tests.local.client import pod as small_pod
-from tests.local.conftest import client, clock, server  # noqa: F401 - fixtures
+from tests.phalanx_local.client import CONFIG_MAPS, NODES, PODS, Client, config_map
+from tests.phalanx_local.client import pod as small_pod
+from tests.phalanx_local.conftest import client, clock, server  # noqa: F401 - fixtures
 
 from .hostile import TEXTS, mutated, node, pod, value
 

@@ -21,8 +21,8 @@ from phalanx.kube.paths import Resource
 from phalanx.kube.reflector import Reflector, ReflectorState
 from phalanx.kube.wait import wait_until
 from phalanx.kube.wire import read_head
-from phalanx.local.options import ServerOptions
-from phalanx.local.server import ApiServer
+from phalanx_local.options import ServerOptions
+from phalanx_local.server import ApiServer
 
 pytestmark = pytest.mark.e2e
 

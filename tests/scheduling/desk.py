@@ -7,7 +7,7 @@ from phalanx.model.account import AccountKey, Tree
 from phalanx.model.decisions import Plan
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.scheduler import never
-from phalanx.scheduling.session.memo import Memory
+from phalanx.scheduling.session.memo import Memo
 from phalanx.scheduling.session.session import Session
 
 from .scenario import Scenario
@@ -39,7 +39,7 @@ class Desk:
             Plan(0),
             scenario.now,
             never,
-            Memory(),
+            Memo(),
         )
 
     def plugin(self, name: str) -> Plugin:

@@ -14,7 +14,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
-from phalanx.scheduling.placement.exact_search import Kind, Need, Part, Search
+from phalanx.scheduling.placement.exact_search import ExactSearch, SearchKind, SearchNeed, SearchPart
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
@@ -173,20 +173,28 @@ class TestTheUsualWayIsNotEnough:
 class TestSearch:
     def test_it_gives_up_at_its_limit_and_says_so(self) -> None:
         idle = [[20 + number, 20 - number] for number in range(6)]
-        kinds = [Kind(((0, 3 + number % 4), (1, 6 - number % 4)), (True,) * 6) for number in range(8)]
-        parts = [Part(number, 0, "", 4) for number in range(8)]
-        search = Search(idle, kinds, parts, [Need(28, {})], limit=500)
+        kinds = [SearchKind(((0, 3 + number % 4), (1, 6 - number % 4)), (True,) * 6) for number in range(8)]
+        parts = [SearchPart(number, 0, "", 4) for number in range(8)]
+        search = ExactSearch(idle, kinds, parts, [SearchNeed(28, {})], limit=500)
         assert search.run() is None
         assert search.exhausted
 
     def test_without_reaching_it_its_no_is_a_proof(self) -> None:
-        search = Search([[3]], [Kind(((0, 2),), (True,))], [Part(0, 0, "", 2)], [Need(2, {})])
+        search = ExactSearch(
+            [[3]], [SearchKind(((0, 2),), (True,))], [SearchPart(0, 0, "", 2)], [SearchNeed(2, {})]
+        )
         assert search.run() is None
         assert not search.exhausted
 
     def test_equal_nodes_are_tried_once(self) -> None:
         """On forty equal nodes there are few ways, however many there are on paper."""
-        kinds = [Kind(((0, 6),), (True,) * 40), Kind(((0, 5),), (True,) * 40)]
-        search = Search([[10]] * 40, kinds, [Part(0, 0, "", 20), Part(1, 0, "", 41)], [Need(61, {})], limit=10**5)
+        kinds = [SearchKind(((0, 6),), (True,) * 40), SearchKind(((0, 5),), (True,) * 40)]
+        search = ExactSearch(
+            [[10]] * 40,
+            kinds,
+            [SearchPart(0, 0, "", 20), SearchPart(1, 0, "", 41)],
+            [SearchNeed(61, {})],
+            limit=10**5,
+        )
         assert search.run() is None
         assert not search.exhausted

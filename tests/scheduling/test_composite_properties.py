@@ -11,7 +11,7 @@ import pytest
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gang_placement.group_tree import Formation, formation_of
+from phalanx.scheduling.gang_placement.group_tree import GroupTree, group_tree_of
 
 from .scenario import NAMESPACE
 from .test_composites import World
@@ -68,18 +68,18 @@ def _vanish(world: World, at: float) -> None:
         world.gone(names[int(at * len(names))])
 
 
-def forest(world: World) -> dict[GangKey, Formation]:
+def forest(world: World) -> dict[GangKey, GroupTree]:
     """The trees that make sense."""
     composites = world.state.surroundings.composites
     roots = {composites.root_of(key) for key in composites.nouns}
-    return {root: formation_of(composites, root) for root in roots if composites.fault(root) is None}
+    return {root: group_tree_of(composites, root) for root in roots if composites.fault(root) is None}
 
 
-def holds(world: World, formation: Formation, bound: Counter[GangKey]) -> bool:
+def holds(world: World, formation: GroupTree, bound: Counter[GangKey]) -> bool:
     """Whether enough of it is placed, this plan's bindings included."""
     count = 0
     for child in formation.children:
-        if isinstance(child, Formation):
+        if isinstance(child, GroupTree):
             count += holds(world, child, bound)
         else:
             assert child.noun is not None

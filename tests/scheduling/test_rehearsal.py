@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
 
@@ -169,7 +169,7 @@ def test_by_weight_a_queue_may_not_hold_more_than_its_share_whoever_gives_way() 
     scenario.pods("a", 8, cpu=1, queue="a").run()
     found = vain(scenario.job("b", 5, queue="b", cpu=1), "b")
     assert found.supposed is not None
-    assert isinstance(found.supposed.missing, Excess)
+    assert isinstance(found.supposed.missing, OverQuota)
     assert found.supposed.missing.account.label == "queue b"
     assert found.changes == ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.session.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, Rests
+from phalanx.scheduling.session.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, NodeBackoff
 
 from .scenario import Scenario
 
@@ -46,7 +46,7 @@ def test_another_policy_does_not_wake_the_node() -> None:
 
 
 def test_a_node_rests_twice_as_long_each_time_and_not_for_ever() -> None:
-    rests, now, pauses = Rests(), NOW, []
+    rests, now, pauses = NodeBackoff(), NOW, []
     for _ in range(7):
         until = rests.refused("n", now)
         pauses.append(until - now)
@@ -56,13 +56,13 @@ def test_a_node_rests_twice_as_long_each_time_and_not_for_ever() -> None:
 
 
 def test_pods_that_were_on_their_way_already_count_once() -> None:
-    rests = Rests()
+    rests = NodeBackoff()
     assert {rests.refused("n", NOW + second) for second in range(8)} == {NOW + FIRST_REST}
     assert rests.refused("n", NOW + FIRST_REST) == NOW + 3 * FIRST_REST
 
 
 def test_old_refusals_are_forgotten() -> None:
-    rests = Rests()
+    rests = NodeBackoff()
     rests.refused("n", NOW)
     later = NOW + FORGOTTEN_AFTER
     assert rests.resting(later) == ()

@@ -10,7 +10,7 @@ import pytest
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.quorum import Requirement, requirement
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, quorum_requirement
 
 from .scenario import Scenario
 from .worlds import Script
@@ -18,11 +18,13 @@ from .worlds import Script
 STEPS = 60
 
 
-def needs(world: Scenario) -> dict[GangKey, Requirement]:
-    return {key: requirement(gang, gang.noun) for key, gang in world.state.gangs.items() if gang.noun is not None}
+def needs(world: Scenario) -> dict[GangKey, QuorumRequirement]:
+    return {
+        key: quorum_requirement(gang, gang.noun) for key, gang in world.state.gangs.items() if gang.noun is not None
+    }
 
 
-def check_plan(world: Scenario, before: dict[GangKey, Requirement], plan: Plan) -> None:
+def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: Plan) -> None:
     """Every gang got its whole requirement or nothing, every pod one node, every bundle all or none."""
     counts = Counter(bind.gang for bind in plan.binds if bind.gang is not None)
     for key, placed in counts.items():

@@ -19,7 +19,7 @@ from phalanx.cli.connection import (
 if TYPE_CHECKING:
     from phalanx.daemon.relocation import Outcome
     from phalanx.kube.client import KubeClient
-    from phalanx.local.selectors import LabelSelector
+    from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.facts import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
@@ -186,22 +186,23 @@ class Progress:
         self.tell(f"warning: {text}")
 
 
-def _selector(text: str) -> LabelSelector:
-    from phalanx.local.errors import ApiError
-    from phalanx.local.selectors import parse_label_selector
+def _selector(text: str) -> tuple[Requirement, ...]:
+    from phalanx.model.label_selectors import parse_label_selector
 
     try:
         return parse_label_selector(text)
-    except ApiError as error:
+    except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--selector") from error
 
 
-def _eligible(snapshot: Snapshot, labels: LabelSelector) -> frozenset[str] | None:
+def _eligible(snapshot: Snapshot, labels: tuple[Requirement, ...]) -> frozenset[str] | None:
     """The names of the nodes that are meant; None for all."""
+    from phalanx.model.matching import all_hold
+
     if not labels:
         return None
     nodes = (node for node in snapshot.state.nodes.nodes if node is not None)
-    return frozenset(node.name for node in nodes if labels.matches(dict(node.labels)))
+    return frozenset(node.name for node in nodes if all_hold(labels, dict(node.labels)))
 
 
 def _left_closed(snapshot: Snapshot) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 
 import click
@@ -11,8 +12,11 @@ import click
 _COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("phalanx.cli.up:up", "Start an embedded cluster with nodes and the scheduler, and keep it running."),
     "demo": ("phalanx.cli.demo:demo", "Run a worked scenario on an embedded cluster and show what happens."),
-    "apiserver": ("phalanx.cli.apiserver:apiserver", "Run the embedded Kubernetes API server alone."),
-    "node-agent": ("phalanx.cli.node_agent:node_agent", "Play the kubelets of many nodes over the Kubernetes API."),
+    "apiserver": ("phalanx_local.cli.apiserver:apiserver", "Run the embedded Kubernetes API server alone."),
+    "node-agent": (
+        "phalanx_local.cli.node_agent:node_agent",
+        "Play the kubelets of many nodes over the Kubernetes API.",
+    ),
     "install": ("phalanx.cli.install:install", "Install CRDs, RBAC and the default queue into a cluster."),
     "scheduler": ("phalanx.cli.scheduler:scheduler", "Run the scheduler against a cluster."),
     "why": ("phalanx.cli.why:why", "Say why a pod or a group waits, and what would help."),
@@ -21,6 +25,8 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "quota": ("phalanx.cli.queue:quota", "Say what elastic quotas have, borrow and lend."),
     "policy": ("phalanx.cli.policy:policy", "Check a policy file and show the pipeline that it makes."),
 }
+# Those that need the second package and what the extra [local] brings.
+_LOCAL = ("up", "demo", "apiserver", "node-agent")
 
 
 class LazyGroup(click.Group):
@@ -32,6 +38,10 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
+        if cmd_name in _LOCAL and not all(map(importlib.util.find_spec, ("phalanx_local", "cryptography"))):
+            raise click.ClickException(
+                f"`phalanx {cmd_name}` needs the local cluster: pip install 'phalanx-scheduler[local]'"
+            )
         module, _, attribute = _COMMANDS[cmd_name][0].partition(":")
         command = getattr(importlib.import_module(module), attribute)
         assert isinstance(command, click.Command)

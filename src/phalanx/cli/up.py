@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from phalanx.cli.apiserver import tenant_file, tenant_option
+from phalanx_local.cli.apiserver import tenant_file, tenant_option
 
 DEFAULT_NODES = """\
 # The nodes of this cluster. Edit and save: nodes appear, change and go while it runs.

@@ -10,7 +10,7 @@ from phalanx.dialects.gangs.status_input import shortfall
 from phalanx.dialects.registry import Dialects
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.quorum import requirement
+from phalanx.scheduling.gangs.quorum import quorum_requirement
 from phalanx.status.event_publisher import source_reference
 
 # Controllers replace a member that is gone; until then nobody need be told (seconds).
@@ -68,4 +68,4 @@ class LostMembers:
         short = counts.present + counts.succeeded < noun.min_member or any(
             (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
         )
-        return short and not requirement(record, noun).satisfied
+        return short and not quorum_requirement(record, noun).satisfied

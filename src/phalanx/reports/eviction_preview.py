@@ -18,12 +18,12 @@ from phalanx.scheduling.diagnosis.verdicts import (
     over_ceiling_for_gang,
     over_ceiling_for_pod,
 )
-from phalanx.scheduling.gang_placement.nominated_placement import claimed
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.preemption.cost import cost_of
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import hours_lost
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import pace, rates
 from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
 from phalanx.scheduling.whatif.hypothesis import Obstacle
@@ -90,7 +90,7 @@ class Outlook(msgspec.Struct, omit_defaults=True):
     paced: list[str] = []
 
 
-def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Outlook | None:
+def outlook(rehearsal: Rehearsal, unit: QueuedUnit, messages: Mapping[str, str]) -> Outlook | None:
     """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
     uid) that would be evicted now would be told."""
     found = rehearsal.disruption(unit)
@@ -102,7 +102,7 @@ def outlook(rehearsal: Rehearsal, unit: Unit, messages: Mapping[str, str]) -> Ou
     pods = dict.fromkeys((*_records(found), *found.leavers))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
-    answer.rooms, answer.held = _rooms(rehearsal, found), bool(claimed(unit))
+    answer.rooms, answer.held = _rooms(rehearsal, found), bool(nominated_members(unit))
     answer.overtaken = [record.pod.key for record in found.losers]
     answer.pods = [_departure(record) for record in pods]
     return answer
@@ -134,7 +134,7 @@ def _due(rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messa
     )
 
 
-def _vain(rehearsal: Rehearsal, unit: Unit, found: Vain) -> Outlook:
+def _vain(rehearsal: Rehearsal, unit: QueuedUnit, found: Vain) -> Outlook:
     supposed = found.supposed
     if supposed is None:
         return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
@@ -176,13 +176,13 @@ def _about(obstacle: Obstacle) -> str:
     )
 
 
-def _missing(unit: Unit, facts: Shortage | Gap | Excess) -> str:
+def _missing(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> str:
     verdict = _sentence(unit, facts)
     change = verdict.change.replace("free or add", "add")
     return f"{verdict.message.rstrip('.')}" + (f". To help: {change}" if change else "")
 
 
-def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
+def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
     if unit.pod is not None:
         assert not isinstance(facts, Gap)
         return no_room_for_pod(facts) if isinstance(facts, Shortage) else over_ceiling_for_pod(facts)
@@ -190,7 +190,7 @@ def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
     match facts:
         case Shortage():
             return no_room_for_gang(facts, gang)
-        case Excess():
+        case OverQuota():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
             assert gang.noun is not None

@@ -6,17 +6,17 @@ from collections.abc import Iterable
 
 from phalanx.cluster.accounts import Payer
 from phalanx.model.account import AccountKey
-from phalanx.scheduling.ordering.queue_order import Line
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.ordering.queue_order import QueueOrder
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
-def first_in_line(session: Session, units: Iterable[Unit]) -> dict[AccountKey, Unit]:
+def first_in_line(session: Session, units: Iterable[QueuedUnit]) -> dict[AccountKey, QueuedUnit]:
     """account -> the first of the units, in the order in which a cycle would give them their turn.
 
     Units of one payer are in order of their rank, so only the first of each payer stands in the line.
     """
-    heads: dict[Payer, Unit] = {}
+    heads: dict[Payer, QueuedUnit] = {}
     for unit in units:
         for payer in _payers(session, unit):
             if payer not in heads or unit.rank < heads[payer].rank:
@@ -24,8 +24,8 @@ def first_in_line(session: Session, units: Iterable[Unit]) -> dict[AccountKey, U
     payers: dict[object, list[Payer]] = {}
     for payer, unit in heads.items():
         payers.setdefault(unit.key, []).append(payer)
-    first: dict[AccountKey, Unit] = {}
-    line = Line(session, {unit.key: unit for unit in heads.values()}.values())
+    first: dict[AccountKey, QueuedUnit] = {}
+    line = QueueOrder(session, {unit.key: unit for unit in heads.values()}.values())
     while (turn := line.next()) is not None:
         assert isinstance(turn, list)
         for unit in turn:
@@ -35,5 +35,5 @@ def first_in_line(session: Session, units: Iterable[Unit]) -> dict[AccountKey, U
     return first
 
 
-def _payers(session: Session, unit: Unit) -> list[Payer]:
+def _payers(session: Session, unit: QueuedUnit) -> list[Payer]:
     return list(dict.fromkeys(session.payer(member) for member in unit.members))

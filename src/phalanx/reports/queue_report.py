@@ -13,7 +13,7 @@ from phalanx.reports.account_report import Survey, amounts
 from phalanx.reports.first_in_queue import first_in_line
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.policy.loader import Policy
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
 
 _POINTS = ("queue_order", "deserved", "tenant_order")
@@ -57,7 +57,7 @@ class _Verdicts:
         self._gangs: Mapping[GangKey, Verdict | None] = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods: Mapping[str, Verdict | None] = {entry.uid: entry.verdict for entry in plan.pods}
 
-    def waiting(self, unit: Unit) -> Waiting | None:
+    def waiting(self, unit: QueuedUnit) -> Waiting | None:
         if unit.pod is not None:
             return _waiting(f"pod {unit.pod.pod.key}", self._pods.get(unit.pod.pod.uid))
         for gang in unit.gangs:

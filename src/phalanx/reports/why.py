@@ -18,7 +18,7 @@ from phalanx.reports.recent_evictions import note_evictions
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
-from phalanx.scheduling.gangs.quorum import ONCE, requirement
+from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
 from phalanx.scheduling.policy.loader import Policy
 from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.session.eviction_log import rates
@@ -81,7 +81,7 @@ class Inquiry:
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
-            key: requirement(record, record.noun)
+            key: quorum_requirement(record, record.noun)
             for key, record in self._state.gangs.items()
             if record.noun is not None
         }

@@ -16,21 +16,30 @@ from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
-from phalanx.scheduling.gang_placement.nominated_placement import claimed, promise
-from phalanx.scheduling.ordering.failures import attempt, mute, note
-from phalanx.scheduling.ordering.shared_verdicts import tell
-from phalanx.scheduling.ordering.surplus import surplus_refusal
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
+from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
+from phalanx.scheduling.ordering.shared_verdicts import tell_unit
+from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.plugins.nodes.node_backoff import Rest
 from phalanx.scheduling.plugins.queues.fairshare import Fairshare
 from phalanx.scheduling.policy.loader import Policy
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
-from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
-from phalanx.scheduling.queue.signatures import Admission, Alone, Awaiting, Charge, Demand, Parts, Quorum, Surplus
-from phalanx.scheduling.queue.unschedulable import Rank, Refusal
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.signatures import (
+    AdmissionSignature,
+    GroupTreeSignature,
+    NominatedSignature,
+    PodSignature,
+    QuorumSignature,
+    QuotaBlocked,
+    SchedulingSignature,
+    SurplusSignature,
+)
+from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.quota.usage_history import UsageHistory
-from phalanx.scheduling.session.cycle_history import Past
-from phalanx.scheduling.session.memo import Memory
-from phalanx.scheduling.session.no_solution import Futility
+from phalanx.scheduling.session.cycle_history import CycleHistory
+from phalanx.scheduling.session.memo import Memo
+from phalanx.scheduling.session.no_solution import NoSolutionCache
 from phalanx.scheduling.session.session import Session
 
 _ACTIONS: dict[str, Callable[[Session], None]] = {
@@ -60,10 +69,10 @@ class Scheduler:
 
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self.state = state
-        self.work = WorkList(state)
+        self.work = SchedulingQueue(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
         rule = policy.configured(Fairshare)
-        self.past = Past(UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ())))
+        self.past = CycleHistory(UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ())))
         self._cycles = 0
         self.use(policy)
 
@@ -75,8 +84,8 @@ class Scheduler:
                 entry.plugin.rests = self.past.rests
         self.pipeline = Pipeline(policy)
         self.placer = self.pipeline.placer(self.state.nodes)
-        self._memory = Memory()
-        self.past.futility = Futility()
+        self._memory = Memo()
+        self.past.futility = NoSolutionCache()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
         self._failed_actions: dict[str, float] = {}
@@ -186,7 +195,7 @@ class Scheduler:
         self._follow_time(session)
         return session
 
-    def waiting(self, session: Session) -> list[Unit]:
+    def waiting(self, session: Session) -> list[QueuedUnit]:
         """Everything that asks for something, each with its rank, for those who ask; nothing moves."""
         units = self.work.everything()
         for unit in units:
@@ -213,19 +222,19 @@ class Scheduler:
                 # Asked again at once it would undo and raise for ever.
                 self._failed_actions[action] = session.now + _ACTION_REST
                 session.undo_turn(marks)
-            note(session, f"action {action}", error)
+            report_failure(session, f"action {action}", error)
 
-    def _try_to_rank(self, session: Session, unit: Unit) -> None:
+    def _try_to_rank(self, session: Session, unit: QueuedUnit) -> None:
         try:
             self._rank(session, unit)
         except Exception:
-            attempt(session, [unit], partial(self._rank, session, unit))
+            try_each(session, [unit], partial(self._rank, session, unit))
 
     def _sort(self, session: Session) -> None:
         try:
             session.units.sort(key=_by_rank)
         except Exception as error:
-            note(session, "order of the units", error)
+            report_failure(session, "order of the units", error)
             session.units.sort(key=lambda unit: (unit.rank[0], *map(str, unit.rank[-3:])))
 
     def _next_wake(self, session: Session) -> float | None:
@@ -233,7 +242,7 @@ class Scheduler:
             try:
                 return self.pipeline.wakes(session)
             except Exception as error:
-                if not mute(session, error):
+                if not silence_plugin(session, error):
                     return None
 
     def _of_season(self, session: Session) -> tuple[Hashable, ...]:
@@ -241,10 +250,10 @@ class Scheduler:
             try:
                 return self.pipeline.season(session.now)
             except Exception as error:
-                if not mute(session, error):
+                if not silence_plugin(session, error):
                     return self._season
 
-    def _rank(self, session: Session, unit: Unit) -> None:
+    def _rank(self, session: Session, unit: QueuedUnit) -> None:
         if unit.pod is not None:
             pod, keys = unit.pod.pod, session.rank(unit.pod)
             unit.rank = (True, *keys, pod.created, pod.namespace, pod.name)
@@ -255,10 +264,10 @@ class Scheduler:
             unit.rank = (not repair, *keys, _age(eldest)[0], eldest.key.namespace, eldest.key.name)
         unit.band = unit.rank[: 1 + self.pipeline.band_width]
 
-    def _ranking(self, session: Session) -> Callable[[Unit], Rank] | None:
+    def _ranking(self, session: Session) -> Callable[[QueuedUnit], Rank] | None:
         """How to put parked units in order again, if their order may have changed by itself."""
 
-        def rank(unit: Unit) -> Rank:
+        def rank(unit: QueuedUnit) -> Rank:
             self._try_to_rank(session, unit)
             return unit.rank
 
@@ -280,7 +289,10 @@ class Scheduler:
                 self.work.park(unit, demand, refusal)
                 if asks and unit.key not in session.asked:
                     self.work.ask_later(unit.key)
-                if isinstance(demand, Admission | Charge) and (when := session.alarm(unit)) is not None:
+                if (
+                    isinstance(demand, AdmissionSignature | QuotaBlocked)
+                    and (when := session.alarm(unit)) is not None
+                ):
                     self.work.set_alarm(unit, when)
             elif not session.plan.complete and unit.key not in session.seen:
                 self.work.keep(unit)
@@ -291,7 +303,7 @@ class Scheduler:
         if session.set_aside:
             self.work.set_aside(session.set_aside)
 
-    def _not_considered(self, session: Session, unit: Unit) -> None:
+    def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
         if unit.pod is not None:
             session.judge_pod(unit.pod, not_considered(f"pod {unit.pod.pod.key}", self.policy.actions))
@@ -312,10 +324,12 @@ class Scheduler:
                 refusal = self._refusal_now(session, demand, unit)
             except Exception as error:
                 session.undo_turn(marks)
-                note(session, f"another look at {unit.name}", error)
+                report_failure(session, f"another look at {unit.name}", error)
                 known = self.work.known(demand)
                 list(
-                    self.work.renew(demand, Refusal(known.facts if known is not None else None, self.state.version))
+                    self.work.renew(
+                        demand, FitError(known.facts if known is not None else None, self.state.version)
+                    )
                 )
                 continue
             if refusal is None:
@@ -325,47 +339,47 @@ class Scheduler:
             if asker is not None and could_make_room(session, asker, demand):
                 self.work.ask_all()
             for other in self.work.renew(demand, refusal):
-                tell(session, other, refusal.facts)
+                tell_unit(session, other, refusal.facts)
                 session.step()
                 retold += 1
                 if retold == _RETOLD or session.out_of_time():
                     return
 
-    def _refusal_now(self, session: Session, demand: Demand, unit: Unit) -> Refusal | None:
+    def _refusal_now(self, session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> FitError | None:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
-            case Alone():
-                return None if demand.fits(session) else Refusal(*session.lack(demand, afresh=True))
-            case Surplus(kinds):
+            case PodSignature():
+                return None if demand.fits(session) else FitError(*session.lack(demand, afresh=True))
+            case SurplusSignature(kinds):
                 fits = any(kind.fits(session) for kind in kinds)
-                return None if fits else surplus_refusal(session, demand, afresh=True)
-            case Quorum():
+                return None if fits else surplus_fit_error(session, demand, afresh=True)
+            case QuorumSignature():
                 return assess(session, unit, demand)
-            case Admission():
+            case AdmissionSignature():
                 session.forget_totals()
                 waiting = next(gang for gang in unit.gangs if awaits_admission(gang))
                 if not self.pipeline.admit(session, waiting):
-                    return Refusal(objection(session, waiting), self.state.version)
+                    return FitError(objection(session, waiting), self.state.version)
                 return None
-            case Awaiting(_, wanted, _):
-                held = claimed(unit)
+            case NominatedSignature(_, wanted, _):
+                held = nominated_members(unit)
                 if not held or demand.arrived(self.state.lingering) or wanted.bound(session):
                     return None
-                return Refusal(promise(held), self.state.version)
-            case Parts():
+                return FitError(nomination_verdict(held), self.state.version)
+            case GroupTreeSignature():
                 return assess_composite(session, unit, demand)
-            case Charge():
+            case QuotaBlocked():
                 fault = next((fault for member in unit.members if (fault := session.held(member))), None)
-                return Refusal(fault, self.state.version) if fault is not None else None
+                return FitError(fault, self.state.version) if fault is not None else None
         known = session.known(demand)
-        return Refusal(known.facts if known is not None else None, self.state.version)
+        return FitError(known.facts if known is not None else None, self.state.version)
 
 
-def _bound(session: Session, demand: Demand, unit: Unit) -> int:
+def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> int:
     try:
         return session.bound(demand, unit)
     except Exception as error:
-        note(session, f"room for {unit.name}", error)
+        report_failure(session, f"room for {unit.name}", error)
         return 1
 
 
@@ -374,5 +388,5 @@ def _age(gang: GangRecord) -> tuple[int, object]:
     return gang.noun.created, gang.key
 
 
-def _by_rank(unit: Unit) -> Rank:
+def _by_rank(unit: QueuedUnit) -> Rank:
     return unit.rank

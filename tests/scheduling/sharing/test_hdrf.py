@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.quota.hdrf import ONE, Hierarchy, Node, first, turn
+from phalanx.scheduling.quota.hdrf import ONE, HdrfNode, Hierarchy, first, turn
 
 
 class Play:
@@ -15,7 +15,7 @@ class Play:
         self.total = total
         self.idle = dict(total)
         self.hierarchy = Hierarchy(total)
-        self.leaves: dict[str, Node] = {}
+        self.leaves: dict[str, HdrfNode] = {}
         self.held: dict[str, dict[str, int]] = {}
         self.asked: dict[str, dict[str, int]] = {}
         self.task: dict[str, dict[str, int]] = {}

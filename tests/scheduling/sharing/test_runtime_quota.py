@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.quota.runtime_quota import Quota, QuotaNode, runtime_quotas, runtime_tree
+from phalanx.scheduling.quota.runtime_quota import QuotaNode, RuntimeQuota, runtime_quotas, runtime_tree
 
 
-def runtimes(total: int, *quotas: Quota, scaling: bool = True) -> list[int]:
+def runtimes(total: int, *quotas: RuntimeQuota, scaling: bool = True) -> list[int]:
     amounts = runtime_quotas(total, quotas, scaling=scaling)
     return [amounts[quota.name] for quota in quotas]
 
@@ -18,63 +18,76 @@ def runtimes(total: int, *quotas: Quota, scaling: bool = True) -> list[int]:
 
 
 def test_the_worked_example() -> None:
-    quotas = [Quota("a", 40, 10, 5), Quota("b", 60, 15, 20), Quota("c", 50, 20, 40), Quota("d", 80, 15, 70)]
+    quotas = [
+        RuntimeQuota("a", 40, 10, 5),
+        RuntimeQuota("b", 60, 15, 20),
+        RuntimeQuota("c", 50, 20, 40),
+        RuntimeQuota("d", 80, 15, 70),
+    ]
     assert runtimes(100, *quotas) == [5, 20, 35, 40]
 
 
 @pytest.mark.parametrize(("asked", "expected"), [(0, [0, 90]), (30, [30, 70]), (60, [60, 50])])
 def test_koordinator_s_numbers_as_the_lender_comes_back(asked: int, expected: list[int]) -> None:
     """Total 100; the lender has a min of 60, the borrower a min of 50 and asks for 90; minima do not scale."""
-    quotas = [Quota("lender", 1, 60, asked), Quota("borrower", 1, 50, 90)]
+    quotas = [RuntimeQuota("lender", 1, 60, asked), RuntimeQuota("borrower", 1, 50, 90)]
     assert runtimes(100, *quotas, scaling=False) == expected
 
 
 def test_koordinator_s_numbers_for_two_that_want_more_than_there_is() -> None:
-    assert runtimes(120, Quota("a", 1, 50, 80)) == [80]
-    assert runtimes(120, Quota("a", 1, 50, 80), Quota("b", 1, 50, 100)) == [60, 60]
+    assert runtimes(120, RuntimeQuota("a", 1, 50, 80)) == [80]
+    assert runtimes(120, RuntimeQuota("a", 1, 50, 80), RuntimeQuota("b", 1, 50, 100)) == [60, 60]
 
 
 def test_an_idle_minimum_is_lent() -> None:
-    assert runtimes(100, Quota("a", 1, 50, 0), Quota("b", 1, 10, 100)) == [0, 100]
+    assert runtimes(100, RuntimeQuota("a", 1, 50, 0), RuntimeQuota("b", 1, 10, 100)) == [0, 100]
 
 
 def test_what_does_not_lend_keeps_its_minimum() -> None:
-    assert runtimes(100, Quota("a", 1, 50, 0, lends=False), Quota("b", 1, 10, 100)) == [50, 50]
+    assert runtimes(100, RuntimeQuota("a", 1, 50, 0, lends=False), RuntimeQuota("b", 1, 10, 100)) == [50, 50]
 
 
 def test_minima_that_exceed_the_total_shrink_in_proportion() -> None:
-    quotas = [Quota("a", 1, 90, 90), Quota("b", 1, 60, 60)]
+    quotas = [RuntimeQuota("a", 1, 90, 90), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas) == [60, 40]
 
 
 def test_without_scaling_minima_hold_although_they_exceed_the_total() -> None:
-    quotas = [Quota("a", 1, 90, 90), Quota("b", 1, 60, 60)]
+    quotas = [RuntimeQuota("a", 1, 90, 90), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas, scaling=False) == [90, 60]
 
 
 def test_a_minimum_that_does_not_scale_leaves_less_to_those_that_do() -> None:
-    quotas = [Quota("a", 1, 60, 60, scales=False), Quota("b", 1, 60, 60), Quota("c", 1, 30, 30)]
+    quotas = [
+        RuntimeQuota("a", 1, 60, 60, scales=False),
+        RuntimeQuota("b", 1, 60, 60),
+        RuntimeQuota("c", 1, 30, 30),
+    ]
     # 40 are left for minima of 90: 26 and 13; the unit that remains goes to the first name.
     assert runtimes(100, *quotas) == [60, 27, 13]
 
 
 def test_minima_that_do_not_scale_may_leave_nothing() -> None:
-    quotas = [Quota("a", 1, 120, 120, scales=False), Quota("b", 1, 60, 60)]
+    quotas = [RuntimeQuota("a", 1, 120, 120, scales=False), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas) == [120, 0]
 
 
 def test_a_guarantee_does_not_shrink() -> None:
-    quotas = [Quota("a", 1, 90, 90, guarantee=80), Quota("b", 1, 60, 60)]
+    quotas = [RuntimeQuota("a", 1, 90, 90, guarantee=80), RuntimeQuota("b", 1, 60, 60)]
     assert runtimes(100, *quotas) == [80, 40]  # more than there is: what runs is never taken by shares
 
 
 def test_the_largest_remainder_gets_the_unit_then_the_first_name() -> None:
-    assert runtimes(10, *[Quota(name, 1, 0, 99) for name in "bca"]) == [3, 3, 4]
-    assert runtimes(10, Quota("a", 4, 0, 99), Quota("b", 3, 0, 99), Quota("c", 1, 0, 99)) == [5, 4, 1]
+    assert runtimes(10, *[RuntimeQuota(name, 1, 0, 99) for name in "bca"]) == [3, 3, 4]
+    assert runtimes(10, RuntimeQuota("a", 4, 0, 99), RuntimeQuota("b", 3, 0, 99), RuntimeQuota("c", 1, 0, 99)) == [
+        5,
+        4,
+        1,
+    ]
 
 
 def test_without_weights_nothing_is_lent() -> None:
-    assert runtimes(100, Quota("a", 0, 10, 50), Quota("b", 0, 20, 50)) == [10, 20]
+    assert runtimes(100, RuntimeQuota("a", 0, 10, 50), RuntimeQuota("b", 0, 20, 50)) == [10, 20]
 
 
 quotas = st.lists(
@@ -87,11 +100,11 @@ quotas = st.lists(
         st.booleans(),
     ),
     max_size=8,
-).map(lambda rows: [Quota(f"q{index}", *row) for index, row in enumerate(rows)])
+).map(lambda rows: [RuntimeQuota(f"q{index}", *row) for index, row in enumerate(rows)])
 
 
 @given(st.integers(0, 500), quotas)
-def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[Quota]) -> None:
+def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[RuntimeQuota]) -> None:
     scaling = [quota._replace(scales=True) for quota in quotas]
     amounts = runtime_quotas(total, scaling)
     assert sum(amounts.values()) <= total
@@ -100,7 +113,7 @@ def test_no_unit_is_lost_and_none_is_made(total: int, quotas: list[Quota]) -> No
 
 
 @given(st.integers(0, 500), quotas)
-def test_everyone_has_his_minimum_as_far_as_he_wants_it(total: int, quotas: list[Quota]) -> None:
+def test_everyone_has_his_minimum_as_far_as_he_wants_it(total: int, quotas: list[RuntimeQuota]) -> None:
     amounts = runtime_quotas(total, quotas)
     exceeded = sum(quota.minimum for quota in quotas) > total
     fixed = sum(quota.minimum for quota in quotas if not quota.scales)

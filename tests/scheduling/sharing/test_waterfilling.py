@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.scheduling.quota.water_filling import Claim, Claimant, deserved, fill, real_capability
+from phalanx.scheduling.quota.water_filling import ShareClaimant, ShareRequest, deserved, fill, real_capability
 
 UNLIMITED = 10**12
 RESOURCES = ("cpu", "memory", "nvidia.com/gpu")
 
 
-def volcano(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dict[str, float]] | None:
+def volcano(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[str, dict[str, float]] | None:
     """The iteration of Volcano's proportion plugin, as written; None where it gives more than there is."""
     guaranteed = {r: sum(claim.guarantee.get(r, 0) for claim in claims) for r in total}
     limits = {
@@ -49,57 +49,61 @@ def volcano(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dict
     return shares
 
 
-def by_name(total: int, *claimants: Claimant) -> list[int]:
+def by_name(total: int, *claimants: ShareClaimant) -> list[int]:
     amounts = fill(total, claimants)
     return [amounts[claimant.name] for claimant in claimants]
 
 
 def test_weights_share_what_everyone_wants() -> None:
-    assert by_name(100, Claimant("a", 1, UNLIMITED), Claimant("b", 3, UNLIMITED)) == [25, 75]
+    assert by_name(100, ShareClaimant("a", 1, UNLIMITED), ShareClaimant("b", 3, UNLIMITED)) == [25, 75]
 
 
 def test_what_one_does_not_want_goes_to_the_others_by_weight() -> None:
-    claimants = [Claimant("a", 1, UNLIMITED), Claimant("b", 3, 30), Claimant("c", 1, UNLIMITED)]
+    claimants = [ShareClaimant("a", 1, UNLIMITED), ShareClaimant("b", 3, 30), ShareClaimant("c", 1, UNLIMITED)]
     assert by_name(100, *claimants) == [35, 30, 35]
 
 
 def test_nobody_gets_more_than_he_wants() -> None:
-    assert by_name(100, Claimant("a", 1, 20), Claimant("b", 1, 30)) == [20, 30]
+    assert by_name(100, ShareClaimant("a", 1, 20), ShareClaimant("b", 1, 30)) == [20, 30]
 
 
 def test_a_guarantee_holds_and_the_others_share_the_rest() -> None:
-    claimants = [Claimant("a", 1, UNLIMITED, 60), Claimant("b", 1, UNLIMITED), Claimant("c", 1, UNLIMITED)]
+    claimants = [
+        ShareClaimant("a", 1, UNLIMITED, 60),
+        ShareClaimant("b", 1, UNLIMITED),
+        ShareClaimant("c", 1, UNLIMITED),
+    ]
     assert by_name(100, *claimants) == [60, 20, 20]
 
 
 def test_a_guarantee_that_the_weight_covers_changes_nothing() -> None:
-    assert by_name(100, Claimant("a", 1, UNLIMITED, 40), Claimant("b", 1, UNLIMITED)) == [50, 50]
+    assert by_name(100, ShareClaimant("a", 1, UNLIMITED, 40), ShareClaimant("b", 1, UNLIMITED)) == [50, 50]
 
 
 def test_a_guarantee_counts_although_less_is_wanted() -> None:
-    assert by_name(100, Claimant("a", 1, 10, 40), Claimant("b", 1, UNLIMITED)) == [40, 60]
+    assert by_name(100, ShareClaimant("a", 1, 10, 40), ShareClaimant("b", 1, UNLIMITED)) == [40, 60]
 
 
 def test_what_is_left_after_the_first_round_comes_on_top_of_a_guarantee() -> None:
     # Round one: 30 (lifted from 10), 10 (wanted), 50; the 10 that are left go 1:5 to those who want more.
-    claimants = [Claimant("a", 1, UNLIMITED, 30), Claimant("b", 4, 10), Claimant("c", 5, UNLIMITED)]
+    claimants = [ShareClaimant("a", 1, UNLIMITED, 30), ShareClaimant("b", 4, 10), ShareClaimant("c", 5, UNLIMITED)]
     assert by_name(100, *claimants) == [32, 10, 58]
 
 
 def test_guarantees_alone_may_exceed_the_total() -> None:
-    assert by_name(100, Claimant("a", 1, UNLIMITED, 70), Claimant("b", 1, UNLIMITED, 60)) == [70, 60]
+    assert by_name(100, ShareClaimant("a", 1, UNLIMITED, 70), ShareClaimant("b", 1, UNLIMITED, 60)) == [70, 60]
 
 
 def test_units_that_cannot_be_divided_go_to_the_largest_remainders_then_to_the_first_names() -> None:
-    assert by_name(10, *[Claimant(name, 1, UNLIMITED) for name in "abc"]) == [4, 3, 3]
-    assert by_name(11, *[Claimant(name, 1, UNLIMITED) for name in "cab"]) == [3, 4, 4]
+    assert by_name(10, *[ShareClaimant(name, 1, UNLIMITED) for name in "abc"]) == [4, 3, 3]
+    assert by_name(11, *[ShareClaimant(name, 1, UNLIMITED) for name in "cab"]) == [3, 4, 4]
     # 10 by 4 : 3 : 1 is 5, 3.75 and 1.25
-    assert by_name(10, Claimant("a", 4, 99), Claimant("b", 3, 99), Claimant("c", 1, 99)) == [5, 4, 1]
+    assert by_name(10, ShareClaimant("a", 4, 99), ShareClaimant("b", 3, 99), ShareClaimant("c", 1, 99)) == [5, 4, 1]
 
 
 def test_without_weight_there_is_nothing_but_the_guarantee() -> None:
-    assert by_name(100, Claimant("a", 0, UNLIMITED, 5), Claimant("b", 1, 50)) == [5, 50]
-    assert by_name(100, Claimant("a", 0, UNLIMITED, 5)) == [5]
+    assert by_name(100, ShareClaimant("a", 0, UNLIMITED, 5), ShareClaimant("b", 1, 50)) == [5, 50]
+    assert by_name(100, ShareClaimant("a", 0, UNLIMITED, 5)) == [5]
 
 
 def test_nobody_is_an_answer() -> None:
@@ -114,8 +118,8 @@ def test_the_real_capability_leaves_room_for_the_guarantees_of_others() -> None:
 
 def test_each_resource_is_shared_on_its_own() -> None:
     claims = [
-        Claim("a", 1, {"cpu": 8000, "memory": 4}),
-        Claim("b", 1, {"cpu": 8000, "memory": 100}, capability={"cpu": 2000}),
+        ShareRequest("a", 1, {"cpu": 8000, "memory": 4}),
+        ShareRequest("b", 1, {"cpu": 8000, "memory": 100}, capability={"cpu": 2000}),
     ]
     assert deserved({"cpu": 10000, "memory": 60}, claims) == {
         "a": {"cpu": 8000, "memory": 4},
@@ -125,8 +129,8 @@ def test_each_resource_is_shared_on_its_own() -> None:
 
 def test_a_weight_may_differ_per_resource() -> None:
     claims = [
-        Claim("a", 1, {"cpu": 100, "gpu": 100}, weights={"gpu": 3}),
-        Claim("b", 1, {"cpu": 100, "gpu": 100}),
+        ShareRequest("a", 1, {"cpu": 100, "gpu": 100}, weights={"gpu": 3}),
+        ShareRequest("b", 1, {"cpu": 100, "gpu": 100}),
     ]
     assert deserved({"cpu": 100, "gpu": 100}, claims) == {
         "a": {"cpu": 50, "gpu": 75},
@@ -138,11 +142,11 @@ amount = st.integers(0, 1000)
 claimants = st.lists(
     st.tuples(st.integers(1, 70000), amount, st.just(0) | amount),
     max_size=8,
-).map(lambda rows: [Claimant(f"q{index}", *row) for index, row in enumerate(rows)])
+).map(lambda rows: [ShareClaimant(f"q{index}", *row) for index, row in enumerate(rows)])
 
 
 @given(st.integers(0, 3000), claimants)
-def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, claimants: list[Claimant]) -> None:
+def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, claimants: list[ShareClaimant]) -> None:
     amounts = fill(total, claimants)
     caps = {c.name: max(c.cap, c.floor) for c in claimants}
     assert all(c.floor <= amounts[c.name] <= caps[c.name] for c in claimants)
@@ -151,7 +155,9 @@ def test_everyone_stays_within_his_bounds_and_the_total_is_used(total: int, clai
 
 
 @given(st.integers(0, 3000), claimants)
-def test_nobody_below_his_cap_has_less_than_another_took_by_weight(total: int, claimants: list[Claimant]) -> None:
+def test_nobody_below_his_cap_has_less_than_another_took_by_weight(
+    total: int, claimants: list[ShareClaimant]
+) -> None:
     amounts = fill(total, claimants)
     hungry = [c for c in claimants if amounts[c.name] < c.cap]
     risen = [c for c in claimants if not c.floor]
@@ -169,11 +175,11 @@ claims = st.lists(
     ),
     min_size=1,
     max_size=6,
-).map(lambda rows: [Claim(f"q{index}", *row) for index, row in enumerate(rows)])
+).map(lambda rows: [ShareRequest(f"q{index}", *row) for index, row in enumerate(rows)])
 
 
 @given(st.lists(st.integers(360, 1500), min_size=3, max_size=3), claims)
-def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[Claim]) -> None:
+def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[ShareRequest]) -> None:
     total = dict(zip(RESOURCES, totals, strict=True))
     expected = volcano(total, claims)
     found = deserved(total, claims)
@@ -186,7 +192,7 @@ def test_it_is_what_volcanos_iteration_tends_to(totals: list[int], claims: list[
 
 @pytest.mark.parametrize("count", [1, 7, 1000])
 def test_many_are_shared_among_as_a_few_are(count: int) -> None:
-    amounts = fill(count * 10, [Claimant(f"{number:04}", 2, 9 + 2 * (number % 2)) for number in range(count)])
+    amounts = fill(count * 10, [ShareClaimant(f"{number:04}", 2, 9 + 2 * (number % 2)) for number in range(count)])
     spread = {9: count - count // 2, 11: count // 2}
     assert sum(amounts.values()) == min(count * 10, 9 * spread[9] + 11 * spread[11])
     assert all(amounts[name] == 9 for name in amounts if int(name) % 2 == 0)

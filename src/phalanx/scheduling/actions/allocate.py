@@ -27,23 +27,23 @@ from phalanx.scheduling.diagnosis.verdicts import (
     waiting_for_bundle,
 )
 from phalanx.scheduling.gang_placement.nominated_placement import (
-    claimed,
-    place_promised,
-    place_where_promised,
+    nominated_members,
+    place_nominated,
+    place_where_nominated,
     waits_on,
 )
-from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, charges_of, demand_of
-from phalanx.scheduling.gangs.quorum import Requirement, new_mark, unfinished_plan
-from phalanx.scheduling.ordering.borrowing import Entry, Loans
-from phalanx.scheduling.ordering.failures import attempt, walk_in_order
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, place_gangs, signature_of
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
+from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
+from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
-from phalanx.scheduling.ordering.queue_order import Line
-from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell
-from phalanx.scheduling.ordering.surplus import Surpluses, Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Alone, Charge, Quorum
-from phalanx.scheduling.queue.unschedulable import Refusal
-from phalanx.scheduling.quota.limits import UNLIMITED, Excess
+from phalanx.scheduling.ordering.queue_order import QueueOrder
+from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell_unit
+from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unschedulable import FitError
+from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.session.session import Session
 
 
@@ -56,12 +56,12 @@ def allocate(session: Session) -> None:
     walk(session, [unit for unit in session.units if not asks_for_a_slot_only(unit)])
 
 
-def walk(session: Session, units: list[Unit]) -> None:
+def walk(session: Session, units: list[QueuedUnit]) -> None:
     """What would be lent comes last, and only after others have been told to leave for what is within its own."""
     walk, entries = _Walk(session), list[Entry](units)
     while entries and session.plan.complete:
-        walk.turns = [entry for entry in entries if isinstance(entry, Turn)]
-        walk_in_order(session, [entry for entry in entries if isinstance(entry, Unit)], walk.along)
+        walk.turns = [entry for entry in entries if isinstance(entry, SurplusTurn)]
+        walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.along)
         entries = walk.later() if session.plan.complete else []
         if entries and session.pipeline.policy.eviction.reclaim:
             make_room_for(session, units)
@@ -72,15 +72,15 @@ class _Walk:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._surpluses, self._lanes = Surpluses(session), FifoQueues(session)
-        self._loans: Loans | None = None
-        self.turns: list[Turn] = []
+        self._surpluses, self._lanes = SurplusTurns(session), FifoQueues(session)
+        self._loans: Borrowing | None = None
+        self.turns: list[SurplusTurn] = []
 
-    def along(self, line: Line) -> Callable[[list[Unit] | Turn], None]:
+    def along(self, line: QueueOrder) -> Callable[[list[QueuedUnit] | SurplusTurn], None]:
         """Begins a round, or begins it anew where putting it in order has failed."""
         self._line = line
         if self._loans is None:
-            self._loans = Loans(self._session, line.payers)
+            self._loans = Borrowing(self._session, line.payers)
         self._loans.begin()
         for turn in self.turns:
             if turn.members:
@@ -90,27 +90,27 @@ class _Walk:
     def later(self) -> list[Entry]:
         return self._loans.next_round() if self._loans is not None else []
 
-    def _take(self, turn: list[Unit] | Turn) -> None:
-        if isinstance(turn, Turn):
-            attempt(self._session, [turn.unit], lambda: self._take_surplus(turn))
+    def _take(self, turn: list[QueuedUnit] | SurplusTurn) -> None:
+        if isinstance(turn, SurplusTurn):
+            try_each(self._session, [turn.unit], lambda: self._take_surplus(turn))
             return
         open_units = [unit for unit in turn if not self._lanes.blocked(unit)]
         if not open_units:
             return
         first = open_units[0]
         if first.pod is None:
-            attempt(self._session, open_units, lambda: self._take_gangs(first))
+            try_each(self._session, open_units, lambda: self._take_gangs(first))
             if self._session.plan.complete and first not in self._put_off:
                 self._lanes.passed(open_units)
         else:
             self._take_pods(open_units, first.pod)
 
     @property
-    def _put_off(self) -> Loans:
+    def _put_off(self) -> Borrowing:
         assert self._loans is not None
         return self._loans
 
-    def _take_surplus(self, turn: Turn) -> None:
+    def _take_surplus(self, turn: SurplusTurn) -> None:
         while turn.members:
             head = turn.members[0]
             most = UNLIMITED
@@ -124,7 +124,7 @@ class _Walk:
                 self._line.add_turn(turn)
                 return
 
-    def _take_gangs(self, unit: Unit) -> None:
+    def _take_gangs(self, unit: QueuedUnit) -> None:
         if place_unit(self._session, unit, self._put_off):
             for further in self._surpluses.of(unit):
                 if further.together:
@@ -132,7 +132,7 @@ class _Walk:
                 else:
                     self._line.add_turn(further)
 
-    def _take_pods(self, units: list[Unit], first: PodRecord) -> None:
+    def _take_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
         """Pods of one kind all at once; if that raises one by one, so that it is known for whose sake."""
         session = self._session
         marks = session.begin_turn()
@@ -142,11 +142,11 @@ class _Walk:
             session.undo_turn(marks)
             for unit in units:
                 if unit.key not in session.seen and unit.pod is not None:
-                    attempt(session, [unit], partial(self._place_pods, [unit], unit.pod))
+                    try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
 
-    def _place_pods(self, units: list[Unit], first: PodRecord) -> None:
+    def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
         """Those that would be lent what they ask for are put off."""
-        session, kind = self._session, Alone(first.cls, first.payer)
+        session, kind = self._session, PodSignature(first.cls, first.payer)
         while units and session.plan.complete:
             count = len(units)
             free = self._put_off.active and first.claim is None and not first.pod.problem
@@ -169,23 +169,23 @@ def _has_room(session: Session, record: PodRecord) -> bool:
     return bool(session.placer.place(record.cls, 1))
 
 
-def asks_for_a_slot_only(unit: Unit) -> bool:
+def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
     record = unit.pod
     return record is not None and not record.pod.problem and record.cls.pod_class.best_effort
 
 
-def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
+def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     waiting = _readable(session, units)
     if len(waiting) == 1 and waiting[0][1].claim is not None and _kept_promise(session, *waiting[0], kind):
         return
     if waiting and (held := session.held(waiting[0][1])) is not None:
         assert kind.payer is not None
-        refusal = session.refuse(Charge(kind.payer), held)
+        refusal = session.refuse(QuotaBlocked(kind.payer), held)
         for unit, record in waiting:
             session.unclaim([record])
-            tell(session, unit, held)
-            session.wait(unit, Charge(kind.payer), refusal)
+            tell_unit(session, unit, held)
+            session.wait(unit, QuotaBlocked(kind.payer), refusal)
             session.saw(unit)
         return
     cls = kind.cls
@@ -208,25 +208,25 @@ def place_alone(session: Session, units: list[Unit], kind: Alone) -> None:
     known = session.known(kind)
     for unit, record in waiting:
         assert known is not None
-        assert isinstance(known.facts, Shortage | Excess)
+        assert isinstance(known.facts, Shortage | OverQuota)
         session.judge_pod(record, session.sentence(known.facts))
         session.wait(unit, kind, known)
         session.saw(unit)
 
 
-def _kept_promise(session: Session, unit: Unit, record: PodRecord, kind: Alone) -> bool:
+def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodSignature) -> bool:
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
     if session.held(record) is not None:
         return False
-    if not (place_promised(session, record, kind) or waits_on(session, unit, kind)):
+    if not (place_nominated(session, record, kind) or waits_on(session, unit, kind)):
         return False
     session.saw(unit)
     return True
 
 
-def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord]]:
+def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUnit, PodRecord]]:
     """The pods of the units, but for those that cannot be read: they are told so."""
-    readable: list[tuple[Unit, PodRecord]] = []
+    readable: list[tuple[QueuedUnit, PodRecord]] = []
     for unit in units:
         assert unit.pod is not None
         if unit.pod.pod.problem:
@@ -238,21 +238,21 @@ def _readable(session: Session, units: list[Unit]) -> list[tuple[Unit, PodRecord
     return readable
 
 
-def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
+def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     """Places the quorum of every gang of a bundle in one transaction, or nothing. True if all quorums hold."""
     if unit.composite is not None:
         return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
     if _held(session, unit):
-        session.unclaim(claimed(unit))
+        session.unclaim(nominated_members(unit))
         session.saw(unit)
         return False
-    calls = [Call(session, gang) for gang in unit.gangs]
+    calls = [GangPlacement(session, gang) for gang in unit.gangs]
     if all(call.need.satisfied for call in calls):
         for gang in unit.gangs:
             session.judge_gang(gang, None)
         return True
-    demand = demand_of(calls)
-    promised = claimed(unit)
+    demand = signature_of(calls)
+    promised = nominated_members(unit)
     refusal = session.known(demand) if not promised else None
     if refusal is None:
         lends = loans.active and not promised and unit.band[0]
@@ -261,8 +261,8 @@ def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
         transaction = session.state.transaction()
         transaction.lift(promised)
         facts = None
-        if not (promised and place_where_promised(session, transaction, calls)):
-            facts = assemble(session, calls, demand, transaction)
+        if not (promised and place_where_nominated(session, transaction, calls)):
+            facts = place_gangs(session, calls, demand, transaction)
         if facts is None and not late:
             _commit(session, transaction, unit, calls)
             return True
@@ -274,21 +274,21 @@ def place_unit(session: Session, unit: Unit, loans: Loans) -> bool:
             session.saw(unit)
             return False
         refusal = session.refuse(demand, facts)
-    tell(session, unit, refusal.facts)
+    tell_unit(session, unit, refusal.facts)
     session.wait(unit, demand, refusal)
     session.saw(unit)
     return False
 
 
-def assess(session: Session, unit: Unit, demand: Quorum) -> Refusal | None:
+def assess(session: Session, unit: QueuedUnit, demand: QuorumSignature) -> FitError | None:
     """Why the quorums of a unit cannot be met now; None if they can. Nothing is placed."""
     transaction = session.state.transaction()
-    facts = assemble(session, [Call(session, gang) for gang in unit.gangs], demand, transaction)
+    facts = place_gangs(session, [GangPlacement(session, gang) for gang in unit.gangs], demand, transaction)
     transaction.rollback()
     return session.refuse(demand, facts) if facts is not None else None
 
 
-def _held(session: Session, unit: Unit) -> bool:
+def _held(session: Session, unit: QueuedUnit) -> bool:
     """Whether something holds the unit before any node is looked at; says what."""
     asks = any(gang.pending for gang in unit.gangs)
     if unit.overbundled:
@@ -327,7 +327,7 @@ def _held(session: Session, unit: Unit) -> bool:
     return bool(unit.missing) or not asks
 
 
-def _missing_mate(session: Session, unit: Unit, gang: GangKey) -> Verdict:
+def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
     """Which gang of the bundle is not there, or does not say that it is of the bundle."""
     mate = unit.missing[0]
     record = session.state.gangs.get(mate)
@@ -337,29 +337,29 @@ def _missing_mate(session: Session, unit: Unit, gang: GangKey) -> Verdict:
     return unrequited(gang, mate, by)
 
 
-def _held_by_account(session: Session, unit: Unit, gang: GangRecord, *, asks: bool = False) -> bool:
+def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
     """Whether who pays for the gang may be charged nothing new; says why. A group that waits to be admitted `asks`
     before it has pods."""
     held = session.held(gang) if gang.pending or asks else None
     if held is None:
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
-    demand = Charge(session.payer(gang))
-    tell(session, unit, facts)
+    demand = QuotaBlocked(session.payer(gang))
+    tell_unit(session, unit, facts)
     session.wait(unit, demand, session.refuse(demand, facts))
     return True
 
 
-def _commit(session: Session, transaction: Transaction, unit: Unit, calls: list[Call]) -> None:
+def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls: list[GangPlacement]) -> None:
     transaction.commit()
     _bind(session, calls)
     for call in calls:
         if call.placed or call.gang in unit.gangs:
             session.judge_gang(call.gang, None)
-    session.unclaim(claimed(unit))  # who was promised room and is not needed now
+    session.unclaim(nominated_members(unit))  # who was promised room and is not needed now
 
 
-def _bind(session: Session, calls: list[Call]) -> None:
+def _bind(session: Session, calls: list[GangPlacement]) -> None:
     """Records what one decision has placed."""
     prepares = any(record.taken for call in calls for record, _ in call.placed)
     together = session.next_cause() if prepares else ""
@@ -369,7 +369,7 @@ def _bind(session: Session, calls: list[Call]) -> None:
             session.bind(record, row, call.gang.key, mark, together)
 
 
-def _mark(session: Session, gang: GangRecord, need: Requirement) -> PlanMark | None:
+def _mark(session: Session, gang: GangRecord, need: QuorumRequirement) -> PlanMark | None:
     """What tells, should the rest of the plan be cut off, that this quorum had been proved."""
     assert gang.noun is not None
     if need.repair:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
@@ -16,7 +16,7 @@ def backfill(session: Session) -> None:
     walk(session, units)
 
 
-def _has_slots_to_fill(session: Session, unit: Unit) -> bool:
+def _has_slots_to_fill(session: Session, unit: QueuedUnit) -> bool:
     return session.slots_only and bool(unit.gangs) and all(_enough(session, gang) for gang in unit.gangs)
 
 

@@ -9,31 +9,31 @@ from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.gang_placement.group_tree import formation_of
-from phalanx.scheduling.gang_placement.group_tree_placer import Muster, core, hold_up
-from phalanx.scheduling.gang_placement.group_tree_verdicts import Lacks, tell_lacks
-from phalanx.scheduling.gang_placement.nominated_placement import claimed, place_where_promised, waits_on
-from phalanx.scheduling.gang_placement.quorum_placement import Call, charges_of, demand_of
-from phalanx.scheduling.ordering.borrowing import Loans
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Charge, Parts, Quorum
-from phalanx.scheduling.queue.unschedulable import Refusal
+from phalanx.scheduling.gang_placement.group_tree import group_tree_of
+from phalanx.scheduling.gang_placement.group_tree_placer import GroupTreePlacer, core, hold_up
+from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
+from phalanx.scheduling.ordering.borrowing import Borrowing
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 
-Commit = Callable[[list[Call]], None]
+Commit = Callable[[list[GangPlacement]], None]
 
 
 class Attempt:
     """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
 
-    def __init__(self, session: Session, unit: Unit, root: GangKey) -> None:
-        self.formation = formation_of(session.state.surroundings.composites, root)
+    def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
+        self.formation = group_tree_of(session.state.surroundings.composites, root)
         self.lacks: dict[GangRecord, object] = {}
-        self.calls: dict[GangRecord, Call] = {}
+        self.calls: dict[GangRecord, GangPlacement] = {}
         for gang in self.formation.gangs():
             obstacle = _obstacle(session, gang)
             if obstacle is None:
-                self.calls[gang] = Call(session, gang)
+                self.calls[gang] = GangPlacement(session, gang)
             else:
                 self.lacks[gang] = obstacle
         if any(call.need.repair for call in self.calls.values()):
@@ -41,25 +41,25 @@ class Attempt:
             for each in self.formation.formations():
                 each.least = 0
         self.open = [call for call in self.calls.values() if not call.need.satisfied]
-        parts: list[Quorum | Charge] = [demand_of([call]) for call in self.open]
+        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
         held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
-        parts += [Charge(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
-        self.demand = Parts(unit.key, tuple(parts))
+        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
+        self.demand = GroupTreeSignature(unit.key, tuple(parts))
 
-    def core_unit(self, unit: Unit) -> Unit | None:
+    def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
         """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
         gangs = tuple(core(self.formation, self.calls))
-        return Unit(unit.key, None, gangs) if gangs else None
+        return QueuedUnit(unit.key, None, gangs) if gangs else None
 
 
-def attempt_of(session: Session, unit: Unit) -> Attempt | None:
+def attempt_of(session: Session, unit: QueuedUnit) -> Attempt | None:
     """None where something is wrong with the tree."""
     assert unit.composite is not None
     fault = session.state.surroundings.composites.fault(unit.composite)
     return Attempt(session, unit, unit.composite) if fault is None else None
 
 
-def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) -> bool:
+def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: Borrowing) -> bool:
     """Places what fits of a tree in one transaction, if enough of it does; else nothing. True if the tree holds.
 
     `commit` records what was placed of each gang. A tree whose least part would be lent may be put off.
@@ -69,10 +69,10 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
     if fault is not None:
         for gang in unit.gangs:
             session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
-        session.unclaim(claimed(unit))
+        session.unclaim(nominated_members(unit))
         session.saw(unit)
         return False
-    attempt, promised = Attempt(session, unit, unit.composite), claimed(unit)
+    attempt, promised = Attempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
         session.unclaim(promised)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
@@ -82,25 +82,25 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
         return True
     refusal = session.known(attempt.demand) if not promised else None
     if refusal is not None:
-        assert isinstance(refusal.facts, Lacks)
+        assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
         return refusal.facts.holds
     least = [attempt.calls[gang] for gang in core(attempt.formation, attempt.calls)] or attempt.open
     lends = loans.active and not promised and unit.band[0]
-    charges = charges_of(session, least, demand_of(least)) if lends else {}
+    charges = charges_of(session, least, signature_of(least)) if lends else {}
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(promised)
     kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
-    if kept and not place_where_promised(session, transaction, kept):
+    if kept and not place_where_nominated(session, transaction, kept):
         for call in kept:
             call.placed = []
-    muster = Muster(session, attempt.calls, attempt.lacks, transaction)
+    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
     if not muster.run(attempt.formation):
         transaction.rollback()
         needed = attempt.core_unit(unit)
         if promised and needed is not None:
-            wanted = demand_of([attempt.calls[gang] for gang in needed.gangs])
+            wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
                 session.saw(unit)
                 return False
@@ -112,35 +112,37 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
         return False
     transaction.commit()
     commit(attempt.open)
-    session.unclaim(claimed(unit))  # who was promised room and is not needed now
+    session.unclaim(nominated_members(unit))  # who was promised room and is not needed now
     placed = {call.gang for call in attempt.open if call.placed}
     _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True
 
 
-def assess_composite(session: Session, unit: Unit, demand: Parts) -> Refusal | None:
+def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignature) -> FitError | None:
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
     attempt = attempt_of(session, unit)
     if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
         return None
-    if any(isinstance(part, Charge) for part in demand.parts):
+    if any(isinstance(part, QuotaBlocked) for part in demand.parts):
         return None
     transaction = session.state.transaction()
-    muster = Muster(session, attempt.calls, attempt.lacks, transaction)
+    muster = GroupTreePlacer(session, attempt.calls, attempt.lacks, transaction)
     holds = muster.run(attempt.formation)
     placed = transaction.placed
     transaction.rollback()
     return session.refuse(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
 
 
-def _lacks(unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], holds: bool) -> Lacks:
+def _lacks(
+    unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], holds: bool
+) -> GroupTreeFitError:
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
-    return Lacks(of, holds)
+    return GroupTreeFitError(of, holds)
 
 
 def _content(
-    session: Session, unit: Unit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
+    session: Session, unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
@@ -152,7 +154,7 @@ def _content(
 
 def _wait(
     session: Session,
-    unit: Unit,
+    unit: QueuedUnit,
     attempt: Attempt,
     lacks: Mapping[GangRecord, object],
     parked: bool = True,
@@ -162,11 +164,11 @@ def _wait(
     _tell(session, unit, attempt, refusal, parked)
 
 
-def _tell(session: Session, unit: Unit, attempt: Attempt, refusal: Refusal, parked: bool = True) -> None:
+def _tell(session: Session, unit: QueuedUnit, attempt: Attempt, refusal: FitError, parked: bool = True) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
-    assert isinstance(refusal.facts, Lacks)
-    tell_lacks(session, unit, refusal.facts)
-    if parked or any(isinstance(part, Charge) for part in attempt.demand.parts):
+    assert isinstance(refusal.facts, GroupTreeFitError)
+    tell_group_tree(session, unit, refusal.facts)
+    if parked or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
         session.wait(unit, attempt.demand, refusal)
     session.saw(unit)
 

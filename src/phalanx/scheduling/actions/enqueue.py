@@ -8,12 +8,12 @@ import msgspec
 
 from phalanx.cluster.members import GangRecord
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted
-from phalanx.scheduling.ordering.failures import attempt, walk_in_order
+from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
-from phalanx.scheduling.ordering.shared_verdicts import tell
-from phalanx.scheduling.ordering.surplus import Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit, awaits_admission
-from phalanx.scheduling.queue.signatures import Admission, Charge
+from phalanx.scheduling.ordering.shared_verdicts import tell_unit
+from phalanx.scheduling.ordering.surplus import SurplusTurn
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.signatures import AdmissionSignature, QuotaBlocked
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
 
@@ -26,19 +26,19 @@ def enqueue(session: Session) -> None:
     fifo = FifoQueues(session)
     had_turn: set[UnitKey] = set()
 
-    def take(turn: list[Unit] | Turn) -> None:
+    def take(turn: list[QueuedUnit] | SurplusTurn) -> None:
         assert isinstance(turn, list)
         for unit in turn:
             if unit.key not in had_turn and not fifo.blocked(unit):
                 had_turn.add(unit.key)
-                attempt(session, [unit], partial(_admit, session, unit))
+                try_each(session, [unit], partial(_admit, session, unit))
                 fifo.passed([unit])
 
     waiting = [unit for unit in session.units if any(awaits_admission(gang) for gang in unit.gangs)]
     walk_in_order(session, waiting, lambda line: take)
 
 
-def _admit(session: Session, unit: Unit) -> None:
+def _admit(session: Session, unit: QueuedUnit) -> None:
     for place, gang in enumerate(unit.gangs):
         noun = gang.noun
         if not awaits_admission(gang) or noun is None or noun.problem is not None:
@@ -46,8 +46,8 @@ def _admit(session: Session, unit: Unit) -> None:
         held = session.held(gang)
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
-            demand: Charge | Admission = Charge(session.payer(gang))
-            tell(session, unit, facts)
+            demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.payer(gang))
+            tell_unit(session, unit, facts)
             session.wait(unit, demand, session.refuse(demand, facts))
             continue
         demand = admission(session, unit, gang)
@@ -58,7 +58,7 @@ def _admit(session: Session, unit: Unit) -> None:
                 session.judge_gang(gang, None)
             continue
         refusal = refusal or session.refuse(demand, objection(session, gang), session.totals_version)
-        tell(session, unit, refusal.facts)
+        tell_unit(session, unit, refusal.facts)
         session.wait(unit, demand, refusal)
 
 
@@ -67,9 +67,9 @@ def objection(session: Session, gang: GangRecord) -> NotAdmitted:
     return NotAdmitted(*(session.pipeline.objection(session, gang) or ()))
 
 
-def admission(session: Session, unit: Unit, gang: GangRecord) -> Admission:
+def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:
     """What a group of the unit that waits to be admitted asks for."""
     noun = gang.noun
     assert noun is not None
     keys = session.pipeline.admission_keys(gang)
-    return Admission(noun.queue, noun.min_resources or (), keys, len(unit.gangs) > 1)
+    return AdmissionSignature(noun.queue, noun.min_resources or (), keys, len(unit.gangs) > 1)

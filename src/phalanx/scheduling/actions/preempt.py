@@ -14,9 +14,9 @@ import msgspec
 from phalanx.cluster.claims import Claim
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.actions.composite import attempt_of
-from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, claimed
+from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
 from phalanx.scheduling.gang_placement.surplus_domains import kind_of, starts_singly
-from phalanx.scheduling.ordering.failures import mute, note
+from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.eviction_reasons import why
 from phalanx.scheduling.preemption.no_lower_priority import outranks_nobody
 from phalanx.scheduling.preemption.preemptor import Beneficiary, PodBeneficiary, QuorumBeneficiary
@@ -24,9 +24,15 @@ from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import SOON, Search
 from phalanx.scheduling.preemption.victims import Victim
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Alone, Demand, Parts, Quorum, Surplus
-from phalanx.scheduling.session.no_solution import Question
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import (
+    GroupTreeSignature,
+    PodSignature,
+    QuorumSignature,
+    SchedulingSignature,
+    SurplusSignature,
+)
+from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
 # Room that is held is given up when those who must leave are still there so long after their grace (seconds).
@@ -41,7 +47,7 @@ def make_room(session: Session) -> None:
     make_room_for(session, (*session.units, *session.unasked))
 
 
-def make_room_for(session: Session, units: Iterable[Unit]) -> None:
+def make_room_for(session: Session, units: Iterable[QueuedUnit]) -> None:
     """The same for some units, in the midst of a cycle; nobody is asked about twice."""
     waiting = (unit for unit in units if unit.key in session.waits and unit.key not in session.asked)
     ordered = sorted(waiting, key=lambda unit: unit.rank)
@@ -54,15 +60,15 @@ def make_room_for(session: Session, units: Iterable[Unit]) -> None:
             units = units[_serve_guarded(session, units, together=kind is not None) :]
 
 
-def _kind(session: Session, unit: Unit) -> Hashable:
+def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
     demand, record = session.waits[unit.key][0], unit.pod
-    if record is None or not isinstance(demand, Alone) or record.claim is not None:
+    if record is None or not isinstance(demand, PodSignature) or record.claim is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
 
 
-def _serve_guarded(session: Session, units: list[Unit], *, together: bool) -> int:
+def _serve_guarded(session: Session, units: list[QueuedUnit], *, together: bool) -> int:
     """As `_serve_first`; where that raises the first goes on waiting without anybody having to go for it."""
     while True:
         marks = session.begin_turn()
@@ -70,13 +76,13 @@ def _serve_guarded(session: Session, units: list[Unit], *, together: bool) -> in
             return _serve_first(session, units, together=together)
         except Exception as error:
             session.undo_turn(marks)
-            if not mute(session, error):
-                note(session, f"making room for {units[0].name}", error)
+            if not silence_plugin(session, error):
+                report_failure(session, f"making room for {units[0].name}", error)
                 session.asked.add(units[0].key)
                 return 1
 
 
-def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
+def _serve_first(session: Session, units: list[QueuedUnit], *, together: bool) -> int:
     """Serves the first unit, and as many of those that are like it as can be; how many were dealt with."""
     most = len(units) if together else 1
     while most > 1:
@@ -101,7 +107,7 @@ def _serve_first(session: Session, units: list[Unit], *, together: bool) -> int:
     return len(units)
 
 
-def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
+def could_make_room(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> bool:
     """Whether others would go for a parked unit now. (It was refused when there was less to take.) If not now, the
     unit is asked about again when that may have changed."""
     if not session.pipeline.policy.eviction.active:
@@ -114,7 +120,7 @@ def could_make_room(session: Session, unit: Unit, demand: Demand) -> bool:
     return False
 
 
-def _ask_again(session: Session, unit: Unit, found: Eviction | Futile) -> None:
+def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | Futile) -> None:
     """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
     if isinstance(found, Eviction):
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
@@ -126,27 +132,27 @@ def _ask_again(session: Session, unit: Unit, found: Eviction | Futile) -> None:
         session.work.set_alarm_by(unit, found.again)
 
 
-def beneficiary_of(session: Session, unit: Unit, demand: Demand) -> Beneficiary | None:
+def beneficiary_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Beneficiary | None:
     """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
-    if isinstance(demand, Surplus):
+    if isinstance(demand, SurplusSignature):
         return next((PodBeneficiary(session, unit, alike[0]) for alike in _surplus_of(session, unit)), None)
     return next(beneficiaries_of(session, unit, demand), None)
 
 
-def beneficiaries_of(session: Session, unit: Unit, demand: Demand) -> Iterator[Beneficiary]:
+def beneficiaries_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Iterator[Beneficiary]:
     """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
     then fewer, down to one; then those of another kind."""
     match demand:
-        case Alone() if unit.pod is not None:
+        case PodSignature() if unit.pod is not None:
             yield PodBeneficiary(session, unit, unit.pod)
-        case Quorum():
+        case QuorumSignature():
             yield QuorumBeneficiary(session, unit)
-        case Parts():
+        case GroupTreeSignature():
             attempt = attempt_of(session, unit)
             core = attempt.core_unit(unit) if attempt is not None else None
             if core is not None:
                 yield QuorumBeneficiary(session, core)
-        case Surplus():
+        case SurplusSignature():
             for alike in _surplus_of(session, unit):
                 most = len(alike)
                 while most:
@@ -154,7 +160,7 @@ def beneficiaries_of(session: Session, unit: Unit, demand: Demand) -> Iterator[B
                     most //= 2
 
 
-def _surplus_of(session: Session, unit: Unit) -> Iterable[list[PodRecord]]:
+def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]:
     """The members above the minimum that may have others evicted, those that are one question together."""
     found: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
@@ -190,10 +196,10 @@ def search(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     return found
 
 
-def _question(beneficiary: Beneficiary) -> Question:
+def _question(beneficiary: Beneficiary) -> EvictionQuestion:
     # Only a gang that has members on nodes may find victims among its own.
     gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
-    return Question(
+    return EvictionQuestion(
         beneficiary.demand,
         beneficiary.priority,
         beneficiary.pod_priority,
@@ -203,7 +209,7 @@ def _question(beneficiary: Beneficiary) -> Question:
     )
 
 
-def _serve(session: Session, unit: Unit) -> Eviction | Futile | None:
+def _serve(session: Session, unit: QueuedUnit) -> Eviction | Futile | None:
     found: Eviction | Futile | None = None
     for beneficiary in beneficiaries_of(session, unit, session.waits[unit.key][0]):
         found = search(session, beneficiary)
@@ -221,12 +227,14 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
     hands, kept = _hands(beneficiary, found), dict(found.placements)
-    session.unclaim(record for record in claimed(unit) if record not in kept)
+    session.unclaim(record for record in nominated_members(unit) if record not in kept)
     _promise(session, beneficiary, beneficiary.name, found, hands)
     await_leavers(session, unit, beneficiary.demand)
 
 
-def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: list[Unit], found: Eviction) -> None:
+def carry_out_for_each(
+    session: Session, beneficiary: PodBeneficiary, units: list[QueuedUnit], found: Eviction
+) -> None:
     """The same for pods on their own: each waits only for those who must leave for it."""
     unit_of, hands = {unit.pod: unit for unit in units}, _hands(beneficiary, found)
     first = found.placements[0][0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.framework.plugin import Outcast
-from phalanx.scheduling.ordering.failures import mute, note
+from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.voluntary_evictions import Departures
 from phalanx.scheduling.session.session import Session
 
@@ -21,8 +21,8 @@ def shuffle(session: Session) -> None:
                 _send(session, departures, outcast)
         except Exception as error:
             session.undo_turn(marks)
-            if not mute(session, error):
-                note(session, "action shuffle", error)
+            if not silence_plugin(session, error):
+                report_failure(session, "action shuffle", error)
 
 
 def _send(session: Session, departures: Departures, outcast: Outcast) -> None:

@@ -11,8 +11,8 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
-from phalanx.scheduling.gang_placement.quorum_placement import Call
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # On how many nodes at most room is tried to be made for one member, cheapest first.
@@ -24,7 +24,7 @@ _REPRIEVES = 24
 class RoomMaking:
     """Members are placed hardest first: where there is room, else where the fewest pods must move for them."""
 
-    def __init__(self, session: Session, unit: Unit, limits: Limits, tell: Callable[[str], None]) -> None:
+    def __init__(self, session: Session, unit: QueuedUnit, limits: Limits, tell: Callable[[str], None]) -> None:
         self._session = session
         self._limits = limits
         self._tell = tell
@@ -116,13 +116,13 @@ class RoomMaking:
         return [record for _, record in sorted(movable, key=lambda entry: entry[0])]
 
 
-def needed(session: Session, unit: Unit) -> list[PodRecord]:
+def needed(session: Session, unit: QueuedUnit) -> list[PodRecord]:
     """The pending pods that must be placed for the unit to get what it needs."""
     if unit.pod is not None:
         return [unit.pod]
     found: list[PodRecord] = []
     for gang in unit.gangs:
-        call = Call(session, gang)
+        call = GangPlacement(session, gang)
         wanted = dict(call.need.roles)
         rest = call.need.total - sum(wanted.values())
         spare: list[PodRecord] = []
@@ -136,10 +136,10 @@ def needed(session: Session, unit: Unit) -> list[PodRecord]:
     return found
 
 
-def domains_of(session: Session, unit: Unit) -> list[BoolArray | None]:
+def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
     """The rows on which all members have to be, domain by domain, those first that take most of them already; None
     for everywhere. Empty where members have to be in several domains: that is not planned."""
-    calls = [Call(session, gang) for gang in unit.gangs]
+    calls = [GangPlacement(session, gang) for gang in unit.gangs]
     if any(lot.area is not None and lot.area.rule.hard for call in calls for lot in call.parts):
         return []
     near = [call for call in calls if call.area is not None and call.area.rule.hard]
@@ -157,7 +157,7 @@ def _most_important_first(record: PodRecord) -> tuple[object, ...]:
     return -record.pod.priority, record.pod.key
 
 
-def unit_of(units: Iterable[Unit], target: object) -> Unit | None:
+def unit_of(units: Iterable[QueuedUnit], target: object) -> QueuedUnit | None:
     """The unit of a gang (by key) or of a pod on its own (by uid); the smallest in which a gang takes part."""
     found = [
         unit

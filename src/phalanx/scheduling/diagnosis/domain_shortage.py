@@ -8,7 +8,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.topology import TopologyRule
 from phalanx.model.verdict import NodeCount
 from phalanx.scheduling.diagnosis.shortage import Shortage, Spot, shortage
-from phalanx.scheduling.placement.topology_domains import Area, Domain, Domains, Want
+from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, TopologyDomains
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.pipeline import Pipeline
@@ -19,10 +19,10 @@ class Surveyed(Protocol):
 
     state: ClusterState
     pipeline: Pipeline
-    domains: Domains
+    domains: TopologyDomains
 
 
-def no_room_near(session: Surveyed, area: Area, want: Want) -> Shortage:
+def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
     """Why all who are wanted have no room in any domain, nothing of them being placed."""
     nearest = session.domains.nearest(area, want)
     if nearest is None:
@@ -54,7 +54,7 @@ def wider(rule: TopologyRule) -> str:
     return "ask for a wider level" if rule.required else ""
 
 
-def no_domain(session: Surveyed, area: Area, want: Want, culprit: int = 0) -> Shortage:
+def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 0) -> Shortage:
     """No domain comes into question at all: there is none, or members are in several already."""
     nodes, ladder = session.state.nodes, session.domains.ladder(area.rule)
     cls = want.portions[0].cls

@@ -9,9 +9,9 @@ from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
-from phalanx.scheduling.gangs.quorum import Requirement, counted
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, startable
-from phalanx.scheduling.quota.limits import Excess, Held, Leaving, Turn
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
 
 NOT_ENOUGH_MEMBERS = "NotEnoughMembers"
 NOT_ENOUGH_RESOURCES = "NotEnoughResources"
@@ -40,7 +40,7 @@ def planning_failed(what: str, plugin: str, error: Exception) -> Verdict:
     )
 
 
-def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
+def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Verdict | None:
     """A verdict if the quorum cannot be met by the members that exist, else None."""
     aside = _aside(gang, noun, need)
     for role, least in need.roles:
@@ -74,7 +74,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict 
     )
 
 
-def _subgroups_missing(gang: GangRecord, noun: Gang, need: Requirement) -> Verdict | None:
+def _subgroups_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Verdict | None:
     """A verdict if subgroups that have too few members keep the gang from its quorum."""
     able = startable(gang, noun, lambda each: counted(each, noun.match_policy, need.repair))
     for number, more in enumerate(need.subgroups):
@@ -105,7 +105,7 @@ def subgroup_too_small(gang: GangRecord, part: Subgroup) -> Verdict:
     )
 
 
-def unreadable_members(gang: GangRecord, need: Requirement) -> Verdict | None:
+def unreadable_members(gang: GangRecord, need: QuorumRequirement) -> Verdict | None:
     """A verdict if members that cannot be read leave too few for the quorum, else None."""
     broken = sorted((m for m in gang.pending.values() if m.pod.problem), key=lambda member: member.order)
     if not broken:
@@ -251,12 +251,12 @@ def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
     )
 
 
-def over_ceiling_for_pod(facts: Excess) -> Verdict:
+def over_ceiling_for_pod(facts: OverQuota) -> Verdict:
     message, change = _over(facts)
     return Verdict(QUOTA_EXCEEDED, message, False, needed=1, members=1, change=change)
 
 
-def over_ceiling_for_gang(facts: Excess, gang: GangRecord) -> Verdict:
+def over_ceiling_for_gang(facts: OverQuota, gang: GangRecord) -> Verdict:
     message, change = _over(facts)
     return Verdict(
         QUOTA_EXCEEDED,
@@ -269,12 +269,12 @@ def over_ceiling_for_gang(facts: Excess, gang: GangRecord) -> Verdict:
     )
 
 
-def held_account(what: str, facts: Held) -> Verdict:
+def held_account(what: str, facts: Blocked) -> Verdict:
     """Nothing new may be charged to who pays for the unit."""
     return Verdict(facts.code, f"{what} cannot start: {facts.message}", unschedulable=False, change=facts.change)
 
 
-def behind(what: str, facts: Turn) -> Verdict:
+def behind(what: str, facts: BlockedByFifo) -> Verdict:
     return Verdict(
         BEHIND_IN_QUEUE,
         f"{what} waits behind {facts.head} in {facts.queue}, which keeps its order (dequeueStrategy fifo)",
@@ -282,7 +282,7 @@ def behind(what: str, facts: Turn) -> Verdict:
     )
 
 
-def _over(facts: Excess) -> tuple[str, str]:
+def _over(facts: OverQuota) -> tuple[str, str]:
     """(sentence, smallest change)."""
     name, label = facts.resource, facts.account.label
     used, wanted, limit = (format_quantity(each, name) for each in (facts.used, facts.wanted, facts.limit))
@@ -313,7 +313,7 @@ def _amounts(amounts: tuple[tuple[str, int], ...]) -> str:
     return ", ".join(f"{format_quantity(amount, name)} {name}" for name, amount in amounts)
 
 
-def _aside(gang: GangRecord, noun: Gang, need: Requirement) -> str:
+def _aside(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> str:
     """What keeps existing members from counting."""
     counts = gang.counts()
     on_nodes = counts.bound + counts.running

@@ -21,7 +21,7 @@ from phalanx.scheduling.framework.colocation import Huddles
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.limits import Limit
 
 
 class Spared(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class Plugin:
 
     # accounts
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         """What the account may hold at most in this cycle; all ceilings of all accounts that pay must hold."""
         raise NotImplementedError
 

@@ -10,7 +10,7 @@ from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.scheduling.framework.timers import Rounds
-from phalanx.scheduling.gangs.quorum import Requirement
+from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.quota.usage_history import UsageHistory
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Places(Protocol):
+class PodPlacer(Protocol):
     """Where the scheduler would put pods."""
 
     def place(self, cls: ClassRecord, count: int) -> list[int]:
@@ -38,7 +38,7 @@ class View(Protocol):
     rounds: Rounds
 
     @property
-    def placer(self) -> Places:
+    def placer(self) -> PodPlacer:
         """Where the scheduler would put pods."""
 
     @property
@@ -57,7 +57,7 @@ class View(Protocol):
     def turn_priority(self, gang: GangRecord | PodRecord) -> int:
         """With which priority it takes its turn: of Kubernetes' own groups the members'."""
 
-    def requirement(self, gang: GangRecord) -> Requirement:
+    def requirement(self, gang: GangRecord) -> QuorumRequirement:
         """What a plan must place for the gang's quorum to hold."""
 
     def totals(self) -> dict[str, tuple[int, int]]:

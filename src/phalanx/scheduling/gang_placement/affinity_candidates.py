@@ -19,7 +19,7 @@ from phalanx.scheduling.session.session import Session
 _TRIES = 8
 
 
-def meeting_places(session: Session, portions: Iterable[tuple[ClassRecord, int]]) -> Iterator[BoolArray]:
+def affinity_candidates(session: Session, portions: Iterable[tuple[ClassRecord, int]]) -> Iterator[BoolArray]:
     """bool[N] each: the domains in which so many copies of the classes might be near to each other."""
     wanted = dict(portions)
     nodes = session.state.nodes

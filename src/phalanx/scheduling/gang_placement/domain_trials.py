@@ -11,12 +11,12 @@ from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.domain_shortage import no_domain, spot_of
 from phalanx.scheduling.diagnosis.shortage import Shortage, Spot
-from phalanx.scheduling.placement.topology_domains import Area, Domain, Want
-from phalanx.scheduling.queue.signatures import GangDemand, Portion
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand
+from phalanx.scheduling.queue.signatures import GangSignature, MemberSignature
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
-Facts = Shortage | Excess
+Facts = Shortage | OverQuota
 F = TypeVar("F")
 
 
@@ -24,21 +24,21 @@ class Together(msgspec.Struct, frozen=True):
     """At least `total` members of several gangs, of which some may be left out."""
 
     total: int
-    portions: tuple[Portion, ...]
+    portions: tuple[MemberSignature, ...]
     roles: tuple[tuple[str, int], ...] = ()
 
 
-def together(demands: Sequence[GangDemand], least: int) -> Together:
+def together(demands: Sequence[GangSignature], least: int) -> Together:
     """What the smallest `least` of the gangs ask for, out of all that they offer."""
     totals = sorted(demand.total for demand in demands)
     return Together(sum(totals[:least]), tuple(portion for demand in demands for portion in demand.portions))
 
 
-def gather(
+def try_domains(
     session: Session,
     transaction: Transaction,
     area: Area,
-    want: Want,
+    want: DomainDemand,
     attempt: Callable[[Domain, Spot | None], F | None],
     undone: Callable[[], None],
     otherwise: Callable[[], bool] | None = None,
@@ -62,7 +62,7 @@ def gather(
             undone()
             if otherwise is not None and otherwise():
                 return None
-        if isinstance(facts, Excess):
+        if isinstance(facts, OverQuota):
             return facts  # accounts are in the way in every domain
     nearest = session.domains.nearest(area, want)
     if nearest is None:

@@ -11,11 +11,11 @@ import numpy as np
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.gang_placement.pod_sets import Batch
-from phalanx.scheduling.gangs.quorum import Requirement
+from phalanx.scheduling.gang_placement.pod_sets import PodBatch
+from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.placement.exact_search import Kind, Need, Part, Search
-from phalanx.scheduling.queue.signatures import Quorum, gang_demand
+from phalanx.scheduling.placement.exact_search import ExactSearch, SearchKind, SearchNeed, SearchPart
+from phalanx.scheduling.queue.signatures import QuorumSignature, gang_signature
 from phalanx.scheduling.session.session import Session
 
 # The search is for small gangs; beyond these sizes it would mostly run into its limit.
@@ -23,16 +23,16 @@ _MOST_MEMBERS = 64
 _MOST_NODES = 64
 
 
-class Choice(msgspec.Struct, frozen=True):
+class FallbackPlacement(msgspec.Struct, frozen=True):
     """`total` members of one gang's batches, of which `roles[role]` of each named role."""
 
     total: int
     roles: tuple[tuple[str, int], ...]
-    batches: Sequence[Batch]
+    batches: Sequence[PodBatch]
 
 
-def other_way(
-    session: Session, transaction: Transaction, choices: Sequence[Choice]
+def fallback_placement(
+    session: Session, transaction: Transaction, choices: Sequence[FallbackPlacement]
 ) -> list[list[tuple[PodRecord, int]]] | None:
     """Searches for room where the usual way found none, if the classes may have been in each other's way.
 
@@ -46,17 +46,17 @@ def other_way(
     rows = _bins(session, classes) if transaction.explores or _bound(session, choices) else []
     if not rows:
         return None
-    parts: list[Part] = []
-    origins: list[tuple[int, Batch]] = []
+    parts: list[SearchPart] = []
+    origins: list[tuple[int, PodBatch]] = []
     for number, choice in enumerate(choices):
         for batch in choice.batches:
-            parts.append(Part(classes.index(batch.cls), number, batch.role, len(batch.members)))
+            parts.append(SearchPart(classes.index(batch.cls), number, batch.role, len(batch.members)))
             origins.append((number, batch))
-    found = Search(
+    found = ExactSearch(
         session.state.nodes.idle[:, rows].T.tolist(),
         _kinds(session, classes, rows),
         parts,
-        [Need(choice.total, dict(choice.roles)) for choice in choices],
+        [SearchNeed(choice.total, dict(choice.roles)) for choice in choices],
     ).run()
     if found is None:
         return None
@@ -75,13 +75,13 @@ def other_way(
     return placed
 
 
-def _bound(session: Session, choices: Sequence[Choice]) -> int:
+def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
     """At most how many times all of them could be placed."""
     demands = []
     for choice in choices:
         members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in choice.batches)
-        demands.append(gang_demand(Requirement(choice.total, choice.roles), members, ()))
-    return Quorum(tuple(demands)).bound(session)
+        demands.append(gang_signature(QuorumRequirement(choice.total, choice.roles), members, ()))
+    return QuorumSignature(tuple(demands)).bound(session)
 
 
 def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
@@ -99,8 +99,8 @@ def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
     return sorted(chosen, key=lambda row: (counts[row], row))
 
 
-def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[Kind]:
-    kinds: list[Kind] = []
+def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) -> list[SearchKind]:
+    kinds: list[SearchKind] = []
     for cls in classes:
         conflicts = sum(
             1 << number
@@ -108,7 +108,7 @@ def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) 
             if session.placer.exclusive(cls) and _same_ports(cls, other)
         )
         amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
-        kinds.append(Kind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
+        kinds.append(SearchKind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
     return kinds
 
 

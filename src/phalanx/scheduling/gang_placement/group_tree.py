@@ -10,7 +10,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.topology import TopologyRule
 
 
-class Formation:
+class GroupTree:
     """`least` of the children must hold, or nothing of the formation is placed; with 0 each stands for itself.
 
     A child holds when its own quorum does: a gang's that of its members, a formation's that of its children. Those
@@ -24,7 +24,7 @@ class Formation:
         self,
         key: GangKey,
         least: int,
-        children: tuple[Formation | GangRecord, ...],
+        children: tuple[GroupTree | GangRecord, ...],
         topology: TopologyRule | None = None,
     ) -> None:
         self.key = key
@@ -38,32 +38,32 @@ class Formation:
     def gangs(self) -> Iterator[GangRecord]:
         """All gangs below, depth first, in the order in which they are tried."""
         for child in self.children:
-            if isinstance(child, Formation):
+            if isinstance(child, GroupTree):
                 yield from child.gangs()
             else:
                 yield child
 
-    def formations(self) -> Iterator[Formation]:
+    def formations(self) -> Iterator[GroupTree]:
         """This one and all below it, parents first."""
         yield self
         for child in self.children:
-            if isinstance(child, Formation):
+            if isinstance(child, GroupTree):
                 yield from child.formations()
 
 
-def formation_of(composites: Composites, root: GangKey) -> Formation:
+def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
     """The tree of a root that is declared and without fault.
 
     A composite that has been placed once asks for nothing more while anybody below it is left, as a gang does.
     """
     noun = composites.nouns[root]
     below, gangs = composites.children(root)
-    found: list[tuple[int, GangKey, Formation | GangRecord]] = [
-        (child.created, child.key, formation_of(composites, child.key)) for child in below
+    found: list[tuple[int, GangKey, GroupTree | GangRecord]] = [
+        (child.created, child.key, group_tree_of(composites, child.key)) for child in below
     ]
     found += [(gang.noun.created, gang.key, gang) for gang in gangs if gang.noun is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
-    whole = Formation(root, noun.min_groups, children, noun.topology)
+    whole = GroupTree(root, noun.min_groups, children, noun.topology)
     if noun.initiated and any(gang.counts().active for gang in whole.gangs()):
         whole.least = 0
     return whole

@@ -7,16 +7,16 @@ from collections.abc import Mapping, Sequence
 from phalanx.cluster.members import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot
-from phalanx.scheduling.gang_placement.domain_trials import gather, together
-from phalanx.scheduling.gang_placement.group_tree import Formation
+from phalanx.scheduling.gang_placement.domain_trials import together, try_domains
+from phalanx.scheduling.gang_placement.group_tree import GroupTree
 from phalanx.scheduling.gang_placement.group_tree_verdicts import Waits
-from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, demand_of
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, place_gangs, signature_of
 from phalanx.scheduling.placement.topology_domains import Area, area_of
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-class Muster:
+class GroupTreePlacer:
     """One attempt. `calls` are the gangs that may take part, those whose quorums hold included; `lacks` says what
     keeps the others from it. Afterwards `placed` of each call tells who and where, `lacks` why every gang that is
     still open waits. A formation with a topology is placed in the smallest domain that takes it."""
@@ -24,7 +24,7 @@ class Muster:
     def __init__(
         self,
         session: Session,
-        calls: Mapping[GangRecord, Call],
+        calls: Mapping[GangRecord, GangPlacement],
         lacks: Mapping[GangRecord, object],
         transaction: Transaction,
     ) -> None:
@@ -32,9 +32,9 @@ class Muster:
         self._calls = calls
         self._transaction = transaction
         self.lacks = dict(lacks)
-        self._failed: dict[Formation, list[Formation | GangRecord]] = {}
+        self._failed: dict[GroupTree, list[GroupTree | GangRecord]] = {}
 
-    def run(self, formation: Formation, spot: Spot | None = None) -> bool:
+    def run(self, formation: GroupTree, spot: Spot | None = None) -> bool:
         """Whether the formation holds now; if not, nothing of it has been placed."""
         mark = self._transaction.mark()
         placed = {gang: list(self._calls[gang].placed) for gang in formation.gangs() if gang in self._calls}
@@ -48,7 +48,7 @@ class Muster:
         note_waiting(formation, failed, self._calls, self.lacks)
         return False
 
-    def _near(self, formation: Formation, outer: Spot | None) -> object:
+    def _near(self, formation: GroupTree, outer: Spot | None) -> object:
         """Looks for a domain that takes all children, else for one that takes as many as are needed."""
         session, calls = (
             self._session,
@@ -72,7 +72,7 @@ class Muster:
         mark, facts = self._transaction.mark(), object()
         for count in dict.fromkeys((len(asking), max(1, formation.least - holding))):
             want = together(asking, count)
-            facts = gather(
+            facts = try_domains(
                 session,
                 self._transaction,
                 area,
@@ -84,7 +84,7 @@ class Muster:
                 return None
             self._transaction.back_to(mark)
             undone()
-        if isinstance(facts, Shortage | Gap | Excess):
+        if isinstance(facts, Shortage | Gap | OverQuota):
             # What no domain has, before any gang was tried in one.
             asks = (gang for gang, call in calls.items() if not call.need.satisfied and _asks(gang, facts))
             first = next(asks, None)
@@ -92,7 +92,7 @@ class Muster:
                 self.lacks[first] = facts
         return facts
 
-    def _children(self, formation: Formation, spot: Spot | None) -> object:
+    def _children(self, formation: GroupTree, spot: Spot | None) -> object:
         """Places every child that can be placed; why the first one cannot, if they are too few."""
         failed = self._failed[formation] = [each for each in formation.children if not self._take(each, spot)]
         able = len(formation.children) - len(failed)
@@ -102,8 +102,8 @@ class Muster:
         facts = next(lacks, None)
         return facts if facts is not None else able
 
-    def _take(self, child: Formation | GangRecord, spot: Spot | None) -> bool:
-        if isinstance(child, Formation):
+    def _take(self, child: GroupTree | GangRecord, spot: Spot | None) -> bool:
+        if isinstance(child, GroupTree):
             return self.run(child, spot)
         call = self._calls.get(child)
         if call is None:
@@ -111,7 +111,7 @@ class Muster:
         if call.need.satisfied or call.placed:
             return True
         mark = self._transaction.mark()
-        facts = assemble(self._session, [call], demand_of([call]), self._transaction, spot)
+        facts = place_gangs(self._session, [call], signature_of([call]), self._transaction, spot)
         if facts is None:
             self.lacks.pop(child, None)
             return True
@@ -127,14 +127,14 @@ def _asks(gang: GangRecord, facts: object) -> bool:
 
 
 def note_waiting(
-    formation: Formation,
-    failed: Sequence[Formation | GangRecord],
-    calls: Mapping[GangRecord, Call],
+    formation: GroupTree,
+    failed: Sequence[GroupTree | GangRecord],
+    calls: Mapping[GangRecord, GangPlacement],
     lacks: dict[GangRecord, object],
 ) -> None:
     """Notes that the open gangs of a formation that does not hold wait for it, unless they lack something. Of the
     children that `failed` the first gang that lacks something is in their way."""
-    below = (gang for child in failed for gang in (child.gangs() if isinstance(child, Formation) else (child,)))
+    below = (gang for child in failed for gang in (child.gangs() if isinstance(child, GroupTree) else (child,)))
     culprit = next((gang.key for gang in below if not isinstance(lacks.get(gang), Waits | None)), None)
     waits = Waits(formation.key, max(1, formation.least), len(formation.children) - len(failed), culprit)
     for gang in formation.gangs():
@@ -142,11 +142,13 @@ def note_waiting(
             lacks.setdefault(gang, waits)
 
 
-def hold_up(formation: Formation, calls: Mapping[GangRecord, Call], lacks: dict[GangRecord, object]) -> bool:
+def hold_up(
+    formation: GroupTree, calls: Mapping[GangRecord, GangPlacement], lacks: dict[GangRecord, object]
+) -> bool:
     """Whether too few of the children may take part; then everybody below waits for them."""
 
-    def fails(child: Formation | GangRecord) -> bool:
-        return hold_up(child, calls, lacks) if isinstance(child, Formation) else child not in calls
+    def fails(child: GroupTree | GangRecord) -> bool:
+        return hold_up(child, calls, lacks) if isinstance(child, GroupTree) else child not in calls
 
     failed = [child for child in formation.children if fails(child)]
     if len(formation.children) - len(failed) >= max(1, formation.least):
@@ -155,12 +157,12 @@ def hold_up(formation: Formation, calls: Mapping[GangRecord, Call], lacks: dict[
     return True
 
 
-def core(formation: Formation, calls: Mapping[GangRecord, Call]) -> list[GangRecord]:
+def core(formation: GroupTree, calls: Mapping[GangRecord, GangPlacement]) -> list[GangRecord]:
     """The gangs that have to be placed so that the formation holds: the first that may take part. Of one in which
     each child stands for itself, the first child. Empty if it holds, or if too few may take part."""
     holding, open_children = 0, list[list[GangRecord]]()
     for child in formation.children:
-        if isinstance(child, Formation):
+        if isinstance(child, GroupTree):
             if could_hold(child, calls, asked=True):
                 holding += 1
             elif could_hold(child, calls):
@@ -176,11 +178,11 @@ def core(formation: Formation, calls: Mapping[GangRecord, Call]) -> list[GangRec
     return [gang for gangs in open_children[:wanted] for gang in gangs]
 
 
-def could_hold(formation: Formation, calls: Mapping[GangRecord, Call], asked: bool = False) -> bool:
+def could_hold(formation: GroupTree, calls: Mapping[GangRecord, GangPlacement], asked: bool = False) -> bool:
     """Whether enough of the children may take part; with `asked` only those count that hold already."""
 
-    def holds(child: Formation | GangRecord) -> bool:
-        if isinstance(child, Formation):
+    def holds(child: GroupTree | GangRecord) -> bool:
+        if isinstance(child, GroupTree):
             return could_hold(child, calls, asked)
         return child in calls and (not asked or calls[child].need.satisfied)
 

@@ -9,8 +9,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.diagnosis.verdicts import gap, held_account, no_room_for_gang, over_ceiling_for_gang
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.quota.limits import Excess, Held
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.quota.limits import Blocked, OverQuota
 from phalanx.scheduling.session.session import Session
 
 WAITING_FOR_COMPOSITE = "WaitingForComposite"
@@ -26,7 +26,7 @@ class Waits(msgspec.Struct, frozen=True):
     culprit: GangKey | None
 
 
-class Lacks(msgspec.Struct, frozen=True):
+class GroupTreeFitError(msgspec.Struct, frozen=True):
     """What which gang lacks, by its place in the unit: facts of a refusal, a verdict, or for whom it waits. `holds`
     where the tree has what it needs, and these wait for themselves."""
 
@@ -34,7 +34,7 @@ class Lacks(msgspec.Struct, frozen=True):
     holds: bool = False
 
 
-def tell_lacks(session: Session, unit: Unit, lacks: Lacks) -> None:
+def tell_group_tree(session: Session, unit: QueuedUnit, lacks: GroupTreeFitError) -> None:
     facts = {unit.gangs[place]: lack for place, lack in lacks.of}
     verdicts = {gang: _verdict(lack, gang) for gang, lack in facts.items() if not isinstance(lack, Waits)}
     by_key = {gang.key: verdict for gang, verdict in verdicts.items()}
@@ -71,10 +71,10 @@ def _verdict(facts: object, gang: GangRecord) -> Verdict:
             return facts
         case Shortage():
             return no_room_for_gang(facts, gang)
-        case Excess():
+        case OverQuota():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
             return gap(facts, gang, gang.noun)
-        case Held():
+        case Blocked():
             return held_account(f"gang {gang.key}", facts)
     raise TypeError(f"no words for {facts!r}")

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.gang_placement.quorum_placement import Call
-from phalanx.scheduling.gang_placement.surplus_domains import Group, place_near
-from phalanx.scheduling.ordering.shared_verdicts import tell
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
+from phalanx.scheduling.ordering.shared_verdicts import tell_unit
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Alone, Awaiting, Quorum
-from phalanx.scheduling.queue.unschedulable import Refusal
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import NominatedSignature, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import Leaving
 from phalanx.scheduling.session.session import Session
 
 
-def claimed(unit: Unit) -> list[PodRecord]:
+def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
     """The pods of a unit for which room is held."""
     if unit.pod is not None:
         return [unit.pod] if unit.pod.claim is not None else []
     return [member for gang in unit.gangs for member in gang.pending.values() if member.claim is not None]
 
 
-def place_where_promised(session: Session, transaction: Transaction, calls: list[Call]) -> bool:
+def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
     """Places every quorum on the nodes where room was held for it; or places nothing.
 
     The transaction must have lifted the claims.
@@ -57,13 +57,15 @@ def put(session: Session, transaction: Transaction, member: PodRecord, row: int)
     return True
 
 
-def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangRecord | None = None) -> bool:
+def place_nominated(
+    session: Session, record: PodRecord, kind: PodSignature, gang: GangRecord | None = None
+) -> bool:
     """Places one pod for which room is held, there or elsewhere."""
     transaction = session.state.transaction()
     transaction.lift([record])
     near = record.row >= 0 and (kind.area is None or session.domains.holds(kind.area, [record.row]))
     if not (near and put(session, transaction, record, record.row)):
-        place_near(session, transaction, Group(kind, [record], ()))
+        place_in_domain(session, transaction, SurplusSubgroup(kind, [record], ()))
     if not transaction.placed:
         transaction.rollback()
         return False
@@ -72,13 +74,13 @@ def place_promised(session: Session, record: PodRecord, kind: Alone, gang: GangR
     return True
 
 
-def waits_on(session: Session, unit: Unit, wanted: Alone | Quorum) -> bool:
+def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> bool:
     """Whether the unit has to wait for others to leave still; if so it is told so.
 
     If not, what was held for it is of no use as it is: it is given up, unless others may be asked to go (then that
     is for the action that asks them).
     """
-    held = claimed(unit)
+    held = nominated_members(unit)
     if not held:
         return False
     claim = held[0].claim
@@ -96,20 +98,20 @@ def _stands(session: Session, held: list[PodRecord]) -> bool:
     return all(member.row >= 0 and session.placer.view(member.cls).static[member.row] for member in held)
 
 
-def promise(held: list[PodRecord]) -> Leaving:
+def nomination_verdict(held: list[PodRecord]) -> Leaving:
     """What the pods, for all of which one decision holds room, are told."""
     claim = held[0].claim
     assert claim is not None
     return Leaving(len(claim.leavers), len(held), tuple(sorted({record.nominated for record in held})))
 
 
-def await_leavers(session: Session, unit: Unit, wanted: Alone | Quorum) -> None:
+def await_leavers(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
     """Lets the unit wait until those who must leave for it have left."""
-    held = claimed(unit)
+    held = nominated_members(unit)
     claim = held[0].claim
     assert claim is not None
-    demand = Awaiting(unit.key, wanted, claim.leavers)
-    refusal = Refusal(promise(held), session.state.version)
-    tell(session, unit, refusal.facts)
+    demand = NominatedSignature(unit.key, wanted, claim.leavers)
+    refusal = FitError(nomination_verdict(held), session.state.version)
+    tell_unit(session, unit, refusal.facts)
     session.wait(unit, demand, refusal)
     session.work.set_alarm(unit, claim.until)

@@ -8,11 +8,11 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.framework.colocation import Huddles
-from phalanx.scheduling.placement.affinity_order import led
+from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.session.session import Session
 
 
-class Batch:
+class PodBatch:
     """Members of one gang that are alike: same priority, class, role, payer and huddle; `members` in their
     order."""
 
@@ -29,14 +29,14 @@ class Batch:
         self.members: list[PodRecord] = []
 
 
-Order = Callable[[Session, list[Batch]], list[Batch]]
+Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 
 
 def batches_of(
     members: list[PodRecord], roles: set[str], charged: bool, huddles: Huddles | None = None
-) -> list[Batch]:
+) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
-    found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], Batch] = {}
+    found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], PodBatch] = {}
     for member in members:
         pod = member.pod
         if pod.problem:
@@ -45,19 +45,19 @@ def batches_of(
         key = -pod.priority, member.cls, role, payer, huddles.of(member) if huddles is not None else None
         batch = found.get(key)
         if batch is None:
-            batch = found[key] = Batch(*key)
+            batch = found[key] = PodBatch(*key)
         batch.members.append(member)
     return list(found.values())
 
 
-def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
     """Higher priority first, then fewest eligible nodes, then largest share of the cluster, then members' order;
     but nobody before those whom it has to be near to."""
     if len(batches) <= 1:
         return batches
     totals, names = session.totals(), session.state.space.names
 
-    def hardness(entry: tuple[int, Batch]) -> tuple[int, int, float, int]:
+    def hardness(entry: tuple[int, PodBatch]) -> tuple[int, int, float, int]:
         position, batch = entry
         cls = batch.cls
         share = max(
@@ -66,18 +66,20 @@ def hardest_first(session: Session, batches: list[Batch]) -> list[Batch]:
         )
         return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
 
-    return led([batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,))
+    return leaders_first(
+        [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,)
+    )
 
 
-def leanest_first(session: Session, batches: list[Batch]) -> list[Batch]:
+def leanest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
     """Higher priority first, then the smallest share of the cluster, then members' order, with the same
     exception."""
     totals = session.totals()
 
-    def size(entry: tuple[int, Batch]) -> tuple[int, float, int]:
+    def size(entry: tuple[int, PodBatch]) -> tuple[int, float, int]:
         position, batch = entry
         amounts = batch.cls.footprint.amounts.items()
         share = max(amount / max(1, totals.get(name, (0, 0))[0]) for name, amount in amounts)
         return (batch.priority, share, position)
 
-    return led([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))
+    return leaders_first([batch for _, batch in sorted(enumerate(batches), key=size)], lambda batch: (batch.cls,))

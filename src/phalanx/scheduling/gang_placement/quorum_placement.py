@@ -15,38 +15,44 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot, shortage
 from phalanx.scheduling.framework.colocation import Huddles
-from phalanx.scheduling.gang_placement.affinity_candidates import meeting_places
-from phalanx.scheduling.gang_placement.domain_trials import Facts, gather
-from phalanx.scheduling.gang_placement.fallback import Choice, other_way
-from phalanx.scheduling.gang_placement.pod_sets import Batch, Order, batches_of, hardest_first, leanest_first
-from phalanx.scheduling.gangs.quorum import Requirement, counted
+from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
+from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
+from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
+from phalanx.scheduling.gang_placement.pod_sets import Order, PodBatch, batches_of, hardest_first, leanest_first
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
-from phalanx.scheduling.placement.affinity_order import led
-from phalanx.scheduling.placement.topology_domains import Area, Domain, Want, area_of
-from phalanx.scheduling.queue.signatures import GangDemand, PartDemand, Quorum, gang_demand, portions_of
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.placement.affinity_order import leaders_first
+from phalanx.scheduling.placement.topology_domains import Area, Domain, DomainDemand, area_of
+from phalanx.scheduling.queue.signatures import (
+    GangSignature,
+    QuorumSignature,
+    SubgroupSignature,
+    gang_signature,
+    member_signatures,
+)
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-class Lot:
+class PodSet:
     """Members who are placed together, and the area in which they have to be."""
 
     __slots__ = ("_orders", "area", "batches", "part", "total")
 
     def __init__(
-        self, batches: list[Batch], total: int = 0, area: Area | None = None, part: Subgroup | None = None
+        self, batches: list[PodBatch], total: int = 0, area: Area | None = None, part: Subgroup | None = None
     ) -> None:
         self.batches = batches
         self.total = total
         self.area = area
         self.part = part
-        self._orders: dict[Order, list[Batch]] = {}
+        self._orders: dict[Order, list[PodBatch]] = {}
 
     @property
     def uids(self) -> set[str]:
         return {member.pod.uid for batch in self.batches for member in batch.members}
 
-    def in_order(self, session: Session, order: Order) -> list[Batch]:
+    def in_order(self, session: Session, order: Order) -> list[PodBatch]:
         """The batches in an order; found once, as tries take and give back room but hardly change who may go
         where."""
         found = self._orders.get(order)
@@ -55,7 +61,7 @@ class Lot:
         return found
 
 
-class Call:
+class GangPlacement:
     """One gang's part in an assembly: what it needs now, and who may take part.
 
     `rest` are the members that are in no subgroup, `parts` the subgroups that could start, those first that have
@@ -66,10 +72,10 @@ class Call:
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         self.gang = gang
-        self.need: Requirement = session.requirement(gang)
-        self.rest = Lot([])
-        self.parts: list[Lot] = []
-        self.extras: list[Lot] = []
+        self.need: QuorumRequirement = session.requirement(gang)
+        self.rest = PodSet([])
+        self.parts: list[PodSet] = []
+        self.extras: list[PodSet] = []
         self.placed: list[tuple[PodRecord, int]] = []
         self.area: Area | None = None
         self.huddles: Huddles | None = None
@@ -82,20 +88,20 @@ class Call:
             members = session.in_order(gang)
             self.huddles = session.huddles(gang)
             if not noun.subgroups:
-                self.rest = Lot(batches_of(members, roles, charged, self.huddles))
+                self.rest = PodSet(batches_of(members, roles, charged, self.huddles))
                 return
             policy, repair = noun.match_policy, self.need.repair
             found = subgroups_of(noun, gang.members.values(), lambda each: counted(each, policy, repair))
             waiting: dict[object, list[PodRecord]] = {}
             for member in members:
                 waiting.setdefault(part_key(noun.subgroups, member), []).append(member)
-            self.rest = Lot(batches_of(waiting.get(None, []), roles, charged, self.huddles))
+            self.rest = PodSet(batches_of(waiting.get(None, []), roles, charged, self.huddles))
             for key, part in sorted(found.items(), key=lambda entry: (not entry[1].there, entry[0])):
                 if part.can_start or (part.waiting and not part.missing):
                     area = area_of(part.rule.topology, part.members)
                     batches = batches_of(waiting[key], roles, charged, self.huddles)
                     lots = self.parts if part.missing else self.extras
-                    lots.append(Lot(batches, part.missing or part.waiting, area, part))
+                    lots.append(PodSet(batches, part.missing or part.waiting, area, part))
             self._enlarge()
 
     def _enlarge(self) -> None:
@@ -108,7 +114,7 @@ class Call:
             short -= more
 
     @property
-    def batches(self) -> list[Batch]:
+    def batches(self) -> list[PodBatch]:
         """All who may take part."""
         return [batch for lot in (self.rest, *self.parts, *self.extras) for batch in lot.batches]
 
@@ -136,32 +142,34 @@ class Call:
             started[number] = started.get(number, 0) + (len(rows) >= lot.total)
         return all(started.get(number, 0) >= least for number, least in enumerate(self.need.subgroups))
 
-    def demand(self) -> GangDemand:
+    def demand(self) -> GangSignature:
         need = self.need
         if need.satisfied:
-            return gang_demand(need, (), ())
-        found = gang_demand(need, _kinds(self.batches), _reserve(self.gang))
+            return gang_signature(need, (), ())
+        found = gang_signature(need, _kinds(self.batches), _reserve(self.gang))
         if self.area is None and not (self.parts or self.extras):
             return found
         return msgspec.structs.replace(
             found,
             area=self.area,
-            parts=tuple(part_demand(lot) for lot in (*self.parts, *self.extras)),
+            parts=tuple(subgroup_signature(lot) for lot in (*self.parts, *self.extras)),
             subgroups=need.subgroups,
         )
 
 
-def part_demand(lot: Lot) -> PartDemand:
+def subgroup_signature(lot: PodSet) -> SubgroupSignature:
     assert lot.part is not None
-    portions = portions_of(_kinds(lot.batches), set(), lot.total)
-    return PartDemand(lot.part.key[0], lot.total, portions, lot.area)
+    portions = member_signatures(_kinds(lot.batches), set(), lot.total)
+    return SubgroupSignature(lot.part.key[0], lot.total, portions, lot.area)
 
 
-def demand_of(calls: list[Call]) -> Quorum:
-    return Quorum(tuple(call.demand() for call in calls))
+def signature_of(calls: list[GangPlacement]) -> QuorumSignature:
+    return QuorumSignature(tuple(call.demand() for call in calls))
 
 
-def copies_of(session: Session, calls: list[Call], demand: Quorum) -> Iterator[tuple[Payer, ClassRecord, int]]:
+def copies_of(
+    session: Session, calls: list[GangPlacement], demand: QuorumSignature
+) -> Iterator[tuple[Payer, ClassRecord, int]]:
     """How many pods of which class who pays for, if the first of the portions will do."""
     for call, part in zip(calls, demand.gangs, strict=True):
         left = part.total
@@ -174,7 +182,9 @@ def copies_of(session: Session, calls: list[Call], demand: Quorum) -> Iterator[t
                 yield payer, portion.cls, count
 
 
-def charges_of(session: Session, calls: list[Call], demand: Quorum) -> dict[Payer, dict[str, int]]:
+def charges_of(
+    session: Session, calls: list[GangPlacement], demand: QuorumSignature
+) -> dict[Payer, dict[str, int]]:
     """What each payer would be charged."""
     charges: dict[Payer, dict[str, int]] = {}
     for payer, cls, count in copies_of(session, calls, demand):
@@ -182,8 +192,12 @@ def charges_of(session: Session, calls: list[Call], demand: Quorum) -> dict[Paye
     return charges
 
 
-def assemble(
-    session: Session, calls: list[Call], demand: Quorum, transaction: Transaction, spot: Spot | None = None
+def place_gangs(
+    session: Session,
+    calls: list[GangPlacement],
+    demand: QuorumSignature,
+    transaction: Transaction,
+    spot: Spot | None = None,
 ) -> Facts | Gap | None:
     """Places every quorum within the transaction (`placed` of each call tells who and where); or places nothing,
     and says why: with `spot`, why there.
@@ -196,13 +210,13 @@ def assemble(
         if gaps:
             return Gap(gaps, place)
     facts = _all_in_turn(session, transaction, calls, demand, hardest_first, spot)
-    if isinstance(facts, Excess) and len({batch.cls for call in calls for batch in call.batches}) > 1:
+    if isinstance(facts, OverQuota) and len({batch.cls for call in calls for batch in call.batches}) > 1:
         facts = facts if _all_in_turn(session, transaction, calls, demand, leanest_first, spot) else None
     if isinstance(facts, Shortage) and _gathered(session, transaction, calls, demand, spot):
         return None
     if facts is None or any(call.area is not None or call.parts or call.extras for call in calls):
         return facts
-    found = other_way(session, transaction, [_choice(session, call) for call in calls])
+    found = fallback_placement(session, transaction, [_choice(session, call) for call in calls])
     if found is None:
         return facts
     for call, placed in zip(calls, found, strict=True):
@@ -211,7 +225,11 @@ def assemble(
 
 
 def _gathered(
-    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, spot: Spot | None
+    session: Session,
+    transaction: Transaction,
+    calls: list[GangPlacement],
+    demand: QuorumSignature,
+    spot: Spot | None,
 ) -> bool:
     """Whether all can be placed in another domain than where the first of those who have to be near to each other
     would go by itself."""
@@ -219,7 +237,7 @@ def _gathered(
     for part in demand.gangs:
         for cls in {portion.cls for portion in part.portions}:
             wanted[cls] = wanted.get(cls, 0) + part.forced(cls)
-    for rows in meeting_places(session, wanted.items()):
+    for rows in affinity_candidates(session, wanted.items()):
         with session.placer.within(rows):
             if _all_in_turn(session, transaction, calls, demand, hardest_first, spot) is None:
                 return True
@@ -227,11 +245,18 @@ def _gathered(
 
 
 def _all_in_turn(
-    session: Session, transaction: Transaction, calls: list[Call], demand: Quorum, order: Order, spot: Spot | None
+    session: Session,
+    transaction: Transaction,
+    calls: list[GangPlacement],
+    demand: QuorumSignature,
+    order: Order,
+    spot: Spot | None,
 ) -> Facts | None:
     start = transaction.mark()
     # Gangs of a bundle may have to be near to each other as well.
-    for place, call in led(list(enumerate(calls)), lambda entry: {batch.cls for batch in entry[1].batches}):
+    for place, call in leaders_first(
+        list(enumerate(calls)), lambda entry: {batch.cls for batch in entry[1].batches}
+    ):
         facts = _Turn(session, transaction, call, demand.gangs[place], place, order, spot).run()
         if facts is not None:
             transaction.back_to(start)
@@ -246,8 +271,8 @@ class _Turn:
         self,
         session: Session,
         transaction: Transaction,
-        call: Call,
-        demand: GangDemand,
+        call: GangPlacement,
+        demand: GangSignature,
         place: int,
         order: Order,
         spot: Spot | None,
@@ -274,7 +299,7 @@ class _Turn:
         return self._near(call.area, self._demand, choice, attempt)
 
     def _near(
-        self, area: Area, want: Want, choice: Choice | None, attempt: Callable[[], Facts | None]
+        self, area: Area, want: DomainDemand, choice: FallbackPlacement | None, attempt: Callable[[], Facts | None]
     ) -> Facts | None:
         """Makes the attempt within one domain after the other, until it succeeds; `choice` is set if members may be
         placed in other ways as well."""
@@ -291,13 +316,13 @@ class _Turn:
             del call.placed[before:]
 
         def otherwise() -> bool:
-            found = other_way(self._session, self._transaction, [choice]) if choice is not None else None
+            found = fallback_placement(self._session, self._transaction, [choice]) if choice is not None else None
             if found is not None:
                 call.placed += found[0]
             return found is not None
 
         everybody = call.everybody if want is self._demand else None
-        return gather(
+        return try_domains(
             self._session, self._transaction, area, want, on_the_spot, undone, otherwise, self._place, everybody
         )
 
@@ -349,7 +374,7 @@ class _Turn:
         total = max(rest, sum(asked.values()))
         return self._fill(call.rest, asked, total) if total > 0 else None
 
-    def _part(self, lot: Lot) -> Facts | None:
+    def _part(self, lot: PodSet) -> Facts | None:
         """Places a subgroup whole, or nothing of it."""
         assert lot.part is not None
         mark, before = self._transaction.mark(), len(self._call.placed)
@@ -360,8 +385,8 @@ class _Turn:
         if lot.area is None:
             facts = attempt()
         else:
-            choice = Choice(lot.total, (), lot.in_order(self._session, hardest_first))
-            facts = self._near(lot.area, part_demand(lot), choice, attempt)
+            choice = FallbackPlacement(lot.total, (), lot.in_order(self._session, hardest_first))
+            facts = self._near(lot.area, subgroup_signature(lot), choice, attempt)
         if facts is None:
             return None
         self._transaction.back_to(mark)
@@ -370,7 +395,7 @@ class _Turn:
             return msgspec.structs.replace(facts, part=lot.part.title)
         return facts
 
-    def _extra(self, lot: Lot) -> Facts | None:
+    def _extra(self, lot: PodSet) -> Facts | None:
         """Places as many of a whole subgroup's further members as are needed and fit."""
         asked = min(lot.total, self._call.need.total - len(self._call.placed))
         before = len(self._call.placed)
@@ -381,7 +406,7 @@ class _Turn:
 
         if lot.area is None:
             return attempt()
-        one = msgspec.structs.replace(part_demand(lot), total=1)
+        one = msgspec.structs.replace(subgroup_signature(lot), total=1)
         return self._near(lot.area, one, None, attempt)
 
     def _too_few(self) -> Facts:
@@ -391,7 +416,7 @@ class _Turn:
         found = shortage(self._session.pipeline, self._session.state.nodes, cls, len(call.placed), call.need.total)
         return msgspec.structs.replace(found, culprit=self._place)
 
-    def _fill(self, lot: Lot, roles: dict[str, int], total: int) -> Facts | None:
+    def _fill(self, lot: PodSet, roles: dict[str, int], total: int) -> Facts | None:
         """Places members of a lot, batch by batch within a priority: first what roles ask, then the rest.
 
         A batch of which no more fits is passed over: another member may fill the quorum in its stead.
@@ -408,7 +433,7 @@ class _Turn:
         for number, batch in enumerate(batches):
             if wanted.get(batch.role) and used[number] < len(batch.members):
                 return self._short_of(batch, wanted[batch.role], start, total)
-        failed: Batch | None = None
+        failed: PodBatch | None = None
         for number, batch in enumerate(batches):
             asked = batch.members[used[number] : used[number] + rest]
             done = self._put(batch, asked)
@@ -417,7 +442,7 @@ class _Turn:
                 failed = batch
         return self._short_of(failed, rest, start, total) if failed is not None and rest else None
 
-    def _put(self, batch: Batch, members: list[PodRecord], depth: int = 0) -> int:
+    def _put(self, batch: PodBatch, members: list[PodRecord], depth: int = 0) -> int:
         """Places as many of the members as fit and are allowed, in as few domains of each level below as possible;
         how many."""
         session, done = self._session, 0
@@ -432,7 +457,7 @@ class _Turn:
                     done += self._put(batch, members[done:], depth + 1)
         return done + self._put_anywhere(batch, members[done:])
 
-    def _put_anywhere(self, batch: Batch, members: list[PodRecord]) -> int:
+    def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
         session, cls, done = self._session, batch.cls, 0
         wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
         while done < wanted:
@@ -451,7 +476,7 @@ class _Turn:
         huddles = self._call.huddles
         return huddles.points(member, self._call.placed) if huddles is not None else None
 
-    def _short_of(self, batch: Batch, missing: int, start: int, need: int) -> Facts:
+    def _short_of(self, batch: PodBatch, missing: int, start: int, need: int) -> Facts:
         session, cls, place = self._session, batch.cls, self._place
         mine = self._call.placed[start:]
         placed = len(mine)
@@ -468,11 +493,11 @@ class _Turn:
         return shortage(session.pipeline, nodes, cls, placed, need, missing, place, self._spot)
 
 
-def _choice(session: Session, call: Call) -> Choice:
-    return Choice(call.need.total, call.need.roles, call.rest.in_order(session, hardest_first))
+def _choice(session: Session, call: GangPlacement) -> FallbackPlacement:
+    return FallbackPlacement(call.need.total, call.need.roles, call.rest.in_order(session, hardest_first))
 
 
-def _kinds(batches: list[Batch]) -> Iterator[tuple[tuple[ClassRecord, str, Payer | None], int]]:
+def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, Payer | None], int]]:
     return (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in batches)
 
 

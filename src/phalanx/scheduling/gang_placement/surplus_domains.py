@@ -9,29 +9,31 @@ from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gangs.quorum import counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of
 from phalanx.scheduling.placement.topology_domains import Area, area_of
-from phalanx.scheduling.queue.signatures import Alone, PartDemand, portions_of
+from phalanx.scheduling.queue.signatures import PodSignature, SubgroupSignature, member_signatures
 from phalanx.scheduling.session.session import Session
 
 Placement = tuple[PodRecord, int]
 
 
-class Group:
+class SurplusSubgroup:
     """Who is placed next: `members` who start together (mostly one), as which `kind` they are refused, and the
     others who would be refused alike."""
 
     __slots__ = ("alike", "kind", "members", "want")
 
-    def __init__(self, kind: Alone, members: Sequence[PodRecord], alike: Sequence[PodRecord]) -> None:
+    def __init__(self, kind: PodSignature, members: Sequence[PodRecord], alike: Sequence[PodRecord]) -> None:
         self.kind = kind
         self.members = members
         self.alike = alike
-        self.want: Alone | PartDemand = kind
+        self.want: PodSignature | SubgroupSignature = kind
         if len(members) > 1:
             counts = (((member.cls, "", member.payer), 1) for member in members)
-            self.want = PartDemand(0, len(members), portions_of(counts, set(), len(members)), kind.area)
+            self.want = SubgroupSignature(
+                0, len(members), member_signatures(counts, set(), len(members)), kind.area
+            )
 
 
-class Near:
+class SurplusDomain:
     """What a gang with a topology or with subgroups asks for its further members, as of now."""
 
     def __init__(self, gang: GangRecord, above: Area | None) -> None:
@@ -50,31 +52,31 @@ class Near:
         part = self.part(member)
         return part is None or not part.missing
 
-    def kind(self, member: PodRecord) -> Alone:
+    def kind(self, member: PodRecord) -> PodSignature:
         part = self.part(member)
         if part is None:
-            return Alone(member.cls, member.payer, self._area)
+            return PodSignature(member.cls, member.payer, self._area)
         area = _within(self._area, area_of(part.rule.topology, part.members))
-        return Alone(member.cls, member.payer, area, max(1, part.missing))
+        return PodSignature(member.cls, member.payer, area, max(1, part.missing))
 
-    def next(self, members: Sequence[PodRecord]) -> Group:
+    def next(self, members: Sequence[PodRecord]) -> SurplusSubgroup:
         """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
         head = members[0]
         part, kind = self.part(head), self.kind(head)
         if part is not None and part.missing:
             mates = [member for member in members if self.part(member) is part]
-            return Group(self.kind(mates[0]), mates[: part.missing], mates)
+            return SurplusSubgroup(self.kind(mates[0]), mates[: part.missing], mates)
         alike = [each for each in members if self.part(each) is part and each.cls is head.cls]
-        return Group(kind, [head], [each for each in alike if each.payer is head.payer])
+        return SurplusSubgroup(kind, [head], [each for each in alike if each.payer is head.payer])
 
 
-def near(session: Session, gang: GangRecord) -> Near | None:
+def surplus_domain(session: Session, gang: GangRecord) -> SurplusDomain | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
     noun = gang.noun
     if noun is None:
         return None
     above = _area_above(session, gang) if noun.composite is not None else None
-    return Near(gang, above) if noun.topology is not None or noun.subgroups or above is not None else None
+    return SurplusDomain(gang, above) if noun.topology is not None or noun.subgroups or above is not None else None
 
 
 def _area_above(session: Session, gang: GangRecord) -> Area | None:
@@ -94,19 +96,19 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
     return Area(inner.rule, inner.pins, outer)
 
 
-def kind_of(session: Session, record: PodRecord) -> Alone:
+def kind_of(session: Session, record: PodRecord) -> PodSignature:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
-    rules = near(session, record.gang) if record.gang is not None else None
-    return rules.kind(record) if rules is not None else Alone(record.cls, record.payer)
+    rules = surplus_domain(session, record.gang) if record.gang is not None else None
+    return rules.kind(record) if rules is not None else PodSignature(record.cls, record.payer)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:
     """Whether a member above its gang's minimum needs no other to start with it."""
-    rules = near(session, record.gang) if record.gang is not None else None
+    rules = surplus_domain(session, record.gang) if record.gang is not None else None
     return rules is None or rules.starts_singly(record)
 
 
-def place_near(session: Session, transaction: Transaction, group: Group) -> list[Placement]:
+def place_in_domain(session: Session, transaction: Transaction, group: SurplusSubgroup) -> list[Placement]:
     """Places all members of a group in the smallest domain that takes them; or nobody."""
     area = group.kind.area
     if area is None:

@@ -8,7 +8,7 @@ from phalanx.cluster.members import GangRecord
 from phalanx.model.gang import MOST_GANGS, GangKey
 
 
-def tied(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> dict[GangKey, GangRecord] | None:
+def bundle_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> dict[GangKey, GangRecord] | None:
     """The gang and all that are tied to it: those that it names and that name it, those of them, and so on.
 
     Nobody is tied by what another says alone. None where more than `MOST_GANGS` would be tied.

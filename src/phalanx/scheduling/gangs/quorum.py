@@ -13,7 +13,7 @@ from phalanx.scheduling.gangs.subgroups import lacking
 ONCE = (MatchPolicy.ONCE_SATISFIED, MatchPolicy.UNTIL_SCHEDULED)
 
 
-class Requirement(msgspec.Struct, frozen=True):
+class QuorumRequirement(msgspec.Struct, frozen=True):
     """What a plan must place for the gang's quorum to hold.
 
     `total` members in all, of which `roles[role]` of each named role. (0, {}) means that the quorum holds without
@@ -34,7 +34,7 @@ class Requirement(msgspec.Struct, frozen=True):
         return self.total <= 0 and not self.roles
 
 
-def requirement(record: GangRecord, gang: Gang) -> Requirement:
+def quorum_requirement(record: GangRecord, gang: Gang) -> QuorumRequirement:
     """The members to place now, by the gang's match policy.
 
     W = members of this plan, B = placed, bound or running and not terminating, S = succeeded, m = the minimum:
@@ -50,11 +50,11 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
     counts = record.counts()
     policy = gang.match_policy
     if policy is MatchPolicy.UNTIL_SCHEDULED and gang.once_satisfied and counts.active:
-        return Requirement(0)
+        return QuorumRequirement(0)
     plan = unfinished_plan(record, gang)
     repair = plan is not None
     if policy in ONCE and not repair and was_satisfied(record, gang):
-        return Requirement(0)
+        return QuorumRequirement(0)
     succeeded = _succeeded(record, policy, plan)
     done = sum(succeeded.values()) + on_nodes(counts, policy, repair)
     total = max(0, gang.min_member - done)
@@ -68,7 +68,7 @@ def requirement(record: GangRecord, gang: Gang) -> Requirement:
     if gang.subgroups:
         subgroups, least = lacking(record, gang, lambda each: counted(each, policy, repair))
         total = max(total, least)
-    return Requirement(total, roles, repair and total > 0, subgroups, done, sum(succeeded.values()))
+    return QuorumRequirement(total, roles, repair and total > 0, subgroups, done, sum(succeeded.values()))
 
 
 def on_nodes(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:

@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.scheduling.ordering.entitlements import QUOTA_TREES, own_of, quota_of
-from phalanx.scheduling.ordering.surplus import Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.ordering.surplus import SurplusTurn
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.session.session import Session
 
 Amounts = Mapping[str, int]
-Entry = Unit | Turn
+Entry = QueuedUnit | SurplusTurn
 
 # Deeper than any queue: whoever exceeds his quota takes nothing back, whatever his queues say.
 _QUOTA = 1_000_000
@@ -32,7 +32,7 @@ class _PutOff:
         self.accounts = tuple(accounts)
 
 
-class Loans:
+class Borrowing:
     """Puts off, within one walk of the line, what would be lent, by its degree.
 
     The degree is 0 while every queue and quota that pays stays within its own, else the depth of the deepest queue
@@ -72,7 +72,7 @@ class Loans:
         self._session.state.ledger.settle()
         return 0 if self._before(payer.path) else min(count, self._room(payer, amounts))
 
-    def is_late(self, unit: Unit, charges: Mapping[Payer, Amounts]) -> bool:
+    def is_late(self, unit: QueuedUnit, charges: Mapping[Payer, Amounts]) -> bool:
         """Whether the turn of a unit that would be charged so is later."""
         if not self.active or unit in self._exempt:
             return False
@@ -94,7 +94,7 @@ class Loans:
             self._behind.setdefault(account, -1)
         self._waiting.append(_PutOff(entries, degree, accounts))
 
-    def __contains__(self, unit: Unit) -> bool:
+    def __contains__(self, unit: QueuedUnit) -> bool:
         """Whether the last that was put off is the unit."""
         return bool(self._waiting) and self._waiting[-1].entries[0] is unit
 

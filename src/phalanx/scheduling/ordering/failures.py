@@ -14,9 +14,9 @@ from types import CodeType
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.ordering.queue_order import Line
-from phalanx.scheduling.ordering.surplus import Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.ordering.queue_order import QueueOrder
+from phalanx.scheduling.ordering.surplus import SurplusTurn
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
@@ -61,7 +61,7 @@ class _Silent(Plugin):
 _SILENT = _Silent()
 
 
-def attempt(session: Session, units: Iterable[Unit], turn: Callable[[], object]) -> None:
+def try_each(session: Session, units: Iterable[QueuedUnit], turn: Callable[[], object]) -> None:
     """Has units take their turn; again without each plugin that raises where it may be passed over.
 
     Where that does not help, the units that had no turn are set aside until something about them changes.
@@ -72,21 +72,23 @@ def attempt(session: Session, units: Iterable[Unit], turn: Callable[[], object])
             turn()
         except Exception as error:
             session.undo_turn(marks)
-            if mute(session, error):
+            if silence_plugin(session, error):
                 continue
             set_aside(session, units, error)
         return
 
 
 def walk_in_order(
-    session: Session, units: list[Unit], walk: Callable[[Line], Callable[[list[Unit] | Turn], None]]
+    session: Session,
+    units: list[QueuedUnit],
+    walk: Callable[[QueueOrder], Callable[[list[QueuedUnit] | SurplusTurn], None]],
 ) -> None:
     """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
     without the plugin that did; where that does not help, all of it is set aside."""
     while True:
         left = [unit for unit in units if unit.key not in session.seen]
         try:
-            line = Line(session, left)
+            line = QueueOrder(session, left)
             take = walk(line)
             while (turn := line.next()) is not None:
                 if session.out_of_time():
@@ -96,13 +98,13 @@ def walk_in_order(
                 if not session.plan.complete:
                     return
         except Exception as error:
-            if mute(session, error):
+            if silence_plugin(session, error):
                 continue
             set_aside(session, [unit for unit in left if unit.key not in session.seen], error)
         return
 
 
-def mute(session: Session, error: Exception) -> bool:
+def silence_plugin(session: Session, error: Exception) -> bool:
     """Silences the plugin behind a failure for this cycle, if there is one and it may be passed over."""
     plugin, point = culprit(session, error)
     if plugin is None or point not in _ORDERS | _PREFERENCES:
@@ -116,7 +118,7 @@ def mute(session: Session, error: Exception) -> bool:
     return True
 
 
-def set_aside(session: Session, units: Iterable[Unit], error: Exception) -> None:
+def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -> None:
     """Each unit waits for a change of its own, and is told why."""
     plugin, _ = culprit(session, error)
     name = plugin.name if plugin is not None else ""
@@ -153,7 +155,7 @@ def _point(plugin: Plugin, code: CodeType) -> str:
     return code.co_name
 
 
-def note(session: Session, what: str, error: Exception) -> None:
+def report_failure(session: Session, what: str, error: Exception) -> None:
     """A part of the cycle failed that belongs to no unit."""
     plugin, _ = culprit(session, error)
     session.plan.failures.append(_told(what, error, plugin=plugin.name if plugin is not None else ""))

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
-from phalanx.scheduling.gang_placement.nominated_placement import claimed
-from phalanx.scheduling.ordering.shared_verdicts import tell
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Behind, Charge
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
+from phalanx.scheduling.ordering.shared_verdicts import tell_unit
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import FifoBlocked, QuotaBlocked
 from phalanx.scheduling.queue.unschedulable import Rank
-from phalanx.scheduling.quota.limits import Turn
+from phalanx.scheduling.quota.limits import BlockedByFifo
 from phalanx.scheduling.session.session import Session
 
 
@@ -23,25 +23,25 @@ class FifoQueues:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._any = session.state.ledger.keeps_order
-        self._heads: dict[AccountKey, tuple[Rank, Turn] | None] = {}
+        self._heads: dict[AccountKey, tuple[Rank, BlockedByFifo] | None] = {}
 
-    def blocked(self, unit: Unit) -> bool:
+    def blocked(self, unit: QueuedUnit) -> bool:
         """Whether the unit must wait for another one; says so."""
         queue = self._queue(unit)
-        if queue is None or claimed(unit):
+        if queue is None or nominated_members(unit):
             return False
         if queue.key not in self._heads:
             self._heads[queue.key] = self._session.work.head(queue.key)
         head = self._heads[queue.key]
         if head is None or unit.rank < head[0]:
             return False
-        demand = Behind(queue.key)
-        tell(self._session, unit, head[1])
+        demand = FifoBlocked(queue.key)
+        tell_unit(self._session, unit, head[1])
         self._session.wait(unit, demand, self._session.refuse(demand, head[1]))
         self._session.saw(unit)
         return True
 
-    def passed(self, units: list[Unit]) -> None:
+    def passed(self, units: list[QueuedUnit]) -> None:
         """The units had their turn: whoever has no room holds up the rest, whoever has got it lets the next go."""
         for unit in units if self._any else ():
             queue = self._queue(unit)
@@ -49,19 +49,19 @@ class FifoQueues:
                 continue
             waits = self._session.waits.get(unit.key)
             if waits is None:
-                self._session.work.release(Behind(queue.key))
-            elif not isinstance(waits[0], Charge):
-                head = (unit.rank, Turn(queue.label, _name(unit)))
+                self._session.work.release(FifoBlocked(queue.key))
+            elif not isinstance(waits[0], QuotaBlocked):
+                head = (unit.rank, BlockedByFifo(queue.label, _name(unit)))
                 self._session.work.lead(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
 
-    def _queue(self, unit: Unit) -> AccountRecord | None:
+    def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.payer(unit.members[0]).queue if self._any and unit.members else None
         return queue if queue is not None and queue.noun is not None and queue.noun.fifo else None
 
 
-def _name(unit: Unit) -> str:
+def _name(unit: QueuedUnit) -> str:
     """The unit as people call it."""
     if unit.pod is not None:
         return f"pod {unit.pod.pod.key}"

@@ -9,8 +9,8 @@ from itertools import count
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.members import PodRecord
 from phalanx.model.account import ROOT_QUEUE
-from phalanx.scheduling.ordering.surplus import Turn
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.ordering.surplus import SurplusTurn
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.session.session import Session
 
@@ -20,23 +20,23 @@ _NOBODY: Head = (0, "", "")
 _OWN, _BELOW = 0, 1
 
 
-class Lane:
+class TurnQueue:
     """Units or turns that nothing but their own rank puts in order."""
 
     def __init__(self) -> None:
-        self._units: list[Unit] = []
+        self._units: list[QueuedUnit] = []
         self._next = 0
         self._sorted = True
-        self._turns: list[tuple[Rank, int, Turn]] = []
+        self._turns: list[tuple[Rank, int, SurplusTurn]] = []
 
     def __len__(self) -> int:
         return len(self._units) - self._next + len(self._turns)
 
-    def add(self, unit: Unit) -> None:
+    def add(self, unit: QueuedUnit) -> None:
         self._units.append(unit)
         self._sorted = False
 
-    def add_turn(self, rank: Rank, number: int, turn: Turn) -> None:
+    def add_turn(self, rank: Rank, number: int, turn: SurplusTurn) -> None:
         heapq.heappush(self._turns, (rank, number, turn))
 
     def head(self) -> Head:
@@ -48,7 +48,7 @@ class Lane:
         gang = self._turns[0][2].gang
         return gang.noun.created if gang.noun is not None else 0, gang.key.namespace, gang.key.name
 
-    def take(self, alone: bool) -> list[Unit] | Turn:
+    def take(self, alone: bool) -> list[QueuedUnit] | SurplusTurn:
         """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn."""
         if self._next == len(self._units):
             return heapq.heappop(self._turns)[2]
@@ -68,7 +68,7 @@ class Lane:
             self._sorted = True
 
 
-class Branch:
+class QueueBranch:
     """Siblings of one level, the first in order on top of a heap whose places may be out of date.
 
     Places only grow while a cycle allocates (who gets more goes further back), so it is enough to look again at
@@ -76,18 +76,18 @@ class Branch:
     """
 
     def __init__(self) -> None:
-        self.children: dict[Hashable, tuple[Place, Branch | Lane]] = {}
+        self.children: dict[Hashable, tuple[Place, QueueBranch | TurnQueue]] = {}
         self.size = 0
         self._heap: list[tuple[Rank, int, Hashable]] = []
 
     def __len__(self) -> int:
         return self.size
 
-    def child(self, step: Step, numbers: Iterator[int], lane: bool) -> Branch | Lane:
+    def child(self, step: Step, numbers: Iterator[int], lane: bool) -> QueueBranch | TurnQueue:
         key, place = step
         found = self.children.get(key)
         if found is None:
-            found = self.children[key] = (place, Lane() if lane else Branch())
+            found = self.children[key] = (place, TurnQueue() if lane else QueueBranch())
             # Nobody is in it yet: it goes on top, where its place is looked up before anybody is taken from it.
             heapq.heappush(self._heap, ((), next(numbers), key))
         return found[1]
@@ -96,7 +96,7 @@ class Branch:
         first = self.first()
         return first.head() if first is not None else _NOBODY
 
-    def first(self) -> Branch | Lane | None:
+    def first(self) -> QueueBranch | TurnQueue | None:
         while self._heap:
             known, number, key = self._heap[0]
             place, child = self.children[key]
@@ -110,7 +110,7 @@ class Branch:
         return None
 
 
-Place = Callable[[Branch | Lane], Rank]
+Place = Callable[[QueueBranch | TurnQueue], Rank]
 Step = tuple[Hashable, Place]
 """One level of the way to a lane: what tells siblings apart, and the place of one among them now.
 
@@ -119,28 +119,28 @@ namespace of which some pods name their user): what is its own, `_OWN`, comes be
 """
 
 
-class Line:
+class QueueOrder:
     """All units of a cycle, as a tree: repairs; queues, level by level; bands of priority; quorums before surplus;
     tenants; the plugins' other keys, age and name.
 
     Every allocation may change who is next, at a cost that depends on the depth of the tree only.
     """
 
-    def __init__(self, session: Session, units: Iterable[Unit]) -> None:
+    def __init__(self, session: Session, units: Iterable[QueuedUnit]) -> None:
         self._session = session
-        self._root = Branch()
+        self._root = QueueBranch()
         self._numbers = count()
         self._queues = session.pipeline.plugins("queue_order")
         self._tenants = session.pipeline.plugins("tenants")
-        self._way: list[Branch] = []
+        self._way: list[QueueBranch] = []
         # A lane and the branches that lead to it, from the root down.
-        self._lanes: dict[tuple[Payer, Rank, int], tuple[Lane, list[Branch]]] = {}
+        self._lanes: dict[tuple[Payer, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
         # The one lane that has anybody left, once that is known: then nobody needs to be compared.
-        self._sole: Lane | None = None
+        self._sole: TurnQueue | None = None
         for unit in units:
             self._lane(unit, unit.band, 0).add(unit)
 
-    def add_turn(self, turn: Turn) -> None:
+    def add_turn(self, turn: SurplusTurn) -> None:
         """Surplus of a content unit has its turn after the quorums of the unit's band."""
         band = (True, *turn.unit.band[1:])
         lane = self._lane(turn.unit, band, 1)
@@ -148,13 +148,13 @@ class Line:
             self._sole = None
         lane.add_turn(turn.rank(self._session), next(self._numbers), turn)
 
-    def next(self) -> list[Unit] | Turn | None:
+    def next(self) -> list[QueuedUnit] | SurplusTurn | None:
         """Who is next: a unit, a run of pods of one kind, or a gang's surplus; None if nobody is left."""
         if self._sole is not None and len(self._sole):
             return self._taken(self._sole, self._way, alone=True)
-        node: Branch | Lane | None = self._root
-        way: list[Branch] = []
-        while isinstance(node, Branch):
+        node: QueueBranch | TurnQueue | None = self._root
+        way: list[QueueBranch] = []
+        while isinstance(node, QueueBranch):
             way.append(node)
             node = node.first()
         if node is None:
@@ -173,7 +173,7 @@ class Line:
         """Whether nobody else is waiting."""
         return not len(self._root)
 
-    def _taken(self, lane: Lane, way: list[Branch], alone: bool) -> list[Unit] | Turn:
+    def _taken(self, lane: TurnQueue, way: list[QueueBranch], alone: bool) -> list[QueuedUnit] | SurplusTurn:
         before = len(lane)
         turn = lane.take(alone)
         gone = before - len(lane)
@@ -181,26 +181,26 @@ class Line:
             branch.size -= gone
         return turn
 
-    def _lane(self, unit: Unit, band: Rank, stage: int) -> Lane:
+    def _lane(self, unit: QueuedUnit, band: Rank, stage: int) -> TurnQueue:
         """The lane for one more unit or turn, which the caller adds."""
         payer = self._payer(unit)
         key = (payer, band, stage)
         known = self._lanes.get(key)
         if known is None or not len(known[0]):
-            way: list[Branch] = []
-            node: Branch | Lane = self._root
+            way: list[QueueBranch] = []
+            node: QueueBranch | TurnQueue = self._root
             steps = self._steps(payer, band, stage)
             for number, step in enumerate(steps, start=1):
-                assert isinstance(node, Branch)
+                assert isinstance(node, QueueBranch)
                 way.append(node)
                 node = node.child(step, self._numbers, lane=number == len(steps))
-            assert isinstance(node, Lane)
+            assert isinstance(node, TurnQueue)
             known = self._lanes[key] = (node, way)
         for branch in known[1]:
             branch.size += 1
         return known[0]
 
-    def _payer(self, unit: Unit) -> Payer:
+    def _payer(self, unit: QueuedUnit) -> Payer:
         """Who pays for the first gang of a bundle, or for the pod."""
         if unit.pod is not None:
             return self._session.payer(unit.pod)
@@ -220,28 +220,30 @@ class Line:
         steps.append(("units", lambda _: (_OWN,)))
         return steps
 
-    def _by_account(self, account: AccountRecord, place: Callable[[AccountRecord, Branch | Lane], Rank]) -> Step:
+    def _by_account(
+        self, account: AccountRecord, place: Callable[[AccountRecord, QueueBranch | TurnQueue], Rank]
+    ) -> Step:
         return account.key, lambda below: (_BELOW, *place(account, below))
 
-    def _queue_place(self, account: AccountRecord, below: Branch | Lane) -> Rank:
+    def _queue_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """As in Volcano, the older queue goes first where the plugins know no difference."""
         session = self._session
         session.state.ledger.settle()
         created = account.noun.created if account.noun is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
 
-    def _tenant_place(self, account: AccountRecord, below: Branch | Lane) -> Rank:
+    def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
         self._session.state.ledger.settle()
         plugins = self._session.pipeline.plugins("tenant_order")
         return (*[plugin.tenant_order(self._session, account) for plugin in plugins], *below.head(), account.key)
 
 
-def _rank(unit: Unit) -> Rank:
+def _rank(unit: QueuedUnit) -> Rank:
     return unit.rank
 
 
-def _kind(unit: Unit) -> Hashable:
+def _kind(unit: QueuedUnit) -> Hashable:
     """What units of a run have in common; None for what goes one by one."""
     record: PodRecord | None = unit.pod
     if record is None or record.pod.problem or record.claim is not None:

@@ -18,15 +18,15 @@ from phalanx.scheduling.diagnosis.verdicts import (
     waiting_for_bundle,
     waiting_for_leavers,
 )
-from phalanx.scheduling.gang_placement.group_tree_verdicts import Lacks, tell_lacks
-from phalanx.scheduling.gang_placement.surplus_domains import near
-from phalanx.scheduling.queue.scheduling_queue import Unit, awaits_admission
-from phalanx.scheduling.queue.signatures import Alone
-from phalanx.scheduling.quota.limits import Excess, Held, Leaving, Turn
+from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
+from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.signatures import PodSignature
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-def tell(session: Session, unit: Unit, facts: object) -> None:
+def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
     """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
     match facts:
         case Shortage() if unit.pod is not None:
@@ -38,14 +38,14 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
             culprit = unit.gangs[facts.culprit]
             assert culprit.noun is not None
             judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
-        case Excess() if unit.pod is not None:
+        case OverQuota() if unit.pod is not None:
             session.judge_pod(unit.pod, session.sentence(facts))
-        case Excess():
+        case OverQuota():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
-        case Held() if unit.pod is not None:
+        case Blocked() if unit.pod is not None:
             session.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
-        case Held():
+        case Blocked():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
         case NotAdmitted():
@@ -57,16 +57,16 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
                     session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
-        case Lacks():
-            tell_lacks(session, unit, facts)
+        case GroupTreeFitError():
+            tell_group_tree(session, unit, facts)
         case Leaving() if unit.pod is not None:
             session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
         case Leaving():
             for gang in unit.gangs:
                 session.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
-        case Turn() if unit.pod is not None:
+        case BlockedByFifo() if unit.pod is not None:
             session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
-        case Turn():
+        case BlockedByFifo():
             for gang in unit.gangs:
                 session.judge_gang(gang, behind(f"gang {gang.key}", facts))
         case dict():
@@ -74,16 +74,19 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
                 tell_surplus(session, gang, facts)
 
 
-def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Shortage | Excess]) -> None:
+def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature, Shortage | OverQuota]) -> None:
     """Judges the members above the minimum, by kind."""
-    verdicts, rules = {kind: session.sentence(reason) for kind, reason in facts.items()}, near(session, gang)
+    verdicts, rules = (
+        {kind: session.sentence(reason) for kind, reason in facts.items()},
+        surplus_domain(session, gang),
+    )
     for member in gang.pending.values():
-        verdict = verdicts.get(rules.kind(member) if rules is not None else Alone(member.cls, member.payer))
+        verdict = verdicts.get(rules.kind(member) if rules is not None else PodSignature(member.cls, member.payer))
         if verdict is not None and not member.pod.problem:
             session.judge_pod(member, verdict)
 
 
-def judge_unit(session: Session, unit: Unit, culprit: GangRecord, verdict: Verdict) -> None:
+def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict: Verdict) -> None:
     """The gang that failed gets the verdict; its mates learn whom they wait for."""
     for gang in unit.gangs:
         if gang is culprit:

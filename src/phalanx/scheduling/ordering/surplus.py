@@ -6,26 +6,36 @@ from itertools import takewhile
 
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
-from phalanx.scheduling.gang_placement.nominated_placement import place_promised, waits_on
-from phalanx.scheduling.gang_placement.surplus_domains import Near, kind_of, near, place_near
-from phalanx.scheduling.ordering.shared_verdicts import tell
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Alone, Awaiting, Parts, Surplus
-from phalanx.scheduling.queue.unschedulable import Rank, Refusal
+from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, waits_on
+from phalanx.scheduling.gang_placement.surplus_domains import (
+    SurplusDomain,
+    kind_of,
+    place_in_domain,
+    surplus_domain,
+)
+from phalanx.scheduling.ordering.shared_verdicts import tell_unit
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import (
+    GroupTreeSignature,
+    NominatedSignature,
+    PodSignature,
+    SurplusSignature,
+)
+from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.session.session import Session
 
 
-class Turn:
+class SurplusTurn:
     """One gang's surplus members in order; `refused` are the kinds that have no room."""
 
     __slots__ = ("gang", "members", "near", "refused", "together", "unit")
 
-    def __init__(self, session: Session, unit: Unit, gang: GangRecord) -> None:
+    def __init__(self, session: Session, unit: QueuedUnit, gang: GangRecord) -> None:
         self.unit = unit
         self.gang = gang
         self.members: list[PodRecord] = []
-        self.near: Near | None = near(session, gang)
-        self.refused: dict[Alone, None] = {}
+        self.near: SurplusDomain | None = surplus_domain(session, gang)
+        self.refused: dict[PodSignature, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         noun = gang.noun
         topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
@@ -57,21 +67,21 @@ class Turn:
         return (*session.rank(self.gang), _extra(self.gang), self.gang.noun.created, self.gang.key)
 
 
-class Surpluses:
+class SurplusTurns:
     """The turns of gangs whose quorum holds, by the unit that they belong to."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._turns: dict[Unit, list[Turn]] = {}
+        self._turns: dict[QueuedUnit, list[SurplusTurn]] = {}
 
-    def of(self, unit: Unit) -> list[Turn]:
+    def of(self, unit: QueuedUnit) -> list[SurplusTurn]:
         """The turns of a unit that is content; those without members left have nothing to wait for."""
         content = [gang for gang in unit.gangs if gang.pending and _is_content(self._session, unit, gang)]
-        turns = self._turns[unit] = [Turn(self._session, unit, gang) for gang in content]
+        turns = self._turns[unit] = [SurplusTurn(self._session, unit, gang) for gang in content]
         self._settle(unit)
         return [turn for turn in turns if turn.members]
 
-    def take(self, turn: Turn, most: int) -> None:
+    def take(self, turn: SurplusTurn, most: int) -> None:
         """Places the gang's next member, or a run of at most so many that are equal."""
         session = self._session
         head = turn.members[0]
@@ -82,7 +92,7 @@ class Surpluses:
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
-        kind = Alone(head.cls, head.payer)
+        kind = PodSignature(head.cls, head.payer)
         rows: list[int] = []
         if session.known(kind) is None:
             wanted = min(
@@ -104,7 +114,7 @@ class Surpluses:
         if not turn.members:
             self._settle(turn.unit)
 
-    def _take_near(self, turn: Turn, rules: Near) -> None:
+    def _take_near(self, turn: SurplusTurn, rules: SurplusDomain) -> None:
         """Places the next member near the others, and with it all who start with it."""
         session, head = self._session, turn.members[0]
         group = rules.next(turn.members)
@@ -115,13 +125,13 @@ class Surpluses:
             turn.members = [each for each in turn.members if each not in group.alike]
         elif session.known(kind) is None:
             transaction = session.state.transaction()
-            placed = place_near(session, transaction, group)
+            placed = place_in_domain(session, transaction, group)
             if placed:
                 transaction.commit()
                 for record, row in placed:
                     session.join(record, row, turn.gang)
                     turn.members.remove(record)
-                turn.near = near(session, turn.gang)
+                turn.near = surplus_domain(session, turn.gang)
             else:
                 transaction.rollback()
                 session.refuse(kind, *session.lack(kind))
@@ -131,11 +141,11 @@ class Surpluses:
         if not turn.members:
             self._settle(turn.unit)
 
-    def _take_promised(self, turn: Turn, member: PodRecord) -> None:
+    def _take_promised(self, turn: SurplusTurn, member: PodRecord) -> None:
         """Places a member for which room is held, there or elsewhere; or nobody until others have left."""
         session = self._session
         kind = kind_of(session, member)
-        if place_promised(session, member, kind, turn.gang):
+        if place_nominated(session, member, kind, turn.gang):
             turn.members.remove(member)
         elif waits_on(session, turn.unit, kind):
             turn.members.clear()
@@ -145,41 +155,41 @@ class Surpluses:
         if not turn.members:
             self._settle(turn.unit)
 
-    def _settle(self, unit: Unit) -> None:
+    def _settle(self, unit: QueuedUnit) -> None:
         """When nobody of a unit is left to place: tells those without room why, and notes what the unit waits
         for."""
         session, turns = self._session, self._turns[unit]
         if any(turn.members for turn in turns):
             return
         session.saw(unit)
-        if isinstance(session.waits.get(unit.key, (None,))[0], Awaiting):
+        if isinstance(session.waits.get(unit.key, (None,))[0], NominatedSignature):
             return
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
-            demand = Surplus(tuple(sorted(refused, key=_place)))
-            refusal = surplus_refusal(session, demand)
+            demand = SurplusSignature(tuple(sorted(refused, key=_place)))
+            refusal = surplus_fit_error(session, demand)
             match session.waits.get(unit.key):
-                case (Parts(key, parts), known):
+                case (GroupTreeSignature(key, parts), known):
                     # Gangs of the same tree wait as well: whoever may get something first wakes all.
-                    session.wait(unit, Parts(key, (*parts, demand)), known)
+                    session.wait(unit, GroupTreeSignature(key, (*parts, demand)), known)
                 case _:
                     session.wait(unit, demand, refusal)
-            tell(session, unit, refusal.facts)
+            tell_unit(session, unit, refusal.facts)
 
 
-def _is_content(session: Session, unit: Unit, gang: GangRecord) -> bool:
+def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
     """In a group of groups some gangs may still wait for their quorum."""
     return unit.composite is None or session.requirement(gang).satisfied
 
 
-def surplus_refusal(session: Session, demand: Surplus, afresh: bool = False) -> Refusal:
+def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool = False) -> FitError:
     """Why none of the kinds has room: a reason for each."""
     found = {kind: session.lack(kind, afresh) for kind in demand.kinds}
     facts = {kind: reason for kind, (reason, _) in found.items()}
     return session.refuse(demand, facts, min(version for _, version in found.values()))
 
 
-def _place(kind: Alone) -> tuple[int, object, str]:
+def _place(kind: PodSignature) -> tuple[int, object, str]:
     return kind.cls.number, kind.payer.key if kind.payer is not None else "", repr(kind.area)
 
 

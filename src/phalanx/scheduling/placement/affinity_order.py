@@ -11,13 +11,13 @@ from phalanx.cluster.peers.book import company_wanted
 T = TypeVar("T")
 
 
-def led(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
+def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
     """In their order, but each after those who may be the ones that it has to be near to."""
     if not any(cls.company.peers.affinity for each in followers for cls in classes_of(each)):
         return list(followers)
 
     def follow(one: T, other: T) -> bool:
-        return any(follows(cls, leader) for cls in classes_of(one) for leader in classes_of(other))
+        return any(follows_affinity(cls, leader) for cls in classes_of(one) for leader in classes_of(other))
 
     left, found = list(followers), []
     while left:
@@ -29,7 +29,7 @@ def led(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord
     return found
 
 
-def follows(cls: ClassRecord, other: ClassRecord) -> bool:
+def follows_affinity(cls: ClassRecord, other: ClassRecord) -> bool:
     """Whether pods of the class have to be near to pods of the other; not where they would do themselves."""
     company = cls.company
     if not company.peers.affinity:

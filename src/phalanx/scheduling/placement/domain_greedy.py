@@ -15,10 +15,15 @@ import numpy.typing as npt
 from phalanx.cluster.peers.bearings import Evenness
 from phalanx.cluster.peers.domains import Domains
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.scheduling.placement.inter_pod_constraints import Grouping, Peering, Pull, Wish
+from phalanx.scheduling.placement.inter_pod_constraints import (
+    Grouping,
+    InterPodConstraints,
+    PreferredAffinity,
+    SoftConstraint,
+)
 
 RowArray = npt.NDArray[np.intp]
-Ladder = Callable[[RowArray, int], FloatArray]
+CopyScores = Callable[[RowArray, int], FloatArray]
 """float[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
 
 NOWHERE = -np.inf
@@ -26,7 +31,7 @@ NOWHERE = -np.inf
 _DEEPER = 8
 
 
-class Rising:
+class GrowingLimit:
     """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
 
     def __init__(self, evenness: Evenness) -> None:
@@ -79,7 +84,7 @@ class _Varying:
 class _Wishes:
     """What is preferred, over groups."""
 
-    def __init__(self, peering: Peering, rows: RowArray) -> None:
+    def __init__(self, peering: InterPodConstraints, rows: RowArray) -> None:
         self._peering = peering
         self._labelled: BoolArray = peering.labelled[rows]
         self._everywhere = np.ones(len(rows), dtype=np.bool_)
@@ -106,7 +111,7 @@ class _Wishes:
         return total
 
 
-class Seating:
+class DomainGreedy:
     """`first` float[N] is the score of the next copy on each row (NOWHERE where none fits), `limits` int64[N] how
     many each takes. What `varying` and `closing` say is followed copy by copy, and what is preferred if `restless`;
     a copy that opens rows by one of `rising` is the last.
@@ -114,11 +119,11 @@ class Seating:
 
     def __init__(
         self,
-        peering: Peering,
+        peering: InterPodConstraints,
         grouping: Grouping,
         first: FloatArray,
         limits: Callable[[RowArray], IntArray],
-        ladder: Ladder,
+        ladder: CopyScores,
         varying: Sequence[Evenness],
         closing: Sequence[Domains],
         rising: Sequence[Evenness],
@@ -131,7 +136,7 @@ class Seating:
         self._climb = ladder
         self._varying = [_Varying(each, groups) for each in varying]
         self._closing = [each.ids[groups] for each in closing]
-        self._rising = [Rising(each) for each in rising]
+        self._rising = [GrowingLimit(each) for each in rising]
         self._wishes = _Wishes(peering, groups) if peering.restless else None
         self._allowed = np.ones(self._size, dtype=np.bool_)
         for each, ids in zip(closing, self._closing, strict=True):
@@ -235,10 +240,10 @@ class Seating:
         return found
 
 
-def until_risen(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
+def until_limits_grow(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
     """The rows up to the first that opens others."""
     if rising:
-        levels = [Rising(each) for each in rising]
+        levels = [GrowingLimit(each) for each in rising]
         for place, row in enumerate(rows, start=1):
             risen = [level.sit(row) for level in levels]
             if any(risen):
@@ -246,11 +251,11 @@ def until_risen(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
     return rows
 
 
-def _counted(wish: Wish, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
+def _counted(wish: SoftConstraint, rows: RowArray) -> tuple[npt.NDArray[np.int32], list[int], IntArray]:
     """(the domain of each group, the one in which its pods count, how many each domain has)."""
     counter = wish.evenness.counter
     return wish.evenness.domains.ids[rows], counter.region.where[rows].tolist(), counter.counts.copy()
 
 
-def _weighed(pull: Pull, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
+def _weighed(pull: PreferredAffinity, rows: RowArray) -> tuple[npt.NDArray[np.int32], IntArray]:
     return pull.domains.ids[rows], pull.weighed()

@@ -14,7 +14,7 @@ import msgspec
 LIMIT = 30_000
 
 
-class Kind(msgspec.Struct, frozen=True):
+class SearchKind(msgspec.Struct, frozen=True):
     """A class of members: (resource, amount) that one takes, `allowed[node]` by the filters, and the kinds (as
     bits) that cannot share a node with it.
     """
@@ -24,7 +24,7 @@ class Kind(msgspec.Struct, frozen=True):
     conflicts: int = 0
 
 
-class Part(msgspec.Struct, frozen=True):
+class SearchPart(msgspec.Struct, frozen=True):
     """`count` equal members of one gang and role that may be chosen."""
 
     kind: int
@@ -33,14 +33,14 @@ class Part(msgspec.Struct, frozen=True):
     count: int
 
 
-class Need(msgspec.Struct, frozen=True):
+class SearchNeed(msgspec.Struct, frozen=True):
     """`total` members of a gang, of which `roles[role]` of each named role."""
 
     total: int
     roles: dict[str, int]
 
 
-class Search:
+class ExactSearch:
     """Finds nodes for the needs of all gangs, depth first.
 
     Parts are decided in the given order, as many of each as possible first. Copies of a part go to nodes in
@@ -51,9 +51,9 @@ class Search:
     def __init__(
         self,
         idle: Sequence[Sequence[int]],
-        kinds: Sequence[Kind],
-        parts: Sequence[Part],
-        needs: Sequence[Need],
+        kinds: Sequence[SearchKind],
+        parts: Sequence[SearchPart],
+        needs: Sequence[SearchNeed],
         limit: int = LIMIT,
     ) -> None:
         self.exhausted = False
@@ -81,7 +81,7 @@ class Search:
         part = self._parts[place]
         return self._put(place, part, part.count, 0)
 
-    def _put(self, place: int, part: Part, left: int, first: int) -> bool:
+    def _put(self, place: int, part: SearchPart, left: int, first: int) -> bool:
         """Puts one more member of the part on a node from `first` on, or goes on with the next part."""
         if left and (named := self._take(part)) is not None:
             tried: set[object] = set()
@@ -103,7 +103,7 @@ class Search:
             self._give_back(part, named)
         return not self.exhausted and self._decide(place + 1)
 
-    def _take(self, part: Part) -> bool | None:
+    def _take(self, part: SearchPart) -> bool | None:
         """Counts one member towards its role's minimum (True) or the rest (False); None if none is wanted."""
         roles = self._roles[part.gang]
         if roles.get(part.role):
@@ -114,7 +114,7 @@ class Search:
             return False
         return None
 
-    def _give_back(self, part: Part, named: bool) -> None:
+    def _give_back(self, part: SearchPart, named: bool) -> None:
         if named:
             self._roles[part.gang][part.role] += 1
         else:

@@ -46,7 +46,7 @@ def _best_few(score: FloatArray, count: int) -> RowArray:
     return np.array(sorted(found), dtype=np.intp)
 
 
-def climb(rows: list[int], copies: list[int], ladder: list[list[float]], count: int) -> list[int]:
+def place_greedily(rows: list[int], copies: list[int], ladder: list[list[float]], count: int) -> list[int]:
     """Takes the best next copy `count` times: each row's copies come in order, ties go to the lowest row."""
     heap = [(-steps[0], row, place, 1) for place, (row, steps) in enumerate(zip(rows, ladder, strict=True))]
     heapq.heapify(heap)

@@ -30,7 +30,7 @@ RowArray = npt.NDArray[np.intp]
 Gates = list[tuple[Domains, BoolArray]]
 
 
-class Wish:
+class SoftConstraint:
     """A spread constraint that is only preferred; `weight` evens out labels with many domains and few."""
 
     __slots__ = ("evenness", "growth", "skew", "weight")
@@ -44,7 +44,7 @@ class Wish:
         self.weight = log(domains + 2)
 
 
-class Pull:
+class PreferredAffinity:
     """What others in the domains of one label weigh: the sum of `parts` (each with what one of them weighs) per
     domain; one more copy of the class itself adds `growth` to its own."""
 
@@ -63,7 +63,7 @@ class Pull:
         return total
 
 
-class Peering:
+class InterPodConstraints:
     """`even` are required spread constraints on whose counts own copies tell, each with what one adds; `exclusive`
     the labels in whose domains a copy tolerates no further one. `wishes` and `pulls` are what is preferred.
     """
@@ -88,7 +88,7 @@ class Peering:
             if not wish.rule.lenient:
                 self.labelled &= wish.domains.ids >= 0
         self.wishes = (
-            [Wish(each, self._growth(each.counter), self.labelled) for each in bearing.wishes]
+            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in bearing.wishes]
             if rules.spread_weight
             else []
         )
@@ -241,28 +241,28 @@ class Peering:
         """What one more pod of the class adds to a count."""
         return sum(sign * self._marks.get(id(tally), 0) for tally, sign in counter.parts)
 
-    def _pulls(self) -> list[Pull]:
-        found: dict[str, Pull] = {}
+    def _pulls(self) -> list[PreferredAffinity]:
+        found: dict[str, PreferredAffinity] = {}
         for counter, weight, hard in self._bearing.pulls:
             domains = counter.region.domains
             weight = weight * self._rules.hard_weight if hard else weight
-            pull = found.setdefault(domains.key, Pull(domains))
+            pull = found.setdefault(domains.key, PreferredAffinity(domains))
             pull.parts.append((counter, weight))
             pull.growth += self._growth(counter) * weight
         return list(found.values())
 
 
-def parted(each: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], list[T]]:
+def partition(each: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], list[T]]:
     """(those of whom it does not hold, those of whom it does)."""
     return [one for one in each if not last(one)], [one for one in each if last(one)]
 
 
-def fine(domains: Domains) -> bool:
+def node_domains(domains: Domains) -> bool:
     """Whether no domain has more than one row."""
     return int(domains.rows.max(initial=0)) <= 1
 
 
-def grained(score: FloatArray) -> FloatArray:
+def quantised(score: FloatArray) -> FloatArray:
     """Rounded so that whole numbers can be added without loss."""
     result: FloatArray = np.round(score * _GRAIN) / _GRAIN
     return result

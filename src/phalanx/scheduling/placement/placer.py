@@ -18,9 +18,14 @@ from phalanx.cluster.stock import MANY, Stock
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin, overrides
-from phalanx.scheduling.placement.domain_greedy import NOWHERE, Ladder, Seating, until_risen
-from phalanx.scheduling.placement.greedy import best_rows, climb
-from phalanx.scheduling.placement.inter_pod_constraints import Peering, fine, grained, parted
+from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
+from phalanx.scheduling.placement.greedy import best_rows, place_greedily
+from phalanx.scheduling.placement.inter_pod_constraints import (
+    InterPodConstraints,
+    node_domains,
+    partition,
+    quantised,
+)
 
 RowArray = npt.NDArray[np.intp]
 
@@ -73,7 +78,7 @@ class ClassView:
         self.preference: FloatArray | None = None
         self.base: FloatArray = np.full(capacity, NOWHERE)
         self.score = self.base
-        self.peering: Peering | None = None
+        self.peering: InterPodConstraints | None = None
         self.peer_stamp: tuple[int, ...] = ()
         self.grained = False
         self.copies: IntArray | None = None
@@ -198,13 +203,13 @@ class Placer:
         row = int(score.argmax())
         return [row] if score[row] > NOWHERE else []
 
-    def _place_among_peers(self, view: ClassView, peering: Peering, count: int) -> list[int]:
+    def _place_among_peers(self, view: ClassView, peering: InterPodConstraints, count: int) -> list[int]:
         """The same where it matters which pods are where; a block may end early, before what its copies open."""
         if peering.begins:
             return self._place_one(view)
         extent = self._nodes.extent
-        varying, rising = parted(peering.even, lambda each: fine(each.domains))
-        closing, lonely = parted(peering.exclusive, fine)
+        varying, rising = partition(peering.even, lambda each: node_domains(each.domains))
+        closing, lonely = partition(peering.exclusive, node_domains)
         score = np.where(peering.open_but_for(varying, closing), view.base, NOWHERE)
         extra: FloatArray | None = None
         if peering.wishful and not peering.restless:
@@ -221,9 +226,9 @@ class Placer:
 
         if not varying and not closing and not peering.restless:
             rows = self._place_block(view, score, min(count, _BLOCK), limits, ladder)
-            return until_risen(rising, rows)
+            return until_limits_grow(rising, rows)
         grouping = peering.grouping(varying, closing)
-        seating = Seating(peering, grouping, score, limits, ladder, varying, closing, rising)
+        seating = DomainGreedy(peering, grouping, score, limits, ladder, varying, closing, rising)
         return seating.run(min(count, _SEATS))
 
     @property
@@ -304,7 +309,7 @@ class Placer:
             return view.copies.copy()
         return np.where(view.allowed, self._copies(view, slice(None)), 0)
 
-    def _potential(self, view: ClassView, peering: Peering) -> IntArray:
+    def _potential(self, view: ClassView, peering: InterPodConstraints) -> IntArray:
         """Whoever is placed may open what is closed by a lack of neighbours or for evenness, nothing else."""
         open_rows = view.allowed & peering.open_whatever_comes()
         return np.where(open_rows, peering.alone(self._copies(view, slice(None)), slice(None)), 0)
@@ -344,7 +349,7 @@ class Placer:
         score: FloatArray,
         count: int,
         limits: Callable[[RowArray], IntArray] | None = None,
-        ladder: Ladder | None = None,
+        ladder: CopyScores | None = None,
     ) -> list[int]:
         candidates = best_rows(score, count)
         if not len(candidates):
@@ -355,7 +360,7 @@ class Placer:
             order = np.lexsort((candidates, -score[candidates]))
             return [int(row) for row in candidates[order[:count]]]
         steps = self._ladder(view, candidates, deepest) if ladder is None else ladder(candidates, deepest)
-        return climb(candidates.tolist(), copies.tolist(), steps.tolist(), count)
+        return place_greedily(candidates.tolist(), copies.tolist(), steps.tolist(), count)
 
     def _ladder(self, view: ClassView, rows: RowArray, deepest: int) -> FloatArray:
         """[rows, copies]: the score of the j-th copy on each row, what other pods mean for it aside."""
@@ -366,7 +371,7 @@ class Placer:
             total += scorer.score(view.cls, load)
         if view.preference is not None:
             total += view.preference[rows, None]
-        return grained(total) if view.grained else total
+        return quantised(total) if view.grained else total
 
     def _meet_peers(self, view: ClassView) -> None:
         """Brings what other pods mean for the class up to date."""
@@ -376,7 +381,7 @@ class Placer:
             return
         bearing = bearing_of(nodes.peers, cls)
         if view.peering is None or not view.peering.holds(bearing, view.static):
-            view.peering = Peering(nodes, cls, bearing, self._rules, view.static)
+            view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
             if view.peering.wishful and not view.grained:
                 view.grained, view.cursor = True, -1
@@ -480,7 +485,7 @@ class Placer:
         if view.preference is not None:
             total = total + view.preference.take(rows)
         if view.grained:
-            total = grained(np.asarray(total))
+            total = quantised(np.asarray(total))
         view.base[rows] = np.where(fits, total, NOWHERE)
 
     def _recount(self, view: ClassView, copies: IntArray, rows: RowArray) -> None:

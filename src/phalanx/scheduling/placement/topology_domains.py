@@ -39,7 +39,7 @@ def area_of(rule: TopologyRule | None, members: Iterable[PodRecord]) -> Area | N
     return Area(rule, tuple(sorted(rows)))
 
 
-class Kind(Protocol):
+class DomainMember(Protocol):
     """`count` equal members of a role."""
 
     @property
@@ -50,7 +50,7 @@ class Kind(Protocol):
     def count(self) -> int: ...
 
 
-class Want(Protocol):
+class DomainDemand(Protocol):
     """`total` members of these kinds, of which `roles[role]` of each named role."""
 
     @property
@@ -58,7 +58,7 @@ class Want(Protocol):
     @property
     def roles(self) -> tuple[tuple[str, int], ...]: ...
     @property
-    def portions(self) -> Sequence[Kind]: ...
+    def portions(self) -> Sequence[DomainMember]: ...
 
 
 class Domain(NamedTuple):
@@ -80,7 +80,7 @@ class Domain(NamedTuple):
         return self.level.names[self.number]
 
 
-class Domains:
+class TopologyDomains:
     """The domains of a cluster against what a placer has room for.
 
     `levels` are the node labels that part the network, the widest first (none: those that are usual, the wider the
@@ -111,7 +111,9 @@ class Domains:
             )
         return self._topology.ladder(rule, self._levels or USUAL_LEVELS, bool(self._levels))
 
-    def tries(self, area: Area, want: Want, everybody: Mapping[ClassRecord, int] | None = None) -> Iterator[Domain]:
+    def tries(
+        self, area: Area, want: DomainDemand, everybody: Mapping[ClassRecord, int] | None = None
+    ) -> Iterator[Domain]:
         """The domains in which all fit by the counts: the narrowest level first; in it those that have room for the
         most of `everybody` (class -> how many of it there are, where more wait than are wanted); then the fullest
         by share, the tightest (with room for the fewest), and the one whose first node was seen first.
@@ -130,13 +132,13 @@ class Domains:
             for number in _best(numbers, keys, level.first):
                 yield Domain(level, number, int(placeable[number]), limit)
 
-    def fits(self, area: Area, want: Want) -> bool:
+    def fits(self, area: Area, want: DomainDemand) -> bool:
         """Whether all of them fit into some domain by the counts."""
         limit = self.rows(area.outer) if area.outer is not None else None
         copies = self._copies(want, limit)
         return any(self._count(level, area, want, copies)[2].any() for level in self.ladder(area.rule).levels)
 
-    def promising(self, area: Area, want: Want) -> list[Domain]:
+    def promising(self, area: Area, want: DomainDemand) -> list[Domain]:
         """The widest domains in which all fit by the counts, in the order of their first nodes."""
         levels = self.ladder(area.rule).levels
         if not levels:
@@ -155,12 +157,12 @@ class Domains:
         limit = self.rows(area.outer) if area.outer is not None else None
         return [Domain(levels[-1], number, 0, limit) for number in numbers[order].tolist()]
 
-    def placeable(self, domain: Domain, area: Area, want: Want) -> int:
+    def placeable(self, domain: Domain, area: Area, want: DomainDemand) -> int:
         """How many of the members fit into a domain."""
         placeable, _, _ = self._count(domain.level, area, want, self._copies(want, domain.limit))
         return int(placeable[domain.number])
 
-    def nearest(self, area: Area, want: Want) -> Domain | None:
+    def nearest(self, area: Area, want: DomainDemand) -> Domain | None:
         """Of the widest domains that may be used the one that takes the most members; None if there is none."""
         levels = self.ladder(area.rule).levels
         if not levels:
@@ -174,7 +176,7 @@ class Domains:
         best = numbers[np.lexsort((level.first[numbers], -room[numbers], -placeable[numbers]))[0]]
         return Domain(level, int(best), int(placeable[best]), limit)
 
-    def bound(self, area: Area, want: Want) -> int:
+    def bound(self, area: Area, want: DomainDemand) -> int:
         """At most how many times all of them fit, if nothing else is placed."""
         levels, total = self.ladder(area.rule).levels, want.total
         if not levels or not total:
@@ -243,7 +245,7 @@ class Domains:
             allowed[shared] = shared > 0
         return allowed
 
-    def _copies(self, want: Want, limit: BoolArray | None = None) -> dict[ClassRecord, IntArray]:
+    def _copies(self, want: DomainDemand, limit: BoolArray | None = None) -> dict[ClassRecord, IntArray]:
         """class -> int64[N]: how many members of it each row takes."""
         placer, scope = self._placer, self._placer.scope
         if limit is not None:
@@ -255,7 +257,7 @@ class Domains:
                 found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
         return found
 
-    def _idle(self, level: Level, want: Want) -> FloatArray:
+    def _idle(self, level: Level, want: DomainDemand) -> FloatArray:
         """Per domain: which part of it would be idle with those that are wanted in it, of the resources that they
         ask for the mean (kube-scheduler's MostAllocated, the other way round)."""
         nodes, share = self._placer.nodes, np.zeros(len(level.names))
@@ -274,7 +276,7 @@ class Domains:
         return -share / max(1, len(columns))
 
     def _count(
-        self, level: Level, area: Area, want: Want, copies: Mapping[ClassRecord, IntArray]
+        self, level: Level, area: Area, want: DomainDemand, copies: Mapping[ClassRecord, IntArray]
     ) -> tuple[FloatArray, FloatArray, BoolArray]:
         """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
         sums = {cls: _sums(level, each) for cls, each in copies.items()}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from phalanx.scheduling.preemption.victim_classes import Standing, columns_of, has_quota
-from phalanx.scheduling.queue.scheduling_queue import Unit
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
-def outranks_nobody(session: Session, unit: Unit) -> bool:
+def outranks_nobody(session: Session, unit: QueuedUnit) -> bool:
     """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
     lower priority make room, and there are none. (False proves nothing.)"""
     state = session.state

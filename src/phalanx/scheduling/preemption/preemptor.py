@@ -7,14 +7,20 @@ from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.gang_placement.nominated_placement import claimed
-from phalanx.scheduling.gang_placement.quorum_placement import Call, assemble, charges_of, copies_of, demand_of
-from phalanx.scheduling.gang_placement.surplus_domains import Group, kind_of, place_near
-from phalanx.scheduling.placement.topology_domains import Area, Want
+from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
+from phalanx.scheduling.gang_placement.quorum_placement import (
+    GangPlacement,
+    charges_of,
+    copies_of,
+    place_gangs,
+    signature_of,
+)
+from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, kind_of, place_in_domain
+from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Alone, Quorum
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
@@ -27,10 +33,10 @@ class QuorumBeneficiary:
     has put into its transaction.
     """
 
-    def __init__(self, session: Session, unit: Unit) -> None:
+    def __init__(self, session: Session, unit: QueuedUnit) -> None:
         self.unit = unit
-        self.calls = [Call(session, gang) for gang in unit.gangs]
-        self.demand: Alone | Quorum = demand_of(self.calls)
+        self.calls = [GangPlacement(session, gang) for gang in unit.gangs]
+        self.demand: PodSignature | QuorumSignature = signature_of(self.calls)
         self.gangs = unit.gangs
         asking = [call for call in self.calls if not call.need.satisfied]
         names = [str(call.gang.key) for call in asking]
@@ -41,7 +47,7 @@ class QuorumBeneficiary:
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
-        self.claimed = claimed(unit)
+        self.claimed = nominated_members(unit)
         self.classes = self.demand.classes
         self.total = sum(call.need.total for call in asking)
         self.payers = charges_of(session, self.calls, self.demand)
@@ -49,22 +55,22 @@ class QuorumBeneficiary:
         self.placed: list[Placement] = []
 
     @property
-    def near(self) -> tuple[Area, Want] | None:
+    def near(self) -> tuple[Area, DomainDemand] | None:
         """Where the first gang has to be, and who of it; None for everywhere."""
-        assert isinstance(self.demand, Quorum)
+        assert isinstance(self.demand, QuorumSignature)
         for gang in self.demand.gangs:
             if gang.area is not None and gang.area.rule.hard and gang.total:
                 return gang.area, gang
         return None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
-        assert isinstance(self.demand, Quorum)
-        facts = assemble(session, self.calls, self.demand, transaction)
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
+        assert isinstance(self.demand, QuorumSignature)
+        facts = place_gangs(session, self.calls, self.demand, transaction)
         self.placed = [] if facts is not None else [entry for call in self.calls for entry in call.placed]
         return facts
 
 
-def _right(call: Call, composites: Composites) -> int:
+def _right(call: GangPlacement, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
     noun, above = call.gang.noun, composites.priority(call.gang)
@@ -80,12 +86,12 @@ class PodBeneficiary:
     """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
     unit of its own. The same is known of them as of a bundle."""
 
-    def __init__(self, session: Session, unit: Unit, *records: PodRecord) -> None:
+    def __init__(self, session: Session, unit: QueuedUnit, *records: PodRecord) -> None:
         first = records[0]
         self.unit = unit
         self.records = records
         self.kind = kind_of(session, first)
-        self.demand: Alone | Quorum = self.kind
+        self.demand: PodSignature | QuorumSignature = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
         noun = first.gang.noun if first.gang is not None else None
@@ -103,18 +109,18 @@ class PodBeneficiary:
         self.placed: list[Placement] = []
 
     @property
-    def near(self) -> tuple[Area, Want] | None:
+    def near(self) -> tuple[Area, DomainDemand] | None:
         """Where it has to be, beside others of its gang; None for everywhere."""
         area = self.kind.area
         return (area, self.kind) if area is not None and area.rule.hard else None
 
-    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | Excess | None:
+    def place(self, session: Session, transaction: Transaction) -> Shortage | Gap | OverQuota | None:
         """All of them, or nobody."""
         cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
         allowed = session.allowance.room(self.kind.payer, cls.footprint)
         if self.kind.area is not None:
-            placed, allowed = place_near(session, transaction, Group(self.kind, self.records, ())), 0
+            placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
             rows = session.placer.place(cls, self.total - len(placed))
             if not rows:

@@ -8,7 +8,7 @@ from phalanx.cluster.members import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.cost import Cost
 from phalanx.scheduling.preemption.victims import Victim
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.quota.limits import OverQuota
 
 Placement = tuple[PodRecord, int]
 """A pod and the row it would go to."""
@@ -31,7 +31,7 @@ class Futile(msgspec.Struct, frozen=True):
     go: ". `again` is when (seconds since the epoch) that changes by itself, None if it does not. It is `unripe`
     while pods that may help once they have arrived on their nodes are on their way there."""
 
-    facts: Shortage | Gap | Excess | None
+    facts: Shortage | Gap | OverQuota | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
     again: float | None = None

@@ -30,7 +30,7 @@ from phalanx.scheduling.preemption.search.victim_sequence import Rules
 from phalanx.scheduling.preemption.search.work_limit import Effort
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.victims import Roster, Victim, lost_work
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.session import Session
 
@@ -171,14 +171,14 @@ class Search:
     def _find_lenders(self) -> Lenders:
         return lenders_for(self._session, self._for, self._options)
 
-    def _try(self) -> Shortage | Gap | Excess | None:
+    def _try(self) -> Shortage | Gap | OverQuota | None:
         """Whether the beneficiary fits now; nothing stays placed."""
         self._effort.attempt()
         facts = self._for.place(self._session, self._transaction)
         self._transaction.unplace()
         return facts
 
-    def _try_without(self, most: Level | None, arriving: bool = False) -> Shortage | Gap | Excess | None:
+    def _try_without(self, most: Level | None, arriving: bool = False) -> Shortage | Gap | OverQuota | None:
         """The same without everybody who may go up to a level, gangs and vetoes of single pods aside; and without
         those who may once they have arrived."""
         sums = self._lenders.sums(most, arriving)
@@ -249,7 +249,7 @@ class Search:
         """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
         return not any(self._session.allowance.overdrawn(self._for.payers))
 
-    def _futile(self, facts: Shortage | Gap | Excess | None, unripe: bool = False) -> Futile:
+    def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> Futile:
         refused = self._lenders.refused + self._refused + Counter(self._delays.counts())
         ends = [when for when in (self._again, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))

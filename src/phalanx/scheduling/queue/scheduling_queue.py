@@ -11,13 +11,20 @@ from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.bundles import tied
-from phalanx.scheduling.queue.signatures import Alone, Demand, Parts, Quorum, Surplus, hopes
-from phalanx.scheduling.queue.unschedulable import BundleKey, Group, Rank, Refusal, UnitKey
-from phalanx.scheduling.quota.limits import Turn
+from phalanx.scheduling.gangs.bundles import bundle_of_gangs
+from phalanx.scheduling.queue.signatures import (
+    GroupTreeSignature,
+    PodSignature,
+    QuorumSignature,
+    SchedulingSignature,
+    SurplusSignature,
+    helped_by_placements,
+)
+from phalanx.scheduling.queue.unschedulable import BundleKey, FitError, Rank, UnitKey, UnschedulableUnits
+from phalanx.scheduling.quota.limits import BlockedByFifo
 
 
-class Unit:
+class QueuedUnit:
     """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
 
     `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
@@ -60,7 +67,7 @@ class Unit:
         return f"Unit({self.pod or self.gangs})"
 
 
-class WorkList:
+class SchedulingQueue:
     """Keeps the units that may get something, in O(change).
 
     A unit is *active* after anything about it changed; a cycle looks at active units only. One that lacks room is
@@ -73,9 +80,9 @@ class WorkList:
         self._state = state
         self._forest = state.surroundings.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
-        self._active: dict[UnitKey, Unit | None] = {}
-        self._parked: dict[UnitKey, Demand] = {}
-        self._groups: dict[Demand, Group] = {}
+        self._active: dict[UnitKey, QueuedUnit | None] = {}
+        self._parked: dict[UnitKey, SchedulingSignature] = {}
+        self._groups: dict[SchedulingSignature, UnschedulableUnits] = {}
         self._content: dict[GangKey, GangRecord] = {}
         self._stray: dict[str, PodRecord] = {}
         self._unasked: dict[UnitKey, None] = {}
@@ -84,7 +91,7 @@ class WorkList:
         self._relief = state.eased()
         self._openings = state.openings
         self._all_true_at = -1
-        self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, Turn]]] = {}
+        self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
         self._alarms: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
@@ -114,7 +121,11 @@ class WorkList:
         self._active.update(dict.fromkeys(self._state.lone))
         self._active.update(dict.fromkeys(key for key in sorted(self._owners) if self._unit(key) is not None))
 
-    def take(self, bound: Callable[[Demand, Unit], int], rank: Callable[[Unit], Rank] | None = None) -> list[Unit]:
+    def take(
+        self,
+        bound: Callable[[SchedulingSignature, QueuedUnit], int],
+        rank: Callable[[QueuedUnit], Rank] | None = None,
+    ) -> list[QueuedUnit]:
         """The active units, in no particular order; each leaves the list unless `park` or `keep` brings it back.
 
         `bound` tells at most how many units of a demand (one of which it gets) could be helped now. With `rank`
@@ -127,7 +138,7 @@ class WorkList:
                 self._wake(demand, group, bound, rank)
         self._relief, self._openings = self._state.eased(), self._state.openings
         units = self._take_active()
-        hopeful = [demand for demand in self._groups if hopes(demand)]
+        hopeful = [demand for demand in self._groups if helped_by_placements(demand)]
         if hopeful and any(map(_opens, units)):
             # Their turn may be right after somebody of this cycle for whose sake they may go where they could not.
             for demand in hopeful:
@@ -135,11 +146,11 @@ class WorkList:
             units += self._take_active()
         return units
 
-    def _take_active(self) -> list[Unit]:
+    def _take_active(self) -> list[QueuedUnit]:
         active, self._active = self._active, {}
         return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
 
-    def everything(self) -> list[Unit]:
+    def everything(self) -> list[QueuedUnit]:
         """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
         self._absorb()
         keys: list[UnitKey] = [*self._state.lone, *sorted(self._owners)]
@@ -156,10 +167,10 @@ class WorkList:
         stray, self._stray = self._stray, {}
         return [member for member in stray.values() if member.claim is not None]
 
-    def park(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
+    def park(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
         group = self._groups.get(demand)
         if group is None:
-            group = self._groups[demand] = Group(refusal)
+            group = self._groups[demand] = UnschedulableUnits(refusal)
         group.add(unit.key, unit.rank)
         self._parked[unit.key] = demand
         self._renew(group, refusal)
@@ -184,11 +195,15 @@ class WorkList:
         """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
         about."""
         for demand in self._groups:
-            unit = self.asker(demand) if isinstance(demand, Alone | Quorum | Surplus | Parts) else None
+            unit = (
+                self.asker(demand)
+                if isinstance(demand, PodSignature | QuorumSignature | SurplusSignature | GroupTreeSignature)
+                else None
+            )
             if unit is not None:
                 self._unasked[unit.key] = None
 
-    def asker(self, demand: Demand) -> Unit | None:
+    def asker(self, demand: SchedulingSignature) -> QueuedUnit | None:
         """Of those who wait with the demand the first that may evict others."""
         group = self._groups[demand]
         first = group.first()
@@ -200,14 +215,14 @@ class WorkList:
             (each for each in others if self._evicts(each[1])), key=lambda each: each[0], default=(None, None)
         )[1]
 
-    def _evicts(self, unit: Unit) -> bool:
+    def _evicts(self, unit: QueuedUnit) -> bool:
         """Whether the preemption policies of all who wait let others go for them."""
         if unit.pod is not None:
             return unit.pod.pod.preempts
         members = (member for gang in unit.gangs for member in gang.pending.values())
         return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
-    def take_unasked(self) -> list[tuple[Unit, Demand, Refusal]]:
+    def take_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
         found = []
         if self._ripened != self._state.ripened:
@@ -227,24 +242,24 @@ class WorkList:
             self._leave(key)
             self._active.pop(key, None)
 
-    def keep(self, unit: Unit) -> None:
+    def keep(self, unit: QueuedUnit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""
         self._active[unit.key] = unit
 
-    def known(self, demand: Demand) -> Refusal | None:
+    def known(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand for which room has not grown since."""
         group = self._groups.get(demand)
         if group is None or group.open or self._relief != self._state.eased() or self._has_opened(demand):
             return None
         return group.refusal
 
-    def _has_opened(self, demand: Demand) -> bool:
+    def _has_opened(self, demand: SchedulingSignature) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
-        return self._openings != self._state.openings and hopes(demand)
+        return self._openings != self._state.openings and helped_by_placements(demand)
 
     # whether what parked units were told is still true
 
-    def next_stale(self) -> tuple[Demand, Unit] | None:
+    def next_stale(self) -> tuple[SchedulingSignature, QueuedUnit] | None:
         """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
         if self._all_true_at == self._state.version:
             return None
@@ -257,7 +272,7 @@ class WorkList:
         self._all_true_at = self._state.version
         return None
 
-    def renew(self, demand: Demand, refusal: Refusal) -> Iterator[Unit]:
+    def renew(self, demand: SchedulingSignature, refusal: FitError) -> Iterator[QueuedUnit]:
         """Takes in what holds now; yields the units that have not been told yet."""
         group = self._groups.pop(demand)
         self._groups[demand] = group  # last in the dict: looked at last the next time
@@ -268,7 +283,7 @@ class WorkList:
             if unit is not None:
                 yield unit
 
-    def wake(self, demand: Demand) -> None:
+    def wake(self, demand: SchedulingSignature) -> None:
         """The first unit with this demand may get something after all."""
         group = self._groups[demand]
         group.open = True
@@ -277,7 +292,7 @@ class WorkList:
             self._leave(key)
             self._active[key] = None
 
-    def _renew(self, group: Group, refusal: Refusal) -> None:
+    def _renew(self, group: UnschedulableUnits, refusal: FitError) -> None:
         if group.refusal.facts != refusal.facts:
             # Whoever has not heard the last news either stays in front.
             group.unheard |= dict.fromkeys(group.units)
@@ -287,18 +302,18 @@ class WorkList:
 
     # queues that keep their order
 
-    def lead(self, queue: AccountKey, unit: Unit, rank: Rank, facts: Turn) -> None:
+    def lead(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
         """The unit holds up those behind it in its queue while it is parked."""
         self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
 
-    def head(self, queue: AccountKey) -> tuple[Rank, Turn] | None:
+    def head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
         """The first parked unit that holds up the queue."""
         heads = self._heads.get(queue, {})
         for key in [key for key in heads if key not in self._parked]:
             del heads[key]
         return min(heads.values(), key=lambda head: head[0], default=None)
 
-    def release(self, demand: Demand) -> None:
+    def release(self, demand: SchedulingSignature) -> None:
         """All units with this demand may get something now."""
         group = self._groups.get(demand)
         for key in list(group.units) if group is not None else ():
@@ -307,12 +322,12 @@ class WorkList:
 
     # what changes by itself
 
-    def set_alarm(self, unit: Unit, when: float) -> None:
+    def set_alarm(self, unit: QueuedUnit, when: float) -> None:
         """Looks at the unit again at a time, in seconds since the epoch."""
         heapq.heappush(self._alarms, (when, next(self._numbers), unit.key))
         self._earliest[unit.key] = min(when, self._earliest.get(unit.key, when))
 
-    def set_alarm_by(self, unit: Unit, when: float) -> None:
+    def set_alarm_by(self, unit: QueuedUnit, when: float) -> None:
         """The same, unless it is looked at earlier anyway."""
         if self._earliest.get(unit.key, inf) > when:
             self.set_alarm(unit, when)
@@ -341,10 +356,10 @@ class WorkList:
 
     def _wake(
         self,
-        demand: Demand,
-        group: Group,
-        bound: Callable[[Demand, Unit], int],
-        rank: Callable[[Unit], Rank] | None,
+        demand: SchedulingSignature,
+        group: UnschedulableUnits,
+        bound: Callable[[SchedulingSignature, QueuedUnit], int],
+        rank: Callable[[QueuedUnit], Rank] | None,
     ) -> None:
         key = group.first()
         unit = self._unit(key) if key is not None else None
@@ -448,7 +463,7 @@ class WorkList:
             return self._forest.kin(key), (key,)
         if not record.noun.bundle:
             return (key,), (key,)
-        bundle = tied(record, self._state.gangs)
+        bundle = bundle_of_gangs(record, self._state.gangs)
         if bundle is None:
             self._overbundled.add(key)
             bundle = {key: record}
@@ -479,11 +494,11 @@ class WorkList:
         self._active.pop(unit, None)
         self._leave(unit)
 
-    def _unit(self, key: UnitKey) -> Unit | None:
+    def _unit(self, key: UnitKey) -> QueuedUnit | None:
         """The unit as it is now; None if it wants nothing."""
         if isinstance(key, str):
             pod = self._state.lone.get(key)
-            return Unit(key, pod) if pod is not None else None
+            return QueuedUnit(key, pod) if pod is not None else None
         owners = self._owners.get(key, ())
         gangs = tuple(
             record for member in key if member in owners and (record := self._declared(member)) is not None
@@ -492,7 +507,7 @@ class WorkList:
             return None
         composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
         over = any(gang.key in self._overbundled for gang in gangs)
-        return Unit(key, None, gangs, missing, composite, over)
+        return QueuedUnit(key, None, gangs, missing, composite, over)
 
 
 def awaits_admission(gang: GangRecord) -> bool:
@@ -500,7 +515,7 @@ def awaits_admission(gang: GangRecord) -> bool:
     return noun is not None and noun.admission and not noun.admitted and not gang.admitted
 
 
-def _opens(unit: Unit) -> bool:
+def _opens(unit: QueuedUnit) -> bool:
     """Whether others may go where they could not if its pods are placed."""
     if unit.pod is not None:
         return unit.pod.cls.company.opens

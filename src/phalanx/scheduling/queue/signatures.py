@@ -15,26 +15,26 @@ from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
-from phalanx.scheduling.gangs.quorum import Requirement
+from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.placement.placer import Placer
-from phalanx.scheduling.placement.topology_domains import Area, Domains
-from phalanx.scheduling.quota.quota_check import Allowance
+from phalanx.scheduling.placement.topology_domains import Area, TopologyDomains
+from phalanx.scheduling.quota.quota_check import QuotaCheck
 
 UNBOUNDED = 2**62
 
 
-class Rooms(Protocol):
+class RoomEstimates(Protocol):
     """What a bound is computed from."""
 
     placer: Placer
-    allowance: Allowance
-    domains: Domains
+    allowance: QuotaCheck
+    domains: TopologyDomains
 
     def gaps(self, wanted: Requests) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
-class Alone(msgspec.Struct, frozen=True):
+class PodSignature(msgspec.Struct, frozen=True):
     """A pod of this class that needs no other, and who pays for it; or `count` of them that start together.
 
     `area` is set for members of a gang that have to be, or should be, close to each other.
@@ -53,16 +53,16 @@ class Alone(msgspec.Struct, frozen=True):
         return self.count
 
     @property
-    def portions(self) -> tuple[Alone, ...]:
+    def portions(self) -> tuple[PodSignature, ...]:
         return (self,)
 
-    def bound(self, rooms: Rooms) -> int:
+    def bound(self, rooms: RoomEstimates) -> int:
         allowed = rooms.allowance.room(self.payer, self.cls.footprint) // self.count
         if not allowed or self.area is None:
             return min(allowed, rooms.placer.room(self.cls) // self.count) if allowed else 0
         return min(allowed, rooms.domains.bound(self.area, self))
 
-    def fits(self, rooms: Rooms) -> bool:
+    def fits(self, rooms: RoomEstimates) -> bool:
         if rooms.allowance.room(self.payer, self.cls.footprint) < self.count:
             return False
         if self.area is not None:
@@ -70,28 +70,28 @@ class Alone(msgspec.Struct, frozen=True):
         return rooms.placer.fits(self.cls) if self.count == 1 else rooms.placer.room(self.cls) >= self.count
 
 
-class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
+class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """Gangs whose quorum holds and that have further members of these kinds."""
 
-    kinds: tuple[Alone, ...]
+    kinds: tuple[PodSignature, ...]
 
-    def bound(self, rooms: Rooms) -> int:
+    def bound(self, rooms: RoomEstimates) -> int:
         return sum(kind.bound(rooms) for kind in self.kinds)
 
 
-class Charge(msgspec.Struct, frozen=True):
+class QuotaBlocked(msgspec.Struct, frozen=True):
     """Units of a payer that may be charged nothing new, whatever its size."""
 
     payer: Payer
 
 
-class Behind(msgspec.Struct, frozen=True):
+class FifoBlocked(msgspec.Struct, frozen=True):
     """Units that wait for their turn in a queue that keeps its order."""
 
     queue: AccountKey
 
 
-class Admission(msgspec.Struct, frozen=True, cache_hash=True):
+class AdmissionSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """Groups of one announced size that wait for one queue; `keys` is what else the votes depend on.
 
     Units of several gangs are kept apart (`bundled`): they may wait for the admission of a group that is a unit of
@@ -104,7 +104,7 @@ class Admission(msgspec.Struct, frozen=True, cache_hash=True):
     bundled: bool = False
 
 
-class Portion(msgspec.Struct, frozen=True, cache_hash=True):
+class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """`count` members of one class and role for whom one payer pays."""
 
     cls: ClassRecord
@@ -113,17 +113,17 @@ class Portion(msgspec.Struct, frozen=True, cache_hash=True):
     payer: Payer | None = None
 
 
-class PartDemand(msgspec.Struct, frozen=True, cache_hash=True):
+class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """A subgroup that could start: `total` members of the portions at once. `rule` is the place of its rule."""
 
     rule: int
     total: int
-    portions: tuple[Portion, ...]
+    portions: tuple[MemberSignature, ...]
     area: Area | None = None
     roles: tuple[tuple[str, int], ...] = ()
 
 
-class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
+class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """`total` members of the portions, of which `roles[role]` of each named role; `reserve` must be idle in sum.
 
     All go into one domain of the `area`. `parts` are the subgroups among them, of which `subgroups[rule]` more must
@@ -132,10 +132,10 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
 
     total: int
     roles: tuple[tuple[str, int], ...]
-    portions: tuple[Portion, ...]
+    portions: tuple[MemberSignature, ...]
     reserve: Requests = ()
     area: Area | None = None
-    parts: tuple[PartDemand, ...] = ()
+    parts: tuple[SubgroupSignature, ...] = ()
     subgroups: tuple[int, ...] = ()
 
     def least(self) -> Mapping[str, int]:
@@ -149,7 +149,7 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
                 left -= taken
         return {name: amount for name, amount in least.items() if amount > 0}
 
-    def allowed(self, rooms: Rooms) -> int:
+    def allowed(self, rooms: RoomEstimates) -> int:
         """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
         payers = {portion.payer for portion in self.portions}
         payer = next(iter(payers)) if len(payers) == 1 else None
@@ -165,17 +165,17 @@ class GangDemand(msgspec.Struct, frozen=True, cache_hash=True):
         return max(by_role, self.total - others, 0)
 
 
-class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
+class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
     """The quorums of all gangs of a bundle, which go together."""
 
-    gangs: tuple[GangDemand, ...]
+    gangs: tuple[GangSignature, ...]
 
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
         """Each class once, in the order of the portions."""
         return tuple(dict.fromkeys(portion.cls for gang in self.gangs for portion in gang.portions))
 
-    def bound(self, rooms: Rooms) -> int:
+    def bound(self, rooms: RoomEstimates) -> int:
         if any(gang.reserve and rooms.gaps(gang.reserve) for gang in self.gangs):
             return 0
         allowed = min((gang.allowed(rooms) for gang in self.gangs), default=UNBOUNDED)
@@ -194,22 +194,22 @@ class Quorum(msgspec.Struct, frozen=True, cache_hash=True):
         return min([bound, *(rooms.domains.bound(gang.area, gang) for gang in near if gang.area is not None)])
 
 
-class Parts(msgspec.Struct, frozen=True):
+class GroupTreeSignature(msgspec.Struct, frozen=True):
     """A group of groups whose open gangs ask for these each: it wakes when any of them may get something."""
 
     unit: Hashable
-    parts: tuple[Quorum | Surplus | Charge, ...]
+    parts: tuple[QuorumSignature | SurplusSignature | QuotaBlocked, ...]
 
     def __hash__(self) -> int:
         return hash(self.unit)
 
 
-class Awaiting(msgspec.Struct, frozen=True):
+class NominatedSignature(msgspec.Struct, frozen=True):
     """A unit for which room is held until others have left. `wanted` is what it asks for: should there be room for
     that elsewhere, it need not wait. `leavers` are the uids of those who must leave."""
 
     unit: Hashable
-    wanted: Alone | Quorum
+    wanted: PodSignature | QuorumSignature
     leavers: frozenset[str]
 
     def __hash__(self) -> int:
@@ -220,50 +220,63 @@ class Awaiting(msgspec.Struct, frozen=True):
         return not any(uid in leaving for uid in self.leavers)
 
 
-Demand = Alone | Surplus | Quorum | Parts | Admission | Charge | Behind | Awaiting
+SchedulingSignature = (
+    PodSignature
+    | SurplusSignature
+    | QuorumSignature
+    | GroupTreeSignature
+    | AdmissionSignature
+    | QuotaBlocked
+    | FifoBlocked
+    | NominatedSignature
+)
 
 
-def hopes(demand: Demand) -> bool:
+def helped_by_placements(demand: SchedulingSignature) -> bool:
     """Whether it may be met because others are placed: those to whom pods have to be near, or who fill up what was
     too empty."""
     match demand:
-        case Alone():
+        case PodSignature():
             return demand.cls.company.hopes
-        case Surplus():
+        case SurplusSignature():
             return any(kind.cls.company.hopes for kind in demand.kinds)
-        case Quorum():
+        case QuorumSignature():
             return any(cls.company.hopes for cls in demand.classes)
-        case Parts():
-            return any(map(hopes, demand.parts))
-        case Awaiting():
-            return hopes(demand.wanted)
+        case GroupTreeSignature():
+            return any(map(helped_by_placements, demand.parts))
+        case NominatedSignature():
+            return helped_by_placements(demand.wanted)
     return False
 
 
-Kind = tuple[ClassRecord, str, Payer | None]
+MemberKind = tuple[ClassRecord, str, Payer | None]
 """(class, role, payer) of a member."""
 
 
-def gang_demand(need: Requirement, members: Iterable[tuple[Kind, int]], reserve: Requests) -> GangDemand:
+def gang_signature(
+    need: QuorumRequirement, members: Iterable[tuple[MemberKind, int]], reserve: Requests
+) -> GangSignature:
     """`members` are those who may take part, counted by kind, in any order.
 
     What cannot matter is left out, so that more demands are equal: roles without a minimum, and members of a
     kind beyond the gang's need.
     """
     named = {role for role, _ in need.roles}
-    return GangDemand(need.total, need.roles, portions_of(members, named, need.total), reserve)
+    return GangSignature(need.total, need.roles, member_signatures(members, named, need.total), reserve)
 
 
-def portions_of(members: Iterable[tuple[Kind, int]], named: set[str], total: int) -> tuple[Portion, ...]:
+def member_signatures(
+    members: Iterable[tuple[MemberKind, int]], named: set[str], total: int
+) -> tuple[MemberSignature, ...]:
     """The members by kind, in one order whatever theirs is; of each kind at most `total`."""
-    counts: dict[Kind, int] = {}
+    counts: dict[MemberKind, int] = {}
     for (cls, role, payer), count in members:
         kind = (cls, role if role in named else "", payer)
         counts[kind] = counts.get(kind, 0) + count
     portions = sorted(counts.items(), key=_place) if len(counts) > 1 else list(counts.items())
-    return tuple(Portion(cls, role, min(count, total), payer) for (cls, role, payer), count in portions)
+    return tuple(MemberSignature(cls, role, min(count, total), payer) for (cls, role, payer), count in portions)
 
 
-def _place(entry: tuple[Kind, int]) -> tuple[int, str, object]:
+def _place(entry: tuple[MemberKind, int]) -> tuple[int, str, object]:
     (cls, role, payer), _ = entry
     return cls.number, role, payer.key if payer is not None else ""

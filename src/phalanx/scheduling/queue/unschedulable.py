@@ -12,7 +12,7 @@ Rank = tuple[object, ...]
 """The place in the order of the cycle; smaller goes first."""
 
 
-class Refusal:
+class FitError:
     """Why a demand was refused: `facts` that hold for everyone with it, as of the cluster's `version`."""
 
     __slots__ = ("facts", "version")
@@ -22,14 +22,14 @@ class Refusal:
         self.version = version
 
 
-class Group:
+class UnschedulableUnits:
     """The parked units of one demand, in order.
 
     `refusal` is why they were last refused; while the group is `open` that may no longer hold. `unheard` have not
     been told the newest facts yet.
     """
 
-    def __init__(self, refusal: Refusal) -> None:
+    def __init__(self, refusal: FitError) -> None:
         self.units: dict[UnitKey, Rank] = {}
         self.unheard: dict[UnitKey, None] = {}
         self.refusal = refusal

@@ -14,7 +14,7 @@ Level = tuple[bool, int]
 """(saturated, share / weight): how a node compares with its siblings; smaller goes first."""
 
 
-class Node:
+class HdrfNode:
     """A node of the hierarchy. `parts` resource -> share of the cluster that counts for it, in 1 / ONE.
 
     A leaf is saturated if it asks for nothing more, or for something of which nothing is left; an inner node if all
@@ -23,11 +23,11 @@ class Node:
 
     __slots__ = ("asked", "children", "held", "name", "parent", "parts", "saturated", "share", "weight")
 
-    def __init__(self, name: str, weight: int = 1, parent: Node | None = None) -> None:
+    def __init__(self, name: str, weight: int = 1, parent: HdrfNode | None = None) -> None:
         self.name = name
         self.weight = max(1, weight)
         self.parent = parent
-        self.children: dict[str, Node] = {}
+        self.children: dict[str, HdrfNode] = {}
         self.held: Mapping[str, int] = {}
         self.asked: Mapping[str, int] = {}
         self.parts: dict[str, int] = {}
@@ -50,20 +50,20 @@ class Hierarchy:
     def __init__(self, total: Mapping[str, int]) -> None:
         self._total = {resource: amount for resource, amount in total.items() if amount > 0}
         self._exhausted: frozenset[str] = frozenset()
-        self.root = Node("root")
+        self.root = HdrfNode("root")
 
-    def node(self, path: Iterable[tuple[str, int]]) -> Node:
+    def node(self, path: Iterable[tuple[str, int]]) -> HdrfNode:
         """The node below the root with this path of (name, weight); made where it is missing. The weight that a
         name was first given holds."""
         node = self.root
         for name, weight in path:
             child = node.children.get(name)
             if child is None:
-                child = node.children[name] = Node(name, weight, node)
+                child = node.children[name] = HdrfNode(name, weight, node)
             node = child
         return node
 
-    def set(self, leaf: Node, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
+    def set(self, leaf: HdrfNode, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
         """What a leaf holds and still asks for; the nodes above hear of it when they are settled."""
         leaf.held, leaf.asked = dict(held), dict(asked)
 
@@ -82,17 +82,17 @@ class Hierarchy:
         for node in reversed(order):
             self._compute(node)
 
-    def update(self, leaf: Node, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
+    def update(self, leaf: HdrfNode, held: Mapping[str, int], asked: Mapping[str, int]) -> None:
         """Sets a leaf and computes the nodes above it."""
         self.set(leaf, held, asked)
         self.recompute(leaf)
 
-    def recompute(self, node: Node | None) -> None:
+    def recompute(self, node: HdrfNode | None) -> None:
         while node is not None:
             self._compute(node)
             node = node.parent
 
-    def _compute(self, node: Node) -> None:
+    def _compute(self, node: HdrfNode) -> None:
         if node.children:
             self._combine(node)
         else:
@@ -104,7 +104,7 @@ class Hierarchy:
             node.saturated = not node.asked or not self._exhausted.isdisjoint(node.asked)
         node.share = max(node.parts.values(), default=0)
 
-    def _combine(self, node: Node) -> None:
+    def _combine(self, node: HdrfNode) -> None:
         """Adds the children up, those that can still grow as if each had by weight no more than the least of them.
 
         (Volcano scales to the least share whatever the weights; then a node whose children have different weights
@@ -124,17 +124,17 @@ class Hierarchy:
         node.saturated = all(child.saturated for child in children)
 
 
-def turn(node: Node) -> tuple[Level, ...]:
+def turn(node: HdrfNode) -> tuple[Level, ...]:
     """The sort key of a node among all: compared level by level from below the root, the least served first,
     those that cannot grow last."""
     levels: list[Level] = []
-    current: Node | None = node
+    current: HdrfNode | None = node
     while current is not None and current.parent is not None:
         levels.append((current.saturated, current.share // current.weight))
         current = current.parent
     return tuple(reversed(levels))
 
 
-def first(leaves: Sequence[Node]) -> Node:
+def first(leaves: Sequence[HdrfNode]) -> HdrfNode:
     """Whose turn it is; the first of those that are equal."""
     return min(leaves, key=turn)

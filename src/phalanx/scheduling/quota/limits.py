@@ -11,7 +11,7 @@ from phalanx.cluster.accounts import AccountRecord
 UNLIMITED = 2**62
 
 
-class Ceiling(msgspec.Struct, frozen=True):
+class Limit(msgspec.Struct, frozen=True):
     """What an account may hold at most now, per resource; a resource that is absent is not limited.
 
     `word` names the ceiling in sentences ("capability", "max", "deserved share"). `change` is what would raise it,
@@ -33,7 +33,7 @@ class Bar(msgspec.Struct, frozen=True):
     """A ceiling of an account, on the path that comes through the accounts `below` it, the leaf first."""
 
     account: AccountRecord
-    ceiling: Ceiling
+    ceiling: Limit
     below: tuple[AccountRecord, ...]
 
     def room(self, amounts: Mapping[str, int]) -> int:
@@ -87,7 +87,7 @@ class Bar(msgspec.Struct, frozen=True):
         return whole and held > self.ceiling.limits[resource]
 
 
-class Excess(msgspec.Struct, frozen=True, cache_hash=True):
+class OverQuota(msgspec.Struct, frozen=True, cache_hash=True):
     """An account does not allow one more: `used + wanted` of a resource would be above its ceiling.
 
     Amounts are in the resource's units. `placed` of `need` members were allowed before. `culprit` is the place, in
@@ -108,7 +108,7 @@ class Excess(msgspec.Struct, frozen=True, cache_hash=True):
     culprit: int = 0
 
 
-class Held(msgspec.Struct, frozen=True):
+class Blocked(msgspec.Struct, frozen=True):
     """Nothing new may be charged, whatever its size: the queue does not exist or is closed, a budget is spent."""
 
     code: str
@@ -125,7 +125,7 @@ class Leaving(msgspec.Struct, frozen=True):
     nodes: tuple[str, ...]
 
 
-class Turn(msgspec.Struct, frozen=True):
+class BlockedByFifo(msgspec.Struct, frozen=True):
     """A queue keeps its order, and `head` (a gang or a pod, as people call it) has no room yet."""
 
     queue: str

@@ -127,7 +127,7 @@ class RealCapabilities:
         }
 
 
-class Claims:
+class QueueShareRequests:
     """What admitted groups have yet to take, less what is elastic, per queue and all queues above it."""
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ def _bounds(
     if noun is None or queue is None or not noun.min_resources:
         return
     reals = real_capabilities(session)
-    claims = session.memo("claims on queues", Claims)
+    claims = session.memo("claims on queues", QueueShareRequests)
     for account in queue.lineage():
         limits, claimed = reals.binding(reals.of(account)), claims.of(session, account)
         for name, amount in noun.min_resources:

@@ -9,14 +9,14 @@ import msgspec
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
-from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Ceiling, Excess
+from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Limit, OverQuota
 
 
-class Allowance:
+class QuotaCheck:
     """Answers for one cycle. Ceilings stand for the cycle; what is used is always as of now, tentative charges of
     an open transaction included."""
 
-    def __init__(self, ledger: Ledger, ceilings_of: Callable[[AccountRecord], Iterable[Ceiling]]) -> None:
+    def __init__(self, ledger: Ledger, ceilings_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
         self._ledger = ledger
         self._ceilings_of = ceilings_of
         self._bars: dict[Payer, list[Bar]] = {}
@@ -52,7 +52,7 @@ class Allowance:
         placed: int = 0,
         need: int = 1,
         culprit: int = 0,
-    ) -> Excess | None:
+    ) -> OverQuota | None:
         """Which ceiling does not allow `count` more pods; the first on the path. None if all do.
 
         What would raise it is only said where no other ceiling stands in the way as well.
@@ -60,7 +60,7 @@ class Allowance:
         if payer is None:
             return None
         self._ledger.settle()
-        found: list[Excess] = []
+        found: list[OverQuota] = []
         for bar in self.bars(payer):
             ceiling = bar.ceiling
             for name, amount in footprint.amounts.items():
@@ -70,7 +70,7 @@ class Allowance:
                 if bar.refuses(name, wanted):
                     limit, used, _ = bar.state(name)
                     found.append(
-                        Excess(
+                        OverQuota(
                             bar.account,
                             ceiling.word,
                             name,

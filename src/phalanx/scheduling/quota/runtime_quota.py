@@ -12,7 +12,7 @@ from typing import NamedTuple
 from phalanx.scheduling.quota.water_filling import largest_remainders
 
 
-class Quota(NamedTuple):
+class RuntimeQuota(NamedTuple):
     """One quota and one resource, among its siblings. `limited` is min(request, max).
 
     `minimum` is lent while it is idle unless `lends` is False, and shrinks if it `scales` when all minima together
@@ -49,7 +49,7 @@ class QuotaNode:
     children: list[QuotaNode] = field(default_factory=list)
 
 
-def runtime_quotas(total: int, quotas: Sequence[Quota], *, scaling: bool = True) -> dict[str, int]:
+def runtime_quotas(total: int, quotas: Sequence[RuntimeQuota], *, scaling: bool = True) -> dict[str, int]:
     """name -> amount of one resource for the quotas of one parent that has `total`.
 
     1. Where the minima exceed the total and `scaling` is on, those that scale shrink in proportion.
@@ -61,7 +61,7 @@ def runtime_quotas(total: int, quotas: Sequence[Quota], *, scaling: bool = True)
     """
     minima = _scaled(total, quotas) if scaling else {quota.name: quota.minimum for quota in quotas}
     amounts: dict[str, int] = {}
-    wanting: list[Quota] = []
+    wanting: list[RuntimeQuota] = []
     for quota in quotas:
         base = max(minima[quota.name], quota.guarantee)
         if quota.limited > base:
@@ -107,7 +107,7 @@ def runtime_tree(
     runtimes: dict[str, dict[str, int]] = {node.name: {} for node in _all(roots)}
     resources = sorted({resource for node in _all(roots) for resource in node.maximum})
     for resource in resources:
-        quotas: dict[str, Quota] = {}
+        quotas: dict[str, RuntimeQuota] = {}
         for node in _bottom_up(roots):
             quotas[node.name] = _quota(node, resource, quotas, guarantee_usage)
         levels = [(total.get(resource, 0), roots)]
@@ -128,7 +128,7 @@ def runtime_tree(
     return runtimes
 
 
-def _scaled(total: int, quotas: Sequence[Quota]) -> dict[str, int]:
+def _scaled(total: int, quotas: Sequence[RuntimeQuota]) -> dict[str, int]:
     minima = {quota.name: quota.minimum for quota in quotas}
     if sum(minima.values()) <= total:
         return minima
@@ -140,7 +140,9 @@ def _scaled(total: int, quotas: Sequence[Quota]) -> dict[str, int]:
     return minima
 
 
-def _quota(node: QuotaNode, resource: str, below: Mapping[str, Quota], guarantee_usage: bool) -> Quota:
+def _quota(
+    node: QuotaNode, resource: str, below: Mapping[str, RuntimeQuota], guarantee_usage: bool
+) -> RuntimeQuota:
     children = [below[child.name] for child in node.children]
     minimum = node.minimum.get(resource, 0)
     request = node.request.get(resource, 0) + sum(child.limited for child in children)
@@ -150,7 +152,7 @@ def _quota(node: QuotaNode, resource: str, below: Mapping[str, Quota], guarantee
     guarantee = 0
     if guarantee_usage:
         guarantee = max(minimum, node.used.get(resource, 0) + sum(child.guarantee for child in children))
-    return Quota(
+    return RuntimeQuota(
         node.name,
         node.weights.get(resource, maximum or 0),
         minimum,

@@ -8,7 +8,7 @@ from typing import NamedTuple
 _START, _STOP = 0, 1
 
 
-class Claimant(NamedTuple):
+class ShareClaimant(NamedTuple):
     """One who shares in one resource: never below `floor` (its guarantee), never above the larger of `floor` and
     `cap` (what it asks for, or may have), in between by `weight`. Amounts and weights are not negative.
     """
@@ -19,7 +19,7 @@ class Claimant(NamedTuple):
     floor: int = 0
 
 
-class Claim(NamedTuple):
+class ShareRequest(NamedTuple):
     """One who shares in several resources. What a request does not name is not asked for, a guarantee that is not
     named is 0, a capability that is not named is unlimited; `weights` override `weight` per resource.
     """
@@ -32,7 +32,7 @@ class Claim(NamedTuple):
     weights: Mapping[str, int] = {}
 
 
-def deserved(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dict[str, int]]:
+def deserved(total: Mapping[str, int], claims: Sequence[ShareRequest]) -> dict[str, dict[str, int]]:
     """name -> resource -> amount, for every resource of `total`.
 
     Volcano's proportion plugin (proportion.go): nobody gets more than he requests or than his real capability (see
@@ -52,7 +52,7 @@ def deserved(total: Mapping[str, int], claims: Sequence[Claim]) -> dict[str, dic
             floor = claim.guarantee.get(resource, 0)
             limit = real_capability(amount, guaranteed, floor, claim.capability.get(resource))
             weight = claim.weights.get(resource, claim.weight)
-            claimants.append(Claimant(claim.name, weight, min(request, limit), floor))
+            claimants.append(ShareClaimant(claim.name, weight, min(request, limit), floor))
         for name, share in fill(amount, claimants).items():
             amounts[name][resource] = share
     return amounts
@@ -64,7 +64,7 @@ def real_capability(total: int, guaranteed: int, guarantee: int, capability: int
     return limit if capability is None else min(capability, limit)
 
 
-def fill(total: int, claimants: Sequence[Claimant]) -> dict[str, int]:
+def fill(total: int, claimants: Sequence[ShareClaimant]) -> dict[str, int]:
     """name -> amount. The sum is the total, or less where all caps are reached, or more where the floors alone are.
 
     This is what Volcano's iteration (proportion.go) tends to. Its first round gives everyone his weight's part of
@@ -100,7 +100,7 @@ def largest_remainders(units: int, remainders: Iterable[tuple[int, str]]) -> lis
 
 def _rise(
     total: int,
-    claimants: Sequence[Claimant],
+    claimants: Sequence[ShareClaimant],
     caps: dict[str, int],
     first: dict[str, int],
     unit: int,
@@ -128,7 +128,7 @@ def _rise(
     return amounts
 
 
-def _level(total: int, claimants: Sequence[Claimant], caps: dict[str, int]) -> dict[str, int]:
+def _level(total: int, claimants: Sequence[ShareClaimant], caps: dict[str, int]) -> dict[str, int]:
     """Everyone gets weight x level, cut to his cap and lifted to his floor, at the level that uses up the total."""
     amounts = {claimant.name: claimant.floor for claimant in claimants}
     weighty = [claimant for claimant in claimants if claimant.weight and caps[claimant.name] > claimant.floor]
@@ -140,7 +140,7 @@ def _level(total: int, claimants: Sequence[Claimant], caps: dict[str, int]) -> d
     ]
     events.sort()
     fixed, slope = sum(amounts.values()), 0
-    active: dict[int, Claimant] = {}
+    active: dict[int, ShareClaimant] = {}
     for _, kind, index in events:
         claimant = weighty[index]
         amount = claimant.floor if kind == _START else caps[claimant.name]

@@ -5,11 +5,11 @@ from __future__ import annotations
 from phalanx.scheduling.framework.timers import Rounds
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
-from phalanx.scheduling.session.no_solution import Futility
-from phalanx.scheduling.session.node_backoff import Rests
+from phalanx.scheduling.session.no_solution import NoSolutionCache
+from phalanx.scheduling.session.node_backoff import NodeBackoff
 
 
-class Past:
+class CycleHistory:
     """`history` is what accounts have held, `rounds` when plugins last did what they do now and then, `evictions`
     who lost how many pods when, `futility` which searches for victims found nothing, and `rests` which nodes are
     left alone because they refused pods. Only the first survives a restart: the others are about minutes.
@@ -19,5 +19,5 @@ class Past:
         self.history = history if history is not None else UsageHistory()
         self.rounds = Rounds()
         self.evictions = EvictionLog()
-        self.futility = Futility()
-        self.rests = Rests()
+        self.futility = NoSolutionCache()
+        self.rests = NodeBackoff()

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Memory:
+class Memo:
     """What was computed from demand, until demand changes."""
 
     def __init__(self) -> None:

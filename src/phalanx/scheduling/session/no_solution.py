@@ -7,15 +7,15 @@ from typing import Protocol
 import msgspec
 
 from phalanx.cluster.members import GangRecord
-from phalanx.scheduling.queue.signatures import Alone, Quorum
+from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 
 _MOST = 10_000
 
 
-class Question(msgspec.Struct, frozen=True, eq=True):
+class EvictionQuestion(msgspec.Struct, frozen=True, eq=True):
     """What the answer depends on besides the cluster. Who asks for the same with the same rights gets the same."""
 
-    demand: Alone | Quorum
+    demand: PodSignature | QuorumSignature
     priority: int
     pod_priority: int
     preempts: bool
@@ -26,7 +26,7 @@ class Question(msgspec.Struct, frozen=True, eq=True):
         return hash((self.demand, self.priority, self.pod_priority, self.preempts, self.total))
 
 
-class Found(Protocol):
+class NoSolutionFound(Protocol):
     """A search that found nothing: `again` is when (seconds since the epoch) to ask again, if at some time;
     `unripe` while pods that may help are on their way to their nodes."""
 
@@ -36,17 +36,17 @@ class Found(Protocol):
     def unripe(self) -> bool: ...
 
 
-class Futility:
+class NoSolutionCache:
     """Kept by the scheduler over cycles."""
 
     def __init__(self) -> None:
         self._eased = -1
-        self._found: dict[Question, tuple[Found, int]] = {}
+        self._found: dict[EvictionQuestion, tuple[NoSolutionFound, int]] = {}
 
     def __len__(self) -> int:
         return len(self._found)
 
-    def known(self, question: Question, eased: int, ripened: int, now: float) -> Found | None:
+    def known(self, question: EvictionQuestion, eased: int, ripened: int, now: float) -> NoSolutionFound | None:
         """The answer, if it cannot have changed: `eased` counts the changes that may help, `ripened` the pods that
         have arrived on their nodes, `now` may be time."""
         if eased != self._eased:
@@ -57,7 +57,7 @@ class Futility:
             return None
         return found if not found.unripe or when == ripened else None
 
-    def note(self, question: Question, eased: int, ripened: int, found: Found) -> None:
+    def note(self, question: EvictionQuestion, eased: int, ripened: int, found: NoSolutionFound) -> None:
         if eased != self._eased or len(self._found) >= _MOST:
             self._found.clear()
             self._eased = eased

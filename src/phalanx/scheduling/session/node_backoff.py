@@ -21,7 +21,7 @@ class _Rest(msgspec.Struct):
     times: int
 
 
-class Rests:
+class NodeBackoff:
     """By the name of the node; times are in seconds since the epoch."""
 
     def __init__(self) -> None:

@@ -23,27 +23,27 @@ from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
 from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
 from phalanx.scheduling.framework.colocation import Huddles
 from phalanx.scheduling.gangs.priorities import Priorities
-from phalanx.scheduling.gangs.quorum import Requirement, joining_mark, requirement
+from phalanx.scheduling.gangs.quorum import QuorumRequirement, joining_mark, quorum_requirement
 from phalanx.scheduling.placement.placer import Placer
-from phalanx.scheduling.placement.topology_domains import Domains
+from phalanx.scheduling.placement.topology_domains import TopologyDomains
 from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
-from phalanx.scheduling.queue.scheduling_queue import Unit, WorkList, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
 from phalanx.scheduling.queue.signatures import (
     UNBOUNDED,
-    Admission,
-    Alone,
-    Awaiting,
-    Behind,
-    Charge,
-    Demand,
-    Parts,
-    hopes,
+    AdmissionSignature,
+    FifoBlocked,
+    GroupTreeSignature,
+    NominatedSignature,
+    PodSignature,
+    QuotaBlocked,
+    SchedulingSignature,
+    helped_by_placements,
 )
-from phalanx.scheduling.queue.unschedulable import Rank, Refusal, UnitKey
-from phalanx.scheduling.quota.limits import Ceiling, Excess, Held
-from phalanx.scheduling.quota.quota_check import Allowance
-from phalanx.scheduling.session.cycle_history import Past
-from phalanx.scheduling.session.memo import Memory
+from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
+from phalanx.scheduling.quota.limits import Blocked, Limit, OverQuota
+from phalanx.scheduling.quota.quota_check import QuotaCheck
+from phalanx.scheduling.session.cycle_history import CycleHistory
+from phalanx.scheduling.session.memo import Memo
 
 if TYPE_CHECKING:
     from phalanx.scheduling.framework.pipeline import Pipeline
@@ -72,17 +72,17 @@ class Session:
         state: ClusterState,
         pipeline: Pipeline,
         placer: Placer,
-        work: WorkList,
+        work: SchedulingQueue,
         plan: Plan,
         now: float,
         should_stop: Callable[[], bool],
-        memory: Memory,
-        past: Past | None = None,
+        memory: Memo,
+        past: CycleHistory | None = None,
     ) -> None:
         self.state = state
         self.pipeline = pipeline
         self.placer = placer
-        self.units: list[Unit] = []
+        self.units: list[QueuedUnit] = []
         self.plan = plan
         self.now = now
         self._should_stop = should_stop
@@ -95,17 +95,17 @@ class Session:
         self.set_aside: list[UnitKey] = []
         # The pod that is counted as placed and not in the plan yet.
         self._unbound = ""
-        self.waits: dict[UnitKey, tuple[Demand, Refusal]] = {}
+        self.waits: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
         self.work = work
         # With how many openings there had been by then.
-        self._refused: dict[Demand, tuple[Refusal, int]] = {}
-        self._sentences: dict[Shortage | Excess, Verdict] = {}
-        self._shortages: dict[ClassRecord, Refusal] = {}
+        self._refused: dict[SchedulingSignature, tuple[FitError, int]] = {}
+        self._sentences: dict[Shortage | OverQuota, Verdict] = {}
+        self._shortages: dict[ClassRecord, FitError] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
         self._priorities = Priorities(state.surroundings.composites)
         self._memory = memory
-        past = past if past is not None else Past()
+        past = past if past is not None else CycleHistory()
         self.history, self.rounds, self.evictions, self.futility = (
             past.history,
             past.rounds,
@@ -113,7 +113,7 @@ class Session:
             past.futility,
         )
         # Units that were refused in an earlier cycle, before anybody asked whether others might go for them.
-        self.unasked: list[Unit] = []
+        self.unasked: list[QueuedUnit] = []
         self.asked: set[UnitKey] = set()
         self.made_room = False
         self.disruptions: dict[UnitKey, object] = {}
@@ -122,9 +122,9 @@ class Session:
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
         self.own_words: object = None
-        self.allowance = Allowance(state.ledger, self._ceilings)
+        self.allowance = QuotaCheck(state.ledger, self._ceilings)
         aware = pipeline.policy.configured(NetworkTopologyAware)
-        self.domains = Domains(
+        self.domains = TopologyDomains(
             state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ())
         )
         self._totals: dict[str, tuple[int, int]] | None = None
@@ -145,13 +145,13 @@ class Session:
         """What must be exceeded by whoever evicts a pod for its priority."""
         return self._priorities.victim(gang, own)
 
-    def requirement(self, gang: GangRecord) -> Requirement:
+    def requirement(self, gang: GangRecord) -> QuorumRequirement:
         noun = gang.noun
         assert noun is not None
         match gang.known:
-            case (known, Requirement() as need) if known is noun:
+            case (known, QuorumRequirement() as need) if known is noun:
                 return need
-        need = requirement(gang, noun)
+        need = quorum_requirement(gang, noun)
         gang.known = (noun, need)
         return need
 
@@ -201,7 +201,7 @@ class Session:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.prospects(gang, account)
 
-    def _ceilings(self, account: AccountRecord) -> Iterator[Ceiling]:
+    def _ceilings(self, account: AccountRecord) -> Iterator[Limit]:
         for plugin in self.pipeline.plugins("ceiling"):
             ceiling = plugin.ceiling(self, account)
             if ceiling is not None:
@@ -218,19 +218,19 @@ class Session:
         assert unit.noun is not None
         return self.state.ledger.payer_of_group(unit.key.namespace, unit.noun.queue)
 
-    def held(self, unit: GangRecord | PodRecord) -> Held | None:
+    def held(self, unit: GangRecord | PodRecord) -> Blocked | None:
         """What forbids the unit's payer anything new."""
         payer = self.payer(unit)
         self.state.ledger.refresh()
         if payer.fault is not None:
-            return Held(payer.fault.code, payer.fault.message)
+            return Blocked(payer.fault.code, payer.fault.message)
         for plugin in self.pipeline.plugins("held"):
             verdict = plugin.held(self, unit, payer)
             if verdict is not None:
-                return Held(verdict.code, verdict.message, verdict.change)
+                return Blocked(verdict.code, verdict.message, verdict.change)
         return None
 
-    def alarm(self, unit: Unit) -> float | None:
+    def alarm(self, unit: QueuedUnit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
         plugins = self.pipeline.plugins("until")
         times = [plugin.until(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
@@ -258,47 +258,47 @@ class Session:
         found = (plugin.huddles(self, gang) for plugin in self.pipeline.plugins("huddles"))
         return next((huddles for huddles in found if huddles is not None), None)
 
-    def bound(self, demand: Demand, unit: Unit) -> int:
+    def bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""
-        if isinstance(demand, Behind):
+        if isinstance(demand, FifoBlocked):
             return UNBOUNDED
-        if isinstance(demand, Parts):
+        if isinstance(demand, GroupTreeSignature):
             return UNBOUNDED if any(self.bound(part, unit) for part in demand.parts) else 0
-        if isinstance(demand, Awaiting):
+        if isinstance(demand, NominatedSignature):
             here = demand.arrived(self.state.lingering)
             return UNBOUNDED if here or demand.wanted.bound(self) else 0
-        if isinstance(demand, Charge):
+        if isinstance(demand, QuotaBlocked):
             return 0 if any(self.held(member) for member in unit.members) else UNBOUNDED
-        if not isinstance(demand, Admission):
+        if not isinstance(demand, AdmissionSignature):
             return demand.bound(self)
         if demand.bundled:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
         return min((self.pipeline.admission_room(self, gang) for gang in waiting), default=UNBOUNDED)
 
-    def known(self, demand: Demand) -> Refusal | None:
+    def known(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
         hope for others to be placed."""
         found, openings = self._refused.get(demand, (None, 0))
         if found is not None:
-            return found if openings == self.state.openings or not hopes(demand) else None
+            return found if openings == self.state.openings or not helped_by_placements(demand) else None
         return self.work.known(demand)
 
-    def refuse(self, demand: Demand, facts: object, version: int | None = None) -> Refusal:
+    def refuse(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
-        refusal = Refusal(facts, self.state.version if version is None else version)
+        refusal = FitError(facts, self.state.version if version is None else version)
         self._refused[demand] = (refusal, self.state.openings)
         return refusal
 
-    def shortage(self, cls: ClassRecord, afresh: bool = False) -> Refusal:
+    def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
         """Why no further copy of the class fits; from earlier in the cycle unless it must hold now (`afresh`)."""
         found = self._shortages.get(cls)
         if found is None or (afresh and found.version != self.state.version):
             facts: Shortage = shortage(self.pipeline, self.state.nodes, cls)
-            found = self._shortages[cls] = Refusal(facts, self.state.version)
+            found = self._shortages[cls] = FitError(facts, self.state.version)
         return found
 
-    def sentence(self, facts: Shortage | Excess) -> Verdict:
+    def sentence(self, facts: Shortage | OverQuota) -> Verdict:
         """The verdict on every pod on its own that lacks this room: one object for all of them."""
         verdict = self._sentences.get(facts)
         if verdict is None:
@@ -306,7 +306,7 @@ class Session:
             self._sentences[facts] = verdict
         return verdict
 
-    def lack_now(self, kind: Alone) -> Shortage | Excess:
+    def lack_now(self, kind: PodSignature) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
@@ -315,7 +315,7 @@ class Session:
             return no_room_near(self, kind.area, kind)
         return shortage(self.pipeline, self.state.nodes, kind.cls)
 
-    def lack(self, kind: Alone, afresh: bool = False) -> tuple[Shortage | Excess, int]:
+    def lack(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
         excess = self.allowance.excess(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
@@ -391,12 +391,12 @@ class Session:
 
     # what actions decide
 
-    def saw(self, unit: Unit) -> None:
+    def saw(self, unit: QueuedUnit) -> None:
         """The unit had its turn."""
         self.seen.add(unit.key)
         self._steps += 1
 
-    def wait(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
+    def wait(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
         self.waits[unit.key] = (demand, refusal)
 
@@ -478,7 +478,7 @@ class Session:
         """A pod on its own, or a member above its gang's minimum."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)
 
-    def judged(self, unit: Unit) -> bool:
+    def judged(self, unit: QueuedUnit) -> bool:
         if unit.pod is not None:
             return unit.pod.pod.uid in self._pod_verdicts
         return any(gang.key in self._gang_verdicts for gang in unit.gangs)

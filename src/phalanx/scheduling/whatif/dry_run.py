@@ -11,8 +11,8 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.actions.preempt import beneficiary_of, search
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.queue.scheduling_queue import Unit
-from phalanx.scheduling.queue.signatures import Surplus
+from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.hypothesis import Hypothesis, suppose
@@ -43,7 +43,7 @@ class Rehearsal(Scheduler):
         self.session = self._latest
         return plan
 
-    def unit(self, who: str | GangKey) -> Unit | None:
+    def unit(self, who: str | GangKey) -> QueuedUnit | None:
         """The unit of the last cycle that a pod (by uid) or a gang was part of."""
         for unit in self.session.units:
             if unit.pod is not None and unit.pod.pod.uid == who:
@@ -52,7 +52,7 @@ class Rehearsal(Scheduler):
                 return unit
         return None
 
-    def disruption(self, unit: Unit) -> Eviction | Vain | None:
+    def disruption(self, unit: QueuedUnit) -> Eviction | Vain | None:
         """What evictions do for a unit of the last cycle: who goes (nobody, where it is enough that those leave who
         leave anyway), or why that would not help. None where room is not what it waits for."""
         found = self.session.disruptions.get(unit.key)
@@ -63,7 +63,7 @@ class Rehearsal(Scheduler):
             return None
         beneficiary = beneficiary_of(self.session, unit, wait[0])
         if beneficiary is None:
-            return Vain(None) if isinstance(wait[0], Surplus) else None
+            return Vain(None) if isinstance(wait[0], SurplusSignature) else None
         now = search(self.session, beneficiary)
         if isinstance(now, Eviction):
             return now

@@ -24,7 +24,7 @@ from phalanx.scheduling.preemption.rules.self_protection import objections
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import Search, lenders_for
 from phalanx.scheduling.preemption.victims import Removals, Victim
-from phalanx.scheduling.quota.limits import Excess
+from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
 from phalanx.scheduling.session.session import Session
 
@@ -54,7 +54,7 @@ class Hypothesis(msgspec.Struct, frozen=True):
     would still be missing."""
 
     eviction: Eviction | None
-    missing: Shortage | Gap | Excess | None = None
+    missing: Shortage | Gap | OverQuota | None = None
     obstacles: tuple[Obstacle, ...] = ()
 
 
@@ -93,10 +93,10 @@ class _Unbound(Search):
     """The same search where nobody objects to anything."""
 
     bound: ClassVar[bool] = False
-    missing: Shortage | Gap | Excess | None = None
+    missing: Shortage | Gap | OverQuota | None = None
     """What was missing at the last try; where nothing is found that is the try without everybody."""
 
-    def _try(self) -> Shortage | Gap | Excess | None:
+    def _try(self) -> Shortage | Gap | OverQuota | None:
         self.missing = super()._try()
         return self.missing
 

@@ -10,7 +10,7 @@ from phalanx.cluster.nodes import NO_ROW, NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.session.node_backoff import Rests
+from phalanx.scheduling.session.node_backoff import NodeBackoff
 
 
 class Rest(Plugin):
@@ -19,7 +19,7 @@ class Rest(Plugin):
     name = "rest"
 
     def __init__(self, arguments: Arguments) -> None:
-        self.rests = Rests()
+        self.rests = NodeBackoff()
         self._resting: tuple[str, ...] = ()
 
     def season(self, now: float) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ _MATES = 64
 _SELF_ANTI, _INTER, _SELF, _INTER_ANTI = 4, 3, 2, 1
 
 
-class Rules:
+class BucketRules:
     """Which tasks attract and repel each other."""
 
     def __init__(self, topology: TaskTopology) -> None:
@@ -56,7 +56,7 @@ class Rules:
         return sum(count for other, count in others.items() if (task, other) in self.repels)
 
 
-class Bucket:
+class TaskBucket:
     """Members who should share a node: those who wait, and how many are on which row."""
 
     def __init__(self, number: int) -> None:
@@ -79,15 +79,15 @@ class Bucket:
         return len(self.waiting) + self.rows.total()
 
 
-class Buckets:
+class TaskBuckets:
     """The buckets of one gang, as of now; members whose task no rule names are in none."""
 
     def __init__(self, topology: TaskTopology, members: Iterable[PodRecord], nodes: NodeTable, weight: int) -> None:
-        self._rules = Rules(topology)
+        self._rules = BucketRules(topology)
         self._nodes = nodes
         self._points_each = 0.0
-        self._buckets: list[Bucket] = []
-        self._bucket_of: dict[str, Bucket] = {}
+        self._buckets: list[TaskBucket] = []
+        self._bucket_of: dict[str, TaskBucket] = {}
         self._on_rows: dict[int, Counter[str]] = {}
         named = [member for member in members if self._rules.concern(member.pod.role)]
         for member in sorted(named, key=self._turn):
@@ -161,8 +161,8 @@ class Buckets:
             return 0, record.row, 0, 0, record.pod.index, record.pod.name
         return 1, 0, -stated, -rank, record.pod.index, record.pod.name
 
-    def _choose(self, record: PodRecord) -> Bucket:
-        best: Bucket | None = None
+    def _choose(self, record: PodRecord) -> TaskBucket:
+        best: TaskBucket | None = None
         if record.row >= 0:
             best = next((bucket for bucket in self._buckets if record.row in bucket.rows), None)
         else:
@@ -175,7 +175,7 @@ class Buckets:
             if score is not None and score < 0:
                 best = None
         if best is None:
-            best = Bucket(len(self._buckets))
+            best = TaskBucket(len(self._buckets))
             self._buckets.append(best)
         return best
 

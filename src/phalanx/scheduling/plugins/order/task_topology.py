@@ -7,7 +7,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.colocation import Huddles
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.plugins.order.task_buckets import Buckets
+from phalanx.scheduling.plugins.order.task_buckets import TaskBuckets
 
 
 class TaskTopologyPlugin(Plugin):
@@ -29,14 +29,14 @@ class TaskTopologyPlugin(Plugin):
         buckets = self._buckets(session, pod.gang) if pod.gang is not None else None
         return buckets.order(pod) if buckets is not None else (1,)
 
-    def _buckets(self, session: View, gang: GangRecord) -> Buckets | None:
+    def _buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
         noun = gang.noun
         if noun is None or noun.tasks is None:
             return None
         version = session.state.version
         match gang.parted:
-            case (known, stated, Buckets() as found) if known == version and stated is noun:
+            case (known, stated, TaskBuckets() as found) if known == version and stated is noun:
                 return found
-        found = Buckets(noun.tasks, gang.members.values(), session.state.nodes, self._weight)
+        found = TaskBuckets(noun.tasks, gang.members.values(), session.state.nodes, self._weight)
         gang.parted = version, noun, found
         return found

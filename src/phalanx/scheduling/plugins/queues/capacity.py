@@ -8,7 +8,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,
@@ -52,7 +52,7 @@ class Capacity(QueueAdmission):
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
@@ -89,14 +89,14 @@ class Capacity(QueueAdmission):
         return amounts
 
 
-def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
+def _ceiling(session: View, account: AccountRecord) -> Limit | None:
     if not takes_part(account):
         return None
     # The capability itself is a ceiling whatever the policy; only what is tighter is news.
     declared, reals = capability(account), real_capabilities(session)
     limits = reals.binding(reals.of(account))
     limits = {name: limits[name] for name in limits if limits[name] != declared.get(name)}
-    return Ceiling("real capability", limits, computed=True)
+    return Limit("real capability", limits, computed=True)
 
 
 def _of(used: Amounts, deserved: Amounts) -> list[tuple[str, int]]:

@@ -10,7 +10,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.hdrf import Hierarchy, Level, Node, turn
+from phalanx.scheduling.quota.hdrf import HdrfNode, Hierarchy, Level, turn
 from phalanx.scheduling.quota.queue_tree import Amounts, takes_part
 
 
@@ -59,8 +59,8 @@ class QueueHierarchy:
         self._idle = {name: offered - used for name, (offered, used) in session.totals().items() if offered > 0}
         self._before: Amounts = dict(self._root.used)
         self._hierarchy = Hierarchy(_offered(session))
-        self._nodes: dict[AccountKey, Node] = {}
-        self._leaves: dict[AccountKey, Node] = {}
+        self._nodes: dict[AccountKey, HdrfNode] = {}
+        self._leaves: dict[AccountKey, HdrfNode] = {}
         self._seen: dict[AccountKey, Amounts] = {}
         self._seen_root: Amounts = {}
         queues = [

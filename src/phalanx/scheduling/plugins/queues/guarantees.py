@@ -7,7 +7,7 @@ from phalanx.model.account import Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import real_capabilities
 
 
@@ -23,16 +23,16 @@ class Guarantees(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or not account.children:
             return None
         return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))
 
 
-def _ceiling(session: View, account: AccountRecord) -> Ceiling | None:
+def _ceiling(session: View, account: AccountRecord) -> Limit | None:
     named = account.kept
     if not named:
         return None
     real = real_capabilities(session).of(account)
     limits = {name: real[name] for name in sorted(named) if name in real}
-    return Ceiling("capacity beside what others are guaranteed", limits, reserves=True)
+    return Limit("capacity beside what others are guaranteed", limits, reserves=True)

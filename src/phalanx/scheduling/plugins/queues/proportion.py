@@ -13,7 +13,7 @@ from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.queues.fairshare import surplus_weights
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
-from phalanx.scheduling.quota.limits import UNLIMITED, Ceiling
+from phalanx.scheduling.quota.limits import UNLIMITED, Limit
 from phalanx.scheduling.quota.queue_tree import (
     Amounts,
     capability,
@@ -25,7 +25,7 @@ from phalanx.scheduling.quota.queue_tree import (
     usable,
 )
 from phalanx.scheduling.quota.usage_history import WEIGHT_SCALE
-from phalanx.scheduling.quota.water_filling import Claim, deserved
+from phalanx.scheduling.quota.water_filling import ShareRequest, deserved
 
 _OWN = ""  # the claim of pods that are charged to a queue with children; no queue has this name
 _NONE: Amounts = {}
@@ -52,7 +52,7 @@ class Proportion(QueueAdmission):
         share = order_by_share(account.used.items(), deserved, unfounded=True)
         return (-account.noun.priority if account.noun is not None else 0, share)
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
@@ -74,19 +74,19 @@ class Proportion(QueueAdmission):
         shares = session.memo(key, lambda: _shares(session, _needs(session, {asker.key: wanted})))
         return shares.get(account.key, _NONE)
 
-    def _ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def _ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         if not takes_part(account):
             return None
         reals = real_capabilities(session)
         amounts, real = self._deserved(session).get(account.key), reals.of(account)
         if amounts is None:
-            return Ceiling("real capability", reals.binding(real), computed=True)
+            return Limit("real capability", reals.binding(real), computed=True)
         # Where nothing is asked for yet, only what can be had at all limits the first that asks; whoever deserves
         # all that it requests needs no limit.
         wanted = requested(account)
         limits = {name: amounts[name] if name in wanted else real[name] for name in amounts}
         limits = {name: limit for name, limit in limits.items() if limit < wanted.get(name, limit + 1)}
-        return Ceiling("deserved share", reals.binding(limits), computed=True)
+        return Limit("deserved share", reals.binding(limits), computed=True)
 
     def _deserved(self, session: View) -> dict[AccountKey, Amounts]:
         return session.memo("deserved shares", lambda: deserved_shares(session))
@@ -129,12 +129,12 @@ def _shares(session: View, needs: Mapping[AccountKey, Amounts]) -> dict[AccountK
         shared = _offered(parent, shares[parent.key], needs)
         weights = surplus_weights(session, children)
         claims = [
-            Claim(child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child))
+            ShareRequest(child.key.name, weights[child.key], needs[child.key], guarantee(child), capability(child))
             for child in children
         ]
         own = _own(parent, charged)
         if own:
-            claims.append(Claim(_OWN, WEIGHT_SCALE, own))
+            claims.append(ShareRequest(_OWN, WEIGHT_SCALE, own))
         found = deserved(shared, claims)
         for child in children:
             shares[child.key] = found[child.key.name]

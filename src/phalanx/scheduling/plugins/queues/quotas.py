@@ -9,7 +9,7 @@ from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountK
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.quota.limits import Ceiling
+from phalanx.scheduling.quota.limits import Limit
 from phalanx.scheduling.quota.queue_tree import offered, requested
 from phalanx.scheduling.quota.runtime_quota import QuotaNode, runtime_tree
 
@@ -34,7 +34,7 @@ class Quotas(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
+    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
         if account.fault is not None:
             return None
         tree = account.key.tree
@@ -51,14 +51,14 @@ class Quotas(Plugin):
         return None
 
 
-def _own(account: AccountRecord, word: str) -> Ceiling | None:
+def _own(account: AccountRecord, word: str) -> Limit | None:
     noun = account.noun
     if noun is None or not noun.capability:
         return None
-    return Ceiling(word, dict(noun.capability), f"raise its {word}")
+    return Limit(word, dict(noun.capability), f"raise its {word}")
 
 
-def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Ceiling | None:
+def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Limit | None:
     sums: dict[str, int] = {}
     broken: list[AccountRecord] = []
     for quota in quotas:
@@ -71,20 +71,20 @@ def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Ceiling | None:
     for quota in broken:
         for name in quota.used.keys() & sums.keys():
             sums[name] += quota.used[name]
-    return Ceiling("sum of all min", sums, "raise a min so that their sum comes") if sums else None
+    return Limit("sum of all min", sums, "raise a min so that their sum comes") if sums else None
 
 
-def _firm(account: AccountRecord) -> Ceiling | None:
+def _firm(account: AccountRecord) -> Limit | None:
     quota = account.parent
     if quota is None or quota.noun is None or not quota.noun.deserved:
         return None
-    return Ceiling("min", dict(quota.noun.deserved), "raise the min of its quota")
+    return Limit("min", dict(quota.noun.deserved), "raise the min of its quota")
 
 
 # Koordinator
 
 
-def _runtime_ceilings(session: View) -> dict[AccountKey, Ceiling]:
+def _runtime_ceilings(session: View) -> dict[AccountKey, Limit]:
     accounts = [account for account in session.ledger.accounts.values() if account.key.tree is Tree.KOORDINATOR]
     nodes = _nodes(accounts)
     levels: dict[str, list[QuotaNode]] = {}
@@ -99,11 +99,11 @@ def _runtime_ceilings(session: View) -> dict[AccountKey, Ceiling]:
         forest: runtime_tree(total if forest else _left_to_default(total, levels), level)
         for forest, level in levels.items()
     }
-    ceilings: dict[AccountKey, Ceiling] = {}
+    ceilings: dict[AccountKey, Limit] = {}
     for account in accounts:
         amounts = runtimes.get(account.key.forest, {}).get(account.key.name)
         if amounts:
-            ceilings[account.key] = Ceiling("runtime quota", amounts, computed=True)
+            ceilings[account.key] = Limit("runtime quota", amounts, computed=True)
         elif (own := _own(account, "max")) is not None:
             ceilings[account.key] = own
     return ceilings

@@ -9,7 +9,7 @@ from typing import Any
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangCounts, GangKey, MatchPolicy
-from phalanx.scheduling.gangs.bundles import tied
+from phalanx.scheduling.gangs.bundles import bundle_of_gangs
 from phalanx.scheduling.gangs.subgroups import PartKey, part_key, subgroups_of
 
 
@@ -18,7 +18,7 @@ def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites:
     together = composites.tied(gang)
     if together:
         return together
-    bundle = tied(gang, gangs) or {gang.key: gang}
+    bundle = bundle_of_gangs(gang, gangs) or {gang.key: gang}
     return [bundle[key] for key in sorted(bundle)]
 
 

@@ -1,7 +1,0 @@
-"""What a request may do: role-based access control, as rbac.authorization.k8s.io/v1 defines it."""
-
-from phalanx.local.authorization.attributes import Attributes, forbidden_request
-from phalanx.local.authorization.rbac import SUPERUSERS, Decision, Rbac
-from phalanx.local.authorization.requester import Requester
-
-__all__ = ["SUPERUSERS", "Attributes", "Decision", "Rbac", "Requester", "forbidden_request"]

@@ -1,0 +1,252 @@
+"""The expressions of a ValidatingAdmissionPolicy: compiled once, evaluated for each write that it matches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from phalanx_local.admission.policy_matching import Request
+from phalanx_local.authentication import User, account_groups, account_user
+from phalanx_local.authorization import Attributes, Rbac
+from phalanx_local.errors import FieldCause, wrong_value
+from phalanx_local.objects import Json, mapping, sequence, text
+from phalanx_local.schema.cel import (
+    AUTHORIZER,
+    CHECK,
+    DYN,
+    STEPS,
+    Authorizer,
+    BudgetError,
+    Check,
+    CompileError,
+    EvalError,
+    InstantiationError,
+    Program,
+    Type,
+    compile_text,
+)
+
+#: Rounds of comprehensions that the expressions of one policy may take together on one write.
+_BUDGET: Final = 1_000_000
+_SCOPE: Final = {
+    **dict.fromkeys(("object", "oldObject", "request", "params", "namespaceObject"), DYN),
+    "variables": Type("map", DYN),
+    "authorizer": AUTHORIZER,
+    "authorizer.requestResource": CHECK,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """One expression; `problem` is set instead of `program` when it does not compile."""
+
+    source: str
+    program: Program | None
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Validation:
+    """One expression that must hold, and what is said where it does not."""
+
+    expression: Expression
+    message: str
+    message_expression: Expression | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """A compiled policy."""
+
+    name: str
+    constraints: Json
+    param_kind: Json
+    conditions: tuple[tuple[str, Expression], ...]
+    variables: dict[str, Expression]
+    validations: tuple[Validation, ...]
+    fails_closed: bool
+
+
+def compile_policy(policy: Json) -> Policy:
+    """A stored policy, ready to be asked."""
+    spec = mapping(policy.get("spec"))
+    validations = [mapping(item) for item in sequence(spec.get("validations"))]
+    return Policy(
+        text(mapping(policy.get("metadata")).get("name")),
+        mapping(spec.get("matchConstraints")),
+        mapping(spec.get("paramKind")),
+        tuple(
+            (text(mapping(item).get("name")), _compile(text(mapping(item).get("expression"))))
+            for item in sequence(spec.get("matchConditions"))
+        ),
+        {
+            text(mapping(item).get("name")): _compile(text(mapping(item).get("expression")), "")
+            for item in sequence(spec.get("variables"))
+        },
+        tuple(
+            Validation(
+                _compile(text(item.get("expression"))),
+                text(item.get("message")).strip(),
+                _compile(text(item["messageExpression"]), "string") if item.get("messageExpression") else None,
+                text(item.get("reason")) or "Invalid",
+            )
+            for item in validations
+        ),
+        spec.get("failurePolicy") != "Ignore",
+    )
+
+
+def check_expressions(policy: Json) -> list[FieldCause]:
+    """What does not compile in a policy, by field."""
+    spec = mapping(policy.get("spec"))
+    causes: list[FieldCause] = []
+    for field, key, wanted in (
+        ("matchConditions", "expression", "bool"),
+        ("variables", "expression", ""),
+        ("validations", "expression", "bool"),
+        ("validations", "messageExpression", "string"),
+    ):
+        for index, item in enumerate(sequence(spec.get(field))):
+            source = text(mapping(item).get(key))
+            problem = _compile(source, wanted).problem if source.strip() else ""
+            if problem:
+                causes.append(wrong_value(f"spec.{field}[{index}].{key}", source, problem))
+    return causes
+
+
+def _compile(source: str, wanted: str = "bool") -> Expression:
+    try:
+        program = compile_text(source, _SCOPE)
+    except InstantiationError as error:
+        return Expression(source, None, f"program instantiation failed: {error}")
+    except CompileError as error:
+        return Expression(source, None, f"compilation failed: {error.shown(source)}")
+    if wanted and program.type.kind not in (wanted, "dyn"):
+        return Expression(source, None, f"must evaluate to {wanted}")
+    return Expression(source, program)
+
+
+class _Variables(dict[str, Any]):
+    """The values of a policy's variables, each computed when it is first read."""
+
+    def __init__(self, policy: Policy, env: dict[str, Any]) -> None:
+        super().__init__()
+        self._policy = policy
+        self._env = env
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._policy.variables
+
+    def __missing__(self, name: str) -> Any:
+        expression = self._policy.variables[name]
+        if expression.program is None:
+            raise EvalError(f'composited variable "{name}" fails to compile: {expression.problem}')
+        value = self[name] = expression.program.run(self._env)
+        return value
+
+
+class Evaluation:
+    """One policy with one `params`, held against one write."""
+
+    def __init__(self, policy: Policy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
+        self._policy = policy
+        env = self._env = {
+            "object": request.obj,
+            "oldObject": request.old,
+            "request": _admission_request(request, user),
+            "params": params,
+            "namespaceObject": request.namespace_object,
+            STEPS: [_BUDGET],
+        }
+        env["variables"] = _Variables(policy, env)
+        authorizer = env["authorizer"] = Authorizer(_decider(user, rbac))
+        type_ = request.version.type
+        env["authorizer.requestResource"] = Check(
+            authorizer.decide,
+            group=type_.group,
+            resource=type_.plural,
+            subresource=request.subresource,
+            namespace=request.namespace,
+            name=request.name,
+        )
+
+    def run(self) -> Iterator[tuple[str, str]]:
+        """Reason and message of each validation that fails; nothing where the policy is not about the write."""
+        problems: list[str] = []
+        for name, condition in self._policy.conditions:
+            held, problem = self._evaluate(condition)
+            if problem:
+                problems.append(f'match condition "{name}": {problem}')
+            elif held is not True:
+                return
+        if problems:
+            if self._policy.fails_closed:
+                yield "Invalid", "; ".join(problems)
+            return
+        for validation in self._policy.validations:
+            held, problem = self._evaluate(validation.expression)
+            if problem:
+                if self._policy.fails_closed:
+                    yield "Invalid", problem
+            elif held is not True:
+                yield validation.reason, self._message(validation)
+
+    def _evaluate(self, expression: Expression) -> tuple[Any, str]:
+        """The value, or what keeps the expression from having one."""
+        if expression.program is None:
+            return None, f"compilation error: {expression.problem}"
+        try:
+            return expression.program.run(self._env), ""
+        except (EvalError, BudgetError, RecursionError) as error:
+            shown = str(error) or "running out of cost budget, no further validation rules will be run"
+            return None, f"expression '{expression.source}' resulted in error: {shown}"
+
+    def _message(self, validation: Validation) -> str:
+        if validation.message_expression is not None:
+            value, _ = self._evaluate(validation.message_expression)
+            if isinstance(value, str) and value.strip() and "\n" not in value:
+                return value.strip()
+        return validation.message or f"failed expression: {validation.expression.source.strip()}"
+
+
+def _admission_request(request: Request, user: User) -> Json:
+    type_ = request.version.type
+    kind = {"group": type_.group, "version": request.version.name, "kind": type_.kind}
+    if request.subresource and request.obj is not None:
+        group, _, version = text(request.obj.get("apiVersion")).rpartition("/")
+        kind = {"group": group, "version": version, "kind": text(request.obj.get("kind"))}
+    resource = {"group": type_.group, "version": request.version.name, "resource": type_.plural}
+    return {
+        "kind": kind,
+        "resource": resource,
+        "subResource": request.subresource,
+        "requestKind": kind,
+        "requestResource": resource,
+        "requestSubResource": request.subresource,
+        "name": request.name,
+        "namespace": request.namespace,
+        "operation": request.operation,
+        "userInfo": {
+            "username": user.name,
+            "uid": user.uid,
+            "groups": list(user.groups),
+            "extra": {key: list(values) for key, values in user.extra.items()},
+        },
+        "dryRun": request.dry_run,
+    }
+
+
+def _decider(user: User, rbac: Rbac) -> Any:
+    def decide(check: Check, verb: str) -> tuple[bool, str]:
+        who = user
+        if check.account:
+            namespace, name = check.account
+            who = User(account_user(namespace, name), account_groups(namespace))
+        asked = Attributes(
+            verb, check.group, check.resource, check.subresource, check.namespace, check.name, check.path
+        )
+        return rbac.authorize(who, asked)
+
+    return decide

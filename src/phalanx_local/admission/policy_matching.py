@@ -1,0 +1,100 @@
+"""Which requests a ValidatingAdmissionPolicy, and a binding of it, are about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from phalanx.model.matching import all_hold
+from phalanx_local.objects import Json, mapping, sequence, text
+from phalanx_local.resources import Version
+from phalanx_local.selectors import selector_from_object
+
+ALL: Final = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A write that is to be admitted. Objects are as the client sees them, None where there is none.
+
+    `namespace_labels` are those of its namespace (a Namespace's own), None for other objects without a namespace.
+    """
+
+    operation: str
+    version: Version
+    subresource: str
+    namespace: str
+    name: str
+    obj: Json | None
+    old: Json | None
+    namespace_object: Json | None
+    dry_run: bool
+
+    @property
+    def resource(self) -> str:
+        plural = self.version.type.plural
+        return f"{plural}/{self.subresource}" if self.subresource else plural
+
+
+def matches(resources: object, request: Request) -> bool:
+    """Whether matchConstraints, or the matchResources of a binding, cover a request; absent ones do."""
+    constraints = mapping(resources)
+    if not constraints:
+        return True
+    rules = sequence(constraints.get("resourceRules"))
+    exact = constraints.get("matchPolicy") == "Exact"
+    if rules and not any(_rule_matches(mapping(rule), request, exact=exact) for rule in rules):
+        return False
+    excluded = sequence(constraints.get("excludeResourceRules"))
+    if any(_rule_matches(mapping(rule), request, exact=exact) for rule in excluded):
+        return False
+    return _namespace_matches(constraints.get("namespaceSelector"), request) and _object_matches(
+        constraints.get("objectSelector"), request
+    )
+
+
+def _rule_matches(rule: Json, request: Request, *, exact: bool) -> bool:
+    type_ = request.version.type
+    scope = text(rule.get("scope"))
+    return (
+        _has(rule.get("operations"), request.operation)
+        and _has(rule.get("apiGroups"), type_.group)
+        and (not exact or _has(rule.get("apiVersions"), request.version.name))
+        and scope in ("", ALL, "Namespaced" if type_.namespaced else "Cluster")
+        and any(_resource_matches(text(item), request) for item in sequence(rule.get("resources")))
+        and (not rule.get("resourceNames") or request.name in sequence(rule["resourceNames"]))
+    )
+
+
+def _has(listed: object, wanted: str) -> bool:
+    values = sequence(listed)
+    return wanted in values or ALL in values
+
+
+def _resource_matches(pattern: str, request: Request) -> bool:
+    plural, _, subresource = pattern.partition("/")
+    if plural not in (ALL, request.version.type.plural):
+        return False
+    return subresource in (request.subresource, ALL) if subresource else not request.subresource
+
+
+def _namespace_matches(selector: Any, request: Request) -> bool:
+    if not mapping(selector):
+        return True
+    about = request.namespace_object
+    if request.version.type.storage == "/namespaces":
+        about = request.obj or request.old
+    if about is None:
+        return True
+    return _labels_match(selector, about)
+
+
+def _object_matches(selector: Any, request: Request) -> bool:
+    if not mapping(selector):
+        return True
+    return any(item is not None and _labels_match(selector, item) for item in (request.obj, request.old))
+
+
+def _labels_match(selector: Any, obj: Json) -> bool:
+    found = selector_from_object(selector)
+    return found is not None and all_hold(found, mapping(mapping(obj.get("metadata")).get("labels")))

@@ -1,0 +1,213 @@
+"""ResourceQuota: what namespaces use of it, counted at every write, and the refusal of what would exceed it.
+
+Counting and checking happen in the same step as the write, so that no two requests share the last of a quota.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from phalanx_local.admission.quota_scopes import Selector, pod_matches, selectors_of
+from phalanx_local.admission.quota_usage import (
+    MEASURED,
+    PODS,
+    Amounts,
+    amounts,
+    compute,
+    limits_pods,
+    plus,
+    usage_of,
+)
+from phalanx_local.clock import Clock
+from phalanx_local.errors import Qualified, forbidden
+from phalanx_local.objects import Json, mapping, metadata, sequence, text
+from phalanx_local.records import Change, Key, Record
+from phalanx_local.store import Collection, Store
+from phalanx_local.validation import Quantity
+from phalanx_local.validation.quantity import canonical
+
+QUOTAS: Final = "/resourcequotas"
+_NOTHING: Final = Quantity(0)
+# Of these every container has to state an amount where a quota limits them.
+_TO_BE_STATED: Final = frozenset(
+    ("cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory")
+)
+
+
+@dataclass(slots=True)
+class Quota:
+    """One quota: its limits, the pods that it is about, and what is used of it now."""
+
+    name: str
+    hard: Amounts
+    selectors: tuple[Selector, ...]
+    used: Amounts = field(default_factory=dict)
+
+    def applies(self, storage: str, obj: Json | None, usage: Amounts) -> bool:
+        """Whether the quota limits something that an object uses. One with scopes is about pods only."""
+        if storage == PODS:
+            limited = any(limits_pods(name) for name in self.hard)
+        else:
+            limited = not usage.keys().isdisjoint(self.hard)
+        if not limited:
+            return False
+        if not self.selectors:
+            return True
+        return storage == PODS and obj is not None and all(pod_matches(item, obj) for item in self.selectors)
+
+    def masked(self, usage: Amounts) -> Amounts:
+        return {name: amount for name, amount in usage.items() if name in self.hard}
+
+
+@dataclass(slots=True)
+class _Namespace:
+    """The quotas of a namespace, and what each object was charged by quota."""
+
+    quotas: dict[str, Quota]
+    charges: dict[tuple[str, Key], dict[str, Amounts]] = field(default_factory=dict)
+
+
+class QuotaLedger:
+    """Follows the store; namespaces without a quota cost one lookup a write."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._namespaces: dict[str, _Namespace] = {}
+        store.listen(self._changed)
+
+    def load(self) -> None:
+        """Takes in what a data file brought."""
+        collection = self._store.collections.get(QUOTAS)
+        for namespace in {key[0] for key in collection.records} if collection is not None else ():
+            self._recount(namespace)
+
+    def quotas(self, namespace: str) -> dict[str, Quota]:
+        """The quotas of a namespace by name."""
+        found = self._namespaces.get(namespace)
+        return found.quotas if found is not None else {}
+
+    def admit(
+        self, resource: Qualified, storage: str, obj: Json, old: Json | None = None, subresource: str = ""
+    ) -> None:
+        """Raises 403 when a quota leaves no room for a new or changed object, or cannot tell what it will use."""
+        namespace = self._namespaces.get(text(metadata(obj).get("namespace")))
+        if namespace is None:
+            return
+        if old is not None and (storage not in MEASURED or subresource != ("resize" if storage == PODS else "")):
+            return
+        now = self._clock.now()
+        usage = usage_of(storage, obj, now)
+        before = usage_of(storage, old, now) if old is not None else {}
+        name = text(metadata(obj).get("name"))
+        for _, quota in sorted(namespace.quotas.items()):
+            if not quota.applies(storage, obj, usage):
+                continue
+            if storage == PODS:
+                missing = _missing(quota, obj)
+                if missing:
+                    raise forbidden(resource, name, f"failed quota: {quota.name}: must specify {missing}")
+            counted = before if old is not None and quota.applies(storage, old, before) else {}
+            asked = {
+                key: Quantity(amount.nano - counted.get(key, _NOTHING).nano, amount.style)
+                for key, amount in quota.masked(usage).items()
+            }
+            self._require(resource, name, quota, {key: amount for key, amount in asked.items() if amount.nano > 0})
+
+    def _require(self, resource: Qualified, name: str, quota: Quota, asked: Amounts) -> None:
+        over = [key for key, amount in asked.items() if plus(quota.used[key], amount) > quota.hard[key]]
+        if over:
+            shown = ", ".join(
+                f"{word}: {_listed(values, over)}"
+                for word, values in (("requested", asked), ("used", quota.used), ("limited", quota.hard))
+            )
+            raise forbidden(resource, name, f"exceeded quota: {quota.name}, {shown}")
+
+    # --- following the store
+
+    def count_again(self, key: Key) -> None:
+        """Looks at a pod again, which may have stopped to count because of the time."""
+        collection = self._store.collections.get(PODS)
+        record = collection.records.get(key) if collection is not None else None
+        namespace = self._namespaces.get(key[0])
+        if namespace is not None and record is not None:
+            self._charge(namespace, PODS, record)
+
+    def _changed(self, collection: Collection, change: Change) -> None:
+        name = change.key[0]
+        if collection.storage == QUOTAS and self._differs(name, change):
+            self._recount(name)
+            return
+        namespace = self._namespaces.get(name)
+        if namespace is None:
+            return
+        if change.new is None:
+            self._refund(namespace, (collection.storage, change.key))
+        elif change.old is None or collection.storage in MEASURED:
+            self._charge(namespace, collection.storage, change.new)
+
+    def _differs(self, namespace: str, change: Change) -> bool:
+        """Whether a change of a quota is more than one of its status."""
+        known = self.quotas(namespace).get(change.key[1])
+        if change.new is None or known is None:
+            return True
+        quota = _read(change.new)
+        return (quota.hard, quota.selectors) != (known.hard, known.selectors)
+
+    def _recount(self, name: str) -> None:
+        stored = self._store.collections.get(QUOTAS)
+        records = [stored.records[key] for key in stored.keys(name)] if stored is not None else []
+        if not records:
+            self._namespaces.pop(name, None)
+            return
+        namespace = self._namespaces[name] = _Namespace({record.name: _read(record) for record in records})
+        for storage, collection in self._store.collections.items():
+            for key in collection.keys(name):
+                self._charge(namespace, storage, collection.records[key])
+
+    def _charge(self, namespace: _Namespace, storage: str, record: Record) -> None:
+        entry = (storage, record.key)
+        self._refund(namespace, entry)
+        obj = record.load() if storage in MEASURED else None
+        usage = usage_of(storage, obj, self._clock.now())
+        charged: dict[str, Amounts] = {}
+        for quota in namespace.quotas.values():
+            if quota.applies(storage, obj, usage):
+                charged[quota.name] = quota.masked(usage)
+                for key, amount in charged[quota.name].items():
+                    quota.used[key] = plus(quota.used[key], amount)
+        if charged:
+            namespace.charges[entry] = charged
+
+    def _refund(self, namespace: _Namespace, entry: tuple[str, Key]) -> None:
+        for name, charged in namespace.charges.pop(entry, {}).items():
+            used = namespace.quotas[name].used
+            for key, amount in charged.items():
+                used[key] = Quantity(used[key].nano - amount.nano, used[key].style)
+
+
+def _read(record: Record) -> Quota:
+    spec = mapping(record.load().get("spec"))
+    hard = amounts(spec.get("hard"))
+    return Quota(record.name, hard, selectors_of(spec), dict.fromkeys(hard, _NOTHING))
+
+
+def _missing(quota: Quota, pod: Json) -> str:
+    """What the pod's containers do not state although the quota counts it: `limits.cpu for: a,b; ...`."""
+    required = _TO_BE_STATED & quota.hard.keys()
+    if not required:
+        return ""
+    spec = mapping(pod.get("spec"))
+    lacking: dict[str, list[str]] = {}
+    for group in ("containers", "initContainers"):
+        for item in sequence(spec.get(group)):
+            resources = mapping(mapping(item).get("resources"))
+            stated = compute(amounts(resources.get("requests")), amounts(resources.get("limits")))
+            for key in required - stated.keys():
+                lacking.setdefault(key, []).append(text(mapping(item).get("name")))
+    return "; ".join(f"{key} for: {','.join(sorted(names))}" for key, names in sorted(lacking.items()))
+
+
+def _listed(values: Amounts, names: list[str]) -> str:
+    return ",".join(f"{name}={canonical(values[name])}" for name in sorted(names))

@@ -1,0 +1,105 @@
+"""Who is asking: bearer tokens and client certificates."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from phalanx_local.errors import unauthorized
+
+ANONYMOUS_PATHS = frozenset(("/healthz", "/livez", "/readyz", "/version"))
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """An authenticated user."""
+
+    name: str
+    groups: tuple[str, ...] = ("system:authenticated",)
+    uid: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+
+
+def account_user(namespace: str, name: str) -> str:
+    """The user name of a service account."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+def account_groups(namespace: str) -> tuple[str, ...]:
+    """The groups of a service account's tokens."""
+    return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+
+
+ADMIN = User("kubernetes-admin", ("system:masters", "system:authenticated"))
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+class Authenticator:
+    """Knows the valid tokens: the administrator's, those of fixed `users`, and those that `accounts` vouches for.
+
+    With `insecure` whoever shows no valid token is the administrator.
+    """
+
+    def __init__(
+        self,
+        token: str,
+        *,
+        insecure: bool,
+        users: Mapping[str, User] | None = None,
+        accounts: Callable[[str], User | None] | None = None,
+    ) -> None:
+        self._admin = f"Bearer {token}".encode()
+        self._users = dict(users or {})
+        self._accounts = accounts
+        self._insecure = insecure
+
+    def user_of(self, token: str) -> User | None:
+        """The user of a token, for TokenReview."""
+        if hmac.compare_digest(_bytes(f"Bearer {token}"), self._admin):
+            return ADMIN
+        return self._known(token)
+
+    def _known(self, token: str) -> User | None:
+        user = self._users.get(token)
+        if user is None and self._accounts is not None:
+            user = self._accounts(token)
+        return user
+
+    def authenticate(self, path: str, authorization: str | None, transport: Any) -> User:
+        """The user of a request. Raises 401."""
+        if authorization is not None:
+            if hmac.compare_digest(_bytes(authorization), self._admin):
+                return ADMIN
+            scheme, _, token = authorization.partition(" ")
+            user = self._known(token.strip()) if scheme.lower() == "bearer" else None
+            if user is not None:
+                return user
+            if not self._insecure:
+                raise unauthorized()
+        if self._insecure:
+            return ADMIN
+        certificate = transport.get_extra_info("peercert") if transport is not None else None
+        if certificate:
+            return _certified(certificate)
+        if path in ANONYMOUS_PATHS or path.startswith(("/livez/", "/readyz/", "/healthz/")):
+            return ANONYMOUS
+        raise unauthorized()
+
+
+def _bytes(header: str) -> bytes:
+    """What came; bytes that are no UTF-8 came as lone surrogates."""
+    return header.encode("utf-8", "surrogatepass")
+
+
+def _certified(certificate: dict[str, Any]) -> User:
+    names: list[str] = []
+    groups: list[str] = []
+    for part in certificate.get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                names.append(value)
+            elif key == "organizationName":
+                groups.append(value)
+    return User(names[-1] if names else "", (*groups, "system:authenticated"))

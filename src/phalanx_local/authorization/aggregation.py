@@ -1,0 +1,36 @@
+"""Aggregated ClusterRoles: their rules are those of the roles that their selectors choose.
+
+https://kubernetes.io/docs/reference/access-authn-authz/rbac/#aggregated-clusterroles
+"""
+
+from __future__ import annotations
+
+from phalanx.model.matching import all_hold
+from phalanx_local.api import Api
+from phalanx_local.authorization.rbac import CLUSTER_ROLES, GROUP
+from phalanx_local.objects import Json, mapping, sequence
+from phalanx_local.records import Record
+from phalanx_local.selectors import selector_from_object
+
+
+def is_aggregated(role: Json) -> bool:
+    return bool(mapping(role.get("aggregationRule")))
+
+
+def aggregate(api: Api, record: Record) -> None:
+    """Writes the rules that an aggregated role should have, if they are others."""
+    role = record.load()
+    if not is_aggregated(role):
+        return
+    listed = sequence(mapping(role["aggregationRule"]).get("clusterRoleSelectors"))
+    selectors = [selector for item in listed if (selector := selector_from_object(item)) is not None]
+    collection = api.store.collections[CLUSTER_ROLES]
+    rules: list[Json] = []
+    for key in collection.keys(""):
+        other = collection.records[key]
+        if other.name == record.name or not any(all_hold(selector, other.labels) for selector in selectors):
+            continue
+        rules.extend(rule for rule in sequence(other.load().get("rules")) if rule not in rules)
+    if role.get("rules") != rules:
+        role["rules"] = rules
+        api.save(api.type(GROUP, "clusterroles"), record, role, record.load(), api.write())

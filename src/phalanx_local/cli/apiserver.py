@@ -1,0 +1,146 @@
+"""`phalanx apiserver`: the embedded Kubernetes API server alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from phalanx_local.server import ApiServer
+
+
+class TenantParam(click.ParamType):  # type: ignore[type-arg]
+    """NAMESPACE or NAMESPACE=FILE: where the tenant's kubeconfig goes, None where nobody says it."""
+
+    name = "tenant"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Path | None]:
+        from phalanx_local.validation.names import dns_label
+
+        namespace, separator, file = str(value).partition("=")
+        wrong = dns_label(namespace)
+        if wrong or (separator and not file):
+            self.fail(f"{value!r}: write NAMESPACE or NAMESPACE=FILE{''.join(f'; {text}' for text in wrong)}")
+        return namespace, Path(file) if file else None
+
+
+tenant_option = click.option(
+    "--tenant",
+    "tenants",
+    type=TenantParam(),
+    multiple=True,
+    metavar="NAMESPACE[=FILE]",
+    help="Make the namespace, and write a kubeconfig of somebody who may edit it and do nothing else (FILE, or "
+    "NAMESPACE.kubeconfig beside the administrator's). May be repeated.",
+)
+
+
+@click.command("apiserver")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, show_default=True, help="0 picks a free port.")
+@click.option("--bind", "host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Where to listen.")
+@click.option(
+    "--kubeconfig-out",
+    type=click.Path(dir_okay=False, path_type=Path),
+    required=True,
+    help="Where to write the administrator's kubeconfig (mode 0600).",
+)
+@click.option(
+    "--data",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep the objects in this file; without it they live in memory.",
+)
+@click.option("--insecure", is_flag=True, help="Plain HTTP, and no questions asked about who calls.")
+@click.option("--token", help="The administrator's bearer token; a random one by default.", envvar="PHALANX_TOKEN")
+@click.option(
+    "--native-groups",
+    type=click.Choice(["v1alpha1", "v1alpha2", "v1beta1", "v1alpha3", "none"]),
+    default="v1alpha2",
+    show_default=True,
+    help="Version of the native gang API (scheduling.k8s.io) to serve: as Kubernetes 1.35, 1.36, 1.37, or 1.37 "
+    "with every gate on (v1alpha3 beside v1beta1, with CompositePodGroup).",
+)
+@click.option(
+    "--audit-log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append one JSON line per request to this file.",
+)
+@tenant_option
+@click.option(
+    "--token-auth-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help='Users with fixed tokens, one a line as kube-apiserver reads it: token,user,uid[,"group1,group2"].',
+)
+def apiserver(
+    port: int,
+    host: str,
+    kubeconfig_out: Path,
+    data: Path | None,
+    insecure: bool,
+    token: str | None,
+    native_groups: str,
+    audit_log: Path | None,
+    tenants: Sequence[tuple[str, Path | None]],
+    token_auth_file: Path | None,
+) -> None:
+    """Run the embedded Kubernetes API server until it is interrupted.
+
+    Rights are checked by roles and bindings (RBAC); the administrator may do everything. One line on standard
+    output tells when it is ready.
+    """
+    import asyncio
+    import logging
+
+    if insecure and tenants:
+        raise click.UsageError(
+            "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
+        )
+    from phalanx_local.errors import ApiError
+    from phalanx_local.journal import DataFileError
+    from phalanx_local.options import ServerOptions
+    from phalanx_local.server import ApiServer
+    from phalanx_local.tokens import read_users
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    try:
+        options = ServerOptions(
+            host=host,
+            port=port,
+            insecure=insecure,
+            token=token,
+            users=read_users(token_auth_file) if token_auth_file is not None else {},
+            data=data,
+            audit_log=audit_log,
+            native_groups=native_groups,  # type: ignore[arg-type]
+        )
+        asyncio.run(_serve(ApiServer(options), kubeconfig_out, tenants))
+    except (ApiError, DataFileError, OSError, ValueError) as problem:
+        raise click.ClickException(str(problem)) from None
+
+
+async def _serve(server: ApiServer, kubeconfig_out: Path, tenants: Sequence[tuple[str, Path | None]]) -> None:
+    import asyncio
+    import signal
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await server.start()
+    try:
+        server.write_kubeconfig(kubeconfig_out)
+        for namespace, file in tenants:
+            server.write_tenant_kubeconfig(namespace, file or tenant_file(kubeconfig_out, namespace))
+        click.echo(f"phalanx apiserver ready at {server.url} kubeconfig {kubeconfig_out}")
+        await stop.wait()
+    finally:
+        await server.stop()
+
+
+def tenant_file(kubeconfig: Path, namespace: str) -> Path:
+    """Where a tenant's kubeconfig goes when nobody says it: beside the administrator's."""
+    return kubeconfig.with_name(f"{namespace}.kubeconfig")

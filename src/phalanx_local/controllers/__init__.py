@@ -1,0 +1,75 @@
+"""The controllers that a cluster cannot do without, and those of the plainest workloads."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from phalanx_local.admission.quota import QuotaLedger
+from phalanx_local.api import Api
+from phalanx_local.controllers.base import Controller
+from phalanx_local.controllers.clusterroles import ClusterRoleAggregation
+from phalanx_local.controllers.definitions import DefinitionController
+from phalanx_local.controllers.deployments import DeploymentController
+from phalanx_local.controllers.disruption import DisruptionController
+from phalanx_local.controllers.ephemeralvolumes import EphemeralVolumes
+from phalanx_local.controllers.eventttl import EventExpiry
+from phalanx_local.controllers.garbage import GarbageCollector
+from phalanx_local.controllers.jobs import JobController
+from phalanx_local.controllers.namespaces import NamespaceController
+from phalanx_local.controllers.nodelifecycle import NodeLifecycle
+from phalanx_local.controllers.podgc import PodGarbageCollector
+from phalanx_local.controllers.podgroups import PodGroupController
+from phalanx_local.controllers.replicas import ReplicaSetController
+from phalanx_local.controllers.resourceclaims import ResourceClaimController
+from phalanx_local.controllers.resourcequotas import ResourceQuotaController
+from phalanx_local.controllers.statefulsets import StatefulSetController
+from phalanx_local.controllers.volumeprotection import VolumeProtection
+from phalanx_local.controllers.volumes import VolumeController
+from phalanx_local.options import ServerOptions
+
+__all__ = ["Controllers"]
+
+
+class Controllers:
+    """The chosen controllers, started and stopped together."""
+
+    def __init__(self, api: Api, quotas: QuotaLedger, options: ServerOptions) -> None:
+        makers: dict[str, Callable[[], Controller]] = {
+            "garbage": lambda: GarbageCollector(api),
+            "namespaces": lambda: NamespaceController(api),
+            "definitions": lambda: DefinitionController(api),
+            "podgc": lambda: PodGarbageCollector(api, options.lost_node_delay),
+            "disruption": lambda: DisruptionController(api),
+            "nodelifecycle": lambda: NodeLifecycle(api),
+            "podgroups": lambda: PodGroupController(api),
+            "resourceclaims": lambda: ResourceClaimController(api),
+            "replicasets": lambda: ReplicaSetController(api),
+            "deployments": lambda: DeploymentController(api),
+            "jobs": lambda: JobController(api),
+            "volumes": lambda: VolumeController(api),
+            "volumeprotection": lambda: VolumeProtection(api),
+            "ephemeralvolumes": lambda: EphemeralVolumes(api),
+            "statefulsets": lambda: StatefulSetController(api),
+            "clusterroles": lambda: ClusterRoleAggregation(api),
+            "resourcequotas": lambda: ResourceQuotaController(api, quotas),
+            "eventttl": lambda: EventExpiry(api, options.event_ttl),
+        }
+        self._controllers: list[Controller] = [
+            make() for name, make in makers.items() if name in options.controllers
+        ]
+        self._tasks: list[asyncio.Task[None]] = []
+        for controller in self._controllers:
+            api.store.listen(controller.observe)
+
+    def start(self) -> None:
+        """Looks at everything that is there and then follows changes."""
+        for controller in self._controllers:
+            controller.resync()
+            self._tasks.append(asyncio.create_task(controller.run()))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()

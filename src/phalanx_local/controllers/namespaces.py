@@ -1,0 +1,92 @@
+"""Namespace deletion: the contents go first, then the finalizer, then the namespace."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator
+from typing import Final
+
+from phalanx_local.api import NAMESPACES, DeleteOptions
+from phalanx_local.controllers.base import Controller
+from phalanx_local.objects import mapping, sequence
+from phalanx_local.records import Change
+from phalanx_local.resources import ResourceType
+from phalanx_local.store import Collection
+from phalanx_local.strategies.namespaces import FINALIZER
+from phalanx_local.subresources import set_condition
+
+# What is deleted at once, before requests have their turn.
+_MOST_BYTES: Final = 200_000
+
+
+class NamespaceController(Controller):
+    """Keys are names of namespaces."""
+
+    def observe(self, collection: Collection, change: Change) -> None:
+        if collection.storage == NAMESPACES:
+            if change.new is not None and change.new.terminating:
+                self.add(change.new.name)
+        elif change.new is None:
+            assert change.old is not None
+            namespace = self.current(NAMESPACES, ("", change.old.namespace))
+            if namespace is not None and namespace.terminating:
+                self.add(namespace.name)
+
+    def resync(self) -> None:
+        collection = self.api.store.collections.get(NAMESPACES)
+        for record in list(collection.records.values()) if collection is not None else ():
+            if record.terminating:
+                self.add(record.name)
+
+    def reconcile(self, key: Hashable) -> None:
+        name = str(key)
+        record = self.current(NAMESPACES, ("", name))
+        if record is None or not record.terminating:
+            return
+        if not self._delete_some(name):
+            self.add_later(name, 0.0)
+            return
+        left = self._left(name)
+        type_ = self.types()[NAMESPACES]
+        obj = record.load()
+        if left:
+            self._report(obj, left)
+        else:
+            spec = mapping(obj.setdefault("spec", {}))
+            spec["finalizers"] = [item for item in sequence(spec.get("finalizers")) if item != FINALIZER]
+        self.save(type_, record, obj)
+
+    def _delete_some(self, namespace: str) -> bool:
+        """Asks what is in the namespace to go, as much as fits into a slice of time; whether that was all."""
+        weight = 0
+        for type_, collection in self._contents():
+            for key in collection.keys(namespace):
+                record = collection.records[key]
+                if record.terminating:
+                    continue
+                if weight > _MOST_BYTES:
+                    return False
+                weight += len(record.body)
+                self.api.delete(type_, record, DeleteOptions(uid=record.uid), self.api.write())
+        return True
+
+    def _left(self, namespace: str) -> dict[str, int]:
+        """What is still there, by plural."""
+        counts = {type_.plural: len(collection.keys(namespace)) for type_, collection in self._contents()}
+        return {plural: count for plural, count in counts.items() if count}
+
+    def _contents(self) -> Iterator[tuple[ResourceType, Collection]]:
+        for storage, type_ in self.types().items():
+            collection = self.api.store.collections.get(storage)
+            if collection is not None and type_.namespaced:
+                yield type_, collection
+
+    def _report(self, obj: dict[str, object], left: dict[str, int]) -> None:
+        listed = ", ".join(f"{plural} has {count} resource instances" for plural, count in sorted(left.items()))
+        condition = {
+            "type": "NamespaceContentRemaining",
+            "status": "True",
+            "reason": "SomeResourcesRemain",
+            "message": f"Some resources are remaining: {listed}",
+        }
+        status = mapping(obj.setdefault("status", {}))
+        set_condition(status, condition, self.api.now())

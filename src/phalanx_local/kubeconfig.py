@@ -1,0 +1,39 @@
+"""The kubeconfig that the server hands out: everything embedded, readable by its owner alone."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+
+from phalanx_local.objects import Json, encode
+
+
+def kubeconfig(url: str, *, authority: bytes | None, token: str | None, namespace: str = "default") -> Json:
+    """A kubeconfig with one context, `phalanx`."""
+    cluster: Json = {"server": url}
+    if authority is not None:
+        cluster["certificate-authority-data"] = base64.b64encode(authority).decode()
+    user: Json = {"token": token} if token is not None else {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "phalanx", "cluster": cluster}],
+        "users": [{"name": "phalanx", "user": user}],
+        "contexts": [
+            {"name": "phalanx", "context": {"cluster": "phalanx", "user": "phalanx", "namespace": namespace}}
+        ],
+        "current-context": "phalanx",
+        "preferences": {},
+    }
+
+
+def write_private(path: Path, config: Json) -> None:
+    """Writes a file with mode 0600 in one step, so that no reader meets half of it. JSON is valid YAML."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(file.fileno(), 0o600)
+        file.write(encode(config) + b"\n")
+    temporary.replace(path)

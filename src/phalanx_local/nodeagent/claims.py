@@ -1,0 +1,70 @@
+"""What a kubelet wants of a pod's ResourceClaims before the pod starts: all there, allocated, reserved for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.kube.paths import Resource
+from phalanx_local.nodeagent.wire import Pod
+
+CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
+
+#: The reason of the event while they are not.
+UNPREPARED = "FailedPrepareDynamicResources"
+
+
+class _Consumer(msgspec.Struct):
+    uid: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    allocation: dict[str, object] | None = None
+    reserved_for: list[_Consumer] | None = None
+
+
+class _Metadata(msgspec.Struct):
+    name: str = ""
+    uid: str = ""
+
+
+class Claim(msgspec.Struct):
+    metadata: _Metadata
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+class UnpreparedError(Exception):
+    """Why the pod cannot start yet, in the kubelet's words."""
+
+
+def has_claims(pod: Pod) -> bool:
+    return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
+
+
+def claim_names(pod: Pod) -> list[str]:
+    """The claims that the pod needs. Raises UnpreparedError while one is still to be made from its template."""
+    made = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses or ()}
+    names: list[str] = []
+    for entry in pod.spec.resource_claims or ():
+        if entry.resource_claim_name:
+            names.append(entry.resource_claim_name)
+        elif entry.name not in made:
+            raise UnpreparedError(f'pod claim "{entry.name}": the ResourceClaim has not been created yet')
+        elif name := made[entry.name]:  # without a name none is needed
+            names.append(name)
+    extended = pod.status.extended_resource_claim_status
+    if extended is not None and extended.resource_claim_name:
+        names.append(extended.resource_claim_name)
+    return names
+
+
+def require_usable(pod: Pod, name: str, claim: Claim | None) -> None:
+    """Raises UnpreparedError when the pod may not use the claim; None for a claim that is not there."""
+    if claim is None:
+        raise UnpreparedError(f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found')
+    meta = pod.metadata
+    if not any(consumer.uid == meta.uid for consumer in claim.status.reserved_for or ()):
+        raise UnpreparedError(
+            f"pod {meta.name} ({meta.uid}) is not allowed to use ResourceClaim {name} ({claim.metadata.uid})"
+        )
+    if claim.status.allocation is None:
+        raise UnpreparedError(f"ResourceClaim {name}: claim {meta.namespace}/{name} is not allocated")

@@ -1,0 +1,187 @@
+"""One container's way through waiting, running and ended, with restarts and their back-off."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+from phalanx.kube.timestamps import parse_time
+from phalanx_local.nodeagent.wire import Container, ContainerState, ContainerStateTerminated, ContainerStatus
+
+#: Exit code of a process that SIGTERM ended (128 + 15).
+TERMINATED_BY_SIGTERM = 143
+_PULL_FAILED = "ErrImagePull"
+# A kubelet looks at the pod again soon after the failure, and then backs off.
+_PULL_PAUSE = 1.0
+
+
+class Kind(enum.Enum):
+    INIT = "init"  # runs to its end before the next one starts
+    SIDECAR = "sidecar"  # an init container with restartPolicy Always: runs beside the main ones
+    MAIN = "main"
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Seconds before a container is started again: `initial`, doubling with every end, at most `limit`.
+
+    A kubelet's own values are 10 s and 300 s; ours are short because what runs here is a test or a demo.
+    """
+
+    initial: float = 1.0
+    limit: float = 30.0
+
+    def delay(self, failures: int) -> float:
+        return float(min(self.limit, self.initial * 2 ** min(failures, 30)))
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """How one run of a container ended; times are Unix seconds, `started` is None if it never ran."""
+
+    exit_code: int
+    finished: float
+    started: float | None = None
+    reason: str = ""
+    message: str = ""
+
+
+class ContainerRun:
+    """The state of one container. Exactly one holds: waiting, launching (asked to start), running, ended."""
+
+    __slots__ = (
+        "_failures",
+        "ended",
+        "kind",
+        "last",
+        "launching",
+        "policy",
+        "refusal",
+        "restarts",
+        "retry_at",
+        "spec",
+        "started",
+    )
+
+    def __init__(self, spec: Container, kind: Kind, policy: str) -> None:
+        self.spec = spec
+        self.kind = kind
+        self.policy = policy
+        self.restarts = 0
+        self.launching = False
+        self.started: float | None = None  # running since
+        self.ended: Ended | None = None  # for good
+        self.last: Ended | None = None  # the run before this one
+        self.retry_at: float | None = None
+        self.refusal: tuple[str, str] | None = None  # why it cannot be started at all: reason, message
+        self._failures = 0
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def running(self) -> bool:
+        return self.started is not None
+
+    @property
+    def waiting(self) -> bool:
+        return self.started is None and self.ended is None and not self.launching
+
+    @property
+    def busy(self) -> bool:
+        """Something of it exists on the machine, or is about to."""
+        return self.launching or self.running
+
+    @property
+    def ever_started(self) -> bool:
+        return self.running or self.ended is not None or self.last is not None
+
+    def due(self, now: float) -> bool:
+        return self.waiting and self.refusal is None and (self.retry_at is None or self.retry_at <= now)
+
+    def miss_image(self, now: float) -> None:
+        """Its image cannot be pulled; a moment later that is a back-off."""
+        self.refusal = (_PULL_FAILED, f'failed to pull image "{self.spec.image}": not found')
+        self.retry_at = now + _PULL_PAUSE
+
+    def backs_off(self, now: float) -> bool:
+        failed = self.refusal is not None and self.refusal[0] == _PULL_FAILED
+        return failed and self.retry_at is not None and self.retry_at <= now
+
+    def back_off(self) -> None:
+        assert self.refusal is not None
+        message = f'Back-off pulling image "{self.spec.image}": {_PULL_FAILED}: {self.refusal[1]}'
+        self.refusal, self.retry_at = ("ImagePullBackOff", message), None
+
+    def launch(self) -> None:
+        """It is being started; `run` or `end` follows."""
+        if self.last is not None:
+            self.restarts += 1
+        self.launching = True
+        self.retry_at = None
+
+    def run(self, now: float) -> None:
+        self.launching = False
+        self.started = now
+
+    def end(self, ended: Ended, backoff: Backoff, *, may_restart: bool = True) -> None:
+        """The run is over: for good, or until the back-off has passed."""
+        self.launching = False
+        self.started = None
+        if not (may_restart and self.restarts_after(ended.exit_code)):
+            self.ended = ended
+            return
+        # A run that lasted longer than the longest wait was healthy: its end starts a new series.
+        if ended.started is not None and ended.finished - ended.started > 2 * backoff.limit:
+            self._failures = 0
+        self.last = ended
+        self.retry_at = ended.finished + backoff.delay(self._failures)
+        self._failures += 1
+
+    def settle(self) -> None:
+        """The pod is over: a container that waited for its next run will not have one."""
+        if self.waiting and self.last is not None:
+            self.ended, self.last, self.retry_at = self.last, None, None
+
+    def restarts_after(self, exit_code: int) -> bool:
+        return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
+
+    def resume(self, status: ContainerStatus, backoff: Backoff) -> None:
+        """Take over what an earlier agent reported."""
+        self.restarts = status.restart_count
+        self._failures = status.restart_count
+        state = status.state or ContainerState()
+        last = (status.last_state or ContainerState()).terminated
+        if last is not None:
+            self.last = _ended(last)
+        if state.running is not None:
+            self.started = _moment(state.running.started_at) or 0.0
+        elif state.terminated is not None:
+            ended = _ended(state.terminated)
+            self.end(ended, backoff)
+        elif self.last is not None:
+            self.retry_at = self.last.finished + backoff.delay(self._failures)
+            self._failures += 1
+
+
+def policy_of(spec: Container, kind: Kind, pod_policy: str) -> str:
+    """The restart policy that counts for one container (its own wins; an init container never restarts at 0)."""
+    if kind is Kind.SIDECAR:
+        return "Always"
+    if kind is Kind.INIT:
+        return "Never" if pod_policy == "Never" else "OnFailure"
+    return spec.restart_policy or pod_policy
+
+
+def _ended(state: ContainerStateTerminated) -> Ended:
+    return Ended(
+        exit_code=state.exit_code,
+        finished=_moment(state.finished_at) or 0.0,
+        started=_moment(state.started_at),
+        reason=state.reason or "",
+        message=state.message or "",
+    )
+
+
+def _moment(text: str | None) -> float | None:
+    return parse_time(text) if text else None

@@ -1,0 +1,140 @@
+"""The environment and the command line of a container that runs as a local process."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx_local.nodeagent.wire import Container, EnvVarSource, Pod, ResourceFieldRef
+
+#: What a process needs of the machine that a container image would bring along.
+INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
+
+_REFERENCE = re.compile(r"\$(?:\$|\((?P<name>[^)$]*)\))")
+_KEYED = re.compile(r"metadata\.(?P<field>labels|annotations)\['(?P<key>[^']+)'\]")
+
+
+class ContainerConfigError(ValueError):
+    """The container asks for something that cannot be had here; the text names the variable."""
+
+
+class PodFacts:
+    """What the downward API may ask about a pod besides its own object."""
+
+    def __init__(self, pod: Pod, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]) -> None:
+        self.pod = pod
+        self.pod_ip = pod_ip
+        self.host_ip = host_ip
+        self.allocatable = allocatable
+
+
+def build_environment(facts: PodFacts, container: Container, extra: Mapping[str, str]) -> dict[str, str]:
+    """The declared variables in order, each seeing those before it, on top of `extra`.
+
+    Raises ContainerConfigError for a source that does not exist here (config maps and secrets, say) or that names
+    a field which the downward API does not know.
+    """
+    environment = dict(extra)
+    for variable in container.env or ():
+        if variable.value_from is None:
+            environment[variable.name] = expand(variable.value or "", environment)
+            continue
+        try:
+            environment[variable.name] = _from_source(facts, container, variable.value_from)
+        except ValueError as error:
+            raise ContainerConfigError(f"container {container.name}: env {variable.name}: {error}") from error
+    return environment
+
+
+def command_line(container: Container, environment: Mapping[str, str]) -> list[str]:
+    """command and args with $(NAME) replaced. Raises ContainerConfigError without a command.
+
+    The image that would know its own entry point is never fetched.
+    """
+    if not container.command:
+        raise ContainerConfigError(
+            f"container {container.name} has no command; the node agent runs commands as local processes "
+            f"and does not know the entry point of image {container.image!r}"
+        )
+    return [expand(word, environment) for word in (*container.command, *(container.args or ()))]
+
+
+def expand(text: str, environment: Mapping[str, str]) -> str:
+    """$(NAME) becomes its value; an unknown name stays as it is; $$ is a dollar. Source: core/v1 Container."""
+
+    def replace(match: re.Match[str]) -> str:
+        if match["name"] is None:
+            return "$"
+        return environment.get(match["name"], match[0])
+
+    return _REFERENCE.sub(replace, text)
+
+
+def _from_source(facts: PodFacts, container: Container, source: EnvVarSource) -> str:
+    if source.field_ref is not None:
+        return _field(facts, source.field_ref.field_path)
+    if source.resource_field_ref is not None:
+        return _resource(facts, container, source.resource_field_ref)
+    raise ValueError("only value, fieldRef and resourceFieldRef are supported by local processes")
+
+
+def _field(facts: PodFacts, path: str) -> str:
+    pod = facts.pod
+    keyed = _KEYED.fullmatch(path)
+    if keyed is not None:
+        notes = pod.metadata.labels if keyed["field"] == "labels" else pod.metadata.annotations
+        return (notes or {}).get(keyed["key"], "")
+    fields = {
+        "metadata.name": pod.metadata.name,
+        "metadata.namespace": pod.metadata.namespace,
+        "metadata.uid": pod.metadata.uid,
+        "spec.nodeName": pod.node,
+        "spec.serviceAccountName": pod.spec.service_account_name or "default",
+        "status.podIP": facts.pod_ip,
+        "status.podIPs": facts.pod_ip,
+        "status.hostIP": facts.host_ip,
+        "status.hostIPs": facts.host_ip,
+    }
+    if path not in fields:
+        raise ValueError(f"fieldPath {path!r} is not known to the downward API")
+    return fields[path]
+
+
+def _resource(facts: PodFacts, own: Container, ref: ResourceFieldRef) -> str:
+    container = own
+    if ref.container_name:
+        named = [*facts.pod.spec.containers, *(facts.pod.spec.init_containers or ())]
+        container = next((c for c in named if c.name == ref.container_name), None)  # type: ignore[assignment]
+        if container is None:
+            raise ValueError(f"there is no container {ref.container_name!r}")
+    kind, _, resource = ref.resource.partition(".")
+    stated = container.resources
+    amounts: dict[str, str | int | float]
+    if kind == "limits":
+        amounts = (stated.limits if stated else None) or {}
+    elif kind == "requests":
+        amounts = (stated.requests if stated else None) or {}
+    else:
+        raise ValueError(f"resource {ref.resource!r} is neither limits.NAME nor requests.NAME")
+    try:
+        if resource in amounts:
+            value = parse_quantity(amounts[resource], 1000)
+        elif kind == "limits":
+            # A container without a limit may use the whole node.
+            value = facts.allocatable.get(resource, 0) * (1 if resource == "cpu" else 1000)
+        else:
+            value = 0
+        divisor = parse_quantity(ref.divisor or "1", 1000) or 1000
+    except QuantityError as error:
+        raise ValueError(str(error)) from error
+    return str(-(-value // divisor))
+
+
+def hostname(pod: Pod) -> str:
+    """What the pod calls itself: spec.hostname, else its name, cut to what a host name may be."""
+    return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
+
+
+def inherited(environ: Mapping[str, str], names: Sequence[str] = INHERITED) -> dict[str, str]:
+    return {name: environ[name] for name in names if name in environ}

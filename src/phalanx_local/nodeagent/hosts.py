@@ -1,0 +1,53 @@
+"""Who has which address: a file like /etc/hosts per namespace, for processes that have no cluster DNS to ask."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from phalanx_local.nodeagent.environment import hostname
+from phalanx_local.nodeagent.wire import Pod
+
+#: The variable that tells a process where its file is.
+HOSTS_VARIABLE = "PHALANX_HOSTS"
+
+
+class Hosts:
+    """One file per namespace under `directory`: a line `ADDRESS NAME [ALIAS ...]` for each pod that lives.
+
+    A pod answers to its name, its host name and, as in cluster DNS, to `HOSTNAME.SUBDOMAIN` with and without
+    `.NAMESPACE.svc`. A file is replaced as a whole, so a reader never sees half of one.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory / "hosts"
+        self._lines: dict[str, dict[str, str]] = {}
+
+    def path(self, namespace: str) -> Path:
+        return self._directory / namespace
+
+    def add(self, pod: Pod, address: str) -> None:
+        lines = self._lines.setdefault(pod.metadata.namespace, {})
+        line = " ".join((address, *_names(pod)))
+        if lines.get(pod.metadata.uid) != line:
+            lines[pod.metadata.uid] = line
+            self._write(pod.metadata.namespace)
+
+    def remove(self, pod: Pod) -> None:
+        if self._lines.get(pod.metadata.namespace, {}).pop(pod.metadata.uid, None) is not None:
+            self._write(pod.metadata.namespace)
+
+    def _write(self, namespace: str) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        fresh = self._directory / f".{namespace}.new"
+        fresh.write_text("".join(f"{line}\n" for line in self._lines[namespace].values()), encoding="utf-8")
+        os.replace(fresh, self.path(namespace))
+
+
+def _names(pod: Pod) -> list[str]:
+    host = hostname(pod)
+    names = [pod.metadata.name, host]
+    if pod.spec.subdomain:
+        short = f"{host}.{pod.spec.subdomain}"
+        names += [short, f"{short}.{pod.metadata.namespace}.svc"]
+    return list(dict.fromkeys(names))

@@ -1,0 +1,460 @@
+"""The life of one pod on its node: from admission over its containers to its end. No input or output, no clock.
+
+Facts come in (`observe`, `started`, `exited`, `drain`), `step(now)` moves the pod on and returns commands for
+a runtime, `wake_at` says when to step again at the latest, and `revision` counts what the API has to be told.
+A pod with a script pretends: its containers start and end as the script says and no command is given.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+from collections.abc import Iterator
+
+import msgspec
+
+from phalanx.kube.timestamps import parse_time
+from phalanx_local.nodeagent.capacity import Rejection
+from phalanx_local.nodeagent.containers import TERMINATED_BY_SIGTERM, Backoff, ContainerRun, Ended, Kind, policy_of
+from phalanx_local.nodeagent.images import ALL_IMAGES, Images
+from phalanx_local.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
+from phalanx_local.nodeagent.wire import Container, Pod, ResourceRequirements
+
+# A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
+_VISIBLE_START = 1.0
+_DEFAULT_GRACE = 30
+# What a sidecar gets at least when the pod's main containers have used up the grace period (kubelet: 2 s).
+_LEAST_SIDECAR_GRACE = 2.0
+_LOST_CODE, _LOST_REASON = 137, "ContainerStatusUnknown"
+_LOST_MESSAGE = "the node agent was restarted; its processes ended with it"
+
+
+class StartContainer(msgspec.Struct, frozen=True):
+    container: str
+    attempt: int
+
+
+class StopContainer(msgspec.Struct, frozen=True):
+    """Ask it to end, and force it `grace` seconds later. May be repeated with a shorter grace."""
+
+    container: str
+    grace: float
+
+
+Command = StartContainer | StopContainer
+
+
+class Stage(enum.Enum):
+    STARTING = "starting"  # admitted; its start takes time
+    ACTIVE = "active"  # containers are started, run, restart
+    STOPPING = "stopping"  # all containers shall end
+    DONE = "done"  # nothing of it runs any more, nor ever will
+
+
+class Cause(enum.Enum):
+    """Why a pod stops."""
+
+    COMPLETED = "completed"  # the main containers have ended
+    DELETED = "deleted"
+    DEADLINE = "deadline"  # activeDeadlineSeconds
+    DRAINED = "drained"  # its node goes away
+    FOREIGN = "foreign"  # somebody else wrote a terminal phase
+
+
+class PodLifecycle:
+    """One pod that its node has admitted, or refused.
+
+    `defaults` are the options behind the pod's script; None for a pod whose containers really run. Times are
+    Unix seconds. Raises ScriptError when an annotation of a pod that has not started yet cannot be followed.
+    """
+
+    def __init__(
+        self,
+        pod: Pod,
+        now: float,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: Backoff,
+        pod_ip: str,
+        images: Images = ALL_IMAGES,
+    ) -> None:
+        self.pod = pod
+        self.pod_ip = pod_ip
+        self.stage = Stage.STARTING
+        self.cause: Cause | None = None
+        self.rejection: Rejection | None = None
+        self.start_time = now
+        # What each container was given, once that has ever differed from its spec (in-place resize).
+        self.granted: dict[str, ResourceRequirements] | None = None
+        self.resize_pending: Rejection | None = None
+        self.held = False  # its claims cannot be used yet, so nothing of it starts
+        self._hold_told = False
+        self.revision = 0  # counts what the API has to be told
+        self.conditions: dict[str, tuple[str, float]] = {}  # type -> status, since
+        self._defaults = defaults
+        self._backoff = backoff
+        self._images = images
+        self._stop_at = now  # STOPPING: when a pretended pod has stopped, or when a real one is forced to
+        self._stopped: set[str] = set()
+        self.policy = pod.spec.restart_policy or "Always"
+        self.inits = [_init_run(spec, self.policy) for spec in pod.spec.init_containers or ()]
+        self.mains = [ContainerRun(c, Kind.MAIN, policy_of(c, Kind.MAIN, self.policy)) for c in pod.spec.containers]
+        self._script = self._read_script(pod)
+        self._ready_at = now + (self._script.start if self._script else 0.0)
+        if self._script is not None and self._script.start >= _VISIBLE_START:
+            self.revision += 1
+
+    @classmethod
+    def rejected(cls, pod: Pod, now: float, rejection: Rejection) -> PodLifecycle:
+        """A pod that its node does not take: Failed at once, with the reason."""
+        life = cls(pod, now, defaults=None, backoff=Backoff(), pod_ip="")
+        life.rejection = rejection
+        life.stage = Stage.DONE
+        life.revision += 1
+        return life
+
+    @classmethod
+    def resumed(
+        cls,
+        pod: Pod,
+        now: float,
+        *,
+        defaults: ScriptDefaults | None,
+        backoff: Backoff,
+        pod_ip: str,
+        images: Images = ALL_IMAGES,
+    ) -> PodLifecycle:
+        """A pod that an earlier agent (or an earlier life of this one) admitted: go on from its status.
+
+        What pretends to run goes on running. What really ran is gone with the agent that started it: it counts
+        as killed, and its restart policy decides.
+        """
+        try:
+            life = cls(pod, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip, images=images)
+        except ScriptError:
+            plain = _without_annotations(pod)
+            life = cls(plain, now, defaults=defaults, backoff=backoff, pod_ip=pod_ip, images=images)
+        life.revision = 0
+        life._resume(now)
+        return life
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def runs(self) -> Iterator[ContainerRun]:
+        yield from self.inits
+        yield from self.mains
+
+    @property
+    def pretends(self) -> bool:
+        return self._defaults is not None
+
+    @property
+    def initialized(self) -> bool:
+        """Every init container has succeeded, every sidecar has started."""
+        return all(r.ever_started if r.kind is Kind.SIDECAR else _succeeded(r) for r in self.inits)
+
+    @property
+    def finished(self) -> bool:
+        return self.stage is Stage.DONE
+
+    @property
+    def phase(self) -> str:
+        """The kubelet's rule: Pending until all main containers have started once; ended pods by exit codes."""
+        if self.stage is Stage.DONE:
+            return self._final_phase()
+        if not self.initialized or not all(run.ever_started for run in self.mains):
+            return "Pending"
+        return "Running"
+
+    @property
+    def never_ran(self) -> bool:
+        return not any(run.ever_started for run in self.runs)
+
+    def observe(self, pod: Pod, now: float) -> bool:
+        """The API's newest word on the pod. Only its wishes count; its status is ours.
+
+        True: it wants other resources than before, and `resize` should follow.
+        """
+        old, self.pod = self.pod, pod
+        resized = [spec.resources for spec in _specs(pod)] != [spec.resources for spec in _specs(old)]
+        if resized and self.granted is None:
+            self.granted = _resources_of(old)
+        if pod.metadata.annotations != old.metadata.annotations:
+            with contextlib.suppress(ScriptError):  # an edit that cannot be followed changes nothing
+                self._script = self._read_script(pod)
+        if self.stage is Stage.DONE:
+            return False
+        if pod.spec.readiness_gates and pod.status.conditions != old.status.conditions:
+            self.revision += 1
+        if pod.finished and self.cause is None:
+            self._stop(Cause.FOREIGN, _grace(pod), now)
+        elif self.stage is Stage.STOPPING and pod.terminating:
+            self._shorten(_grace(pod), now)
+        return resized
+
+    @property
+    def stated_resources(self) -> dict[str, ResourceRequirements]:
+        """What the spec wants for each container."""
+        return _resources_of(self.pod)
+
+    def resize(self, refusal: Rejection | None) -> None:
+        """The node has judged the spec's new resources: in force now, or not (Deferred, Infeasible)."""
+        if refusal is None:
+            self.granted = self.stated_resources
+        self.resize_pending = refusal
+        self.revision += 1
+
+    def tell_hold(self) -> bool:
+        """That it waits for its claims is to be told; False if it has been."""
+        first, self._hold_told = not self._hold_told, True
+        self.revision += first
+        return first
+
+    def drain(self, now: float) -> None:
+        """The node goes away: stop, and say that it was not the pod's fault."""
+        if self.stage is not Stage.DONE:
+            self._stop(Cause.DRAINED, _grace(self.pod), now)
+
+    def started(self, container: str, now: float) -> None:
+        """The runtime has started it."""
+        run = self._find(container)
+        if run is not None and run.launching:
+            run.run(now)
+            self.revision += 1
+
+    def refused(self, container: str, reason: str, message: str) -> None:
+        """The runtime can never start it (there is nothing to run, say)."""
+        run = self._find(container)
+        if run is not None:
+            run.launching = False
+            run.refusal = (reason, message)
+            self.revision += 1
+
+    def exited(self, container: str, now: float, exit_code: int, reason: str = "", message: str = "") -> None:
+        """The runtime reports the end of its process (or that it could not be started this time)."""
+        run = self._find(container)
+        if run is not None and run.busy:
+            self._end(run, exit_code, now, reason, message)
+
+    def step(self, now: float) -> list[Command]:
+        """Do all that is due. Returns what the runtime has to do (nothing, for a pod that pretends)."""
+        commands: list[Command] = []
+        while self._advance(now, commands):
+            pass
+        return [] if self.pretends else commands
+
+    def wake_at(self) -> float | None:
+        """When `step` has something to do even if nothing happens before; None for never."""
+        moments: list[float] = []
+        if self.stage is Stage.STARTING and not self.held:
+            moments.append(self._ready_at)
+        if self.stage in (Stage.STARTING, Stage.ACTIVE) and self.pod.spec.active_deadline_seconds is not None:
+            moments.append(self.start_time + self.pod.spec.active_deadline_seconds)
+        if self.stage is Stage.ACTIVE:
+            moments.extend(run.retry_at for run in self.runs if run.waiting and run.retry_at is not None)
+            moments.extend(end for run in self.runs for end in [self._scripted_end(run)] if end is not None)
+        if self.stage is Stage.STOPPING and self.pretends:
+            moments.append(self._stop_at)
+        return min(moments, default=None)
+
+    # The steps. Each makes at most one change and says whether it did.
+
+    def _advance(self, now: float, commands: list[Command]) -> bool:
+        if self.stage in (Stage.STARTING, Stage.ACTIVE):
+            cause = self._stop_cause(now)
+            if cause is not None:
+                self._stop(cause, _grace(self.pod), now)
+                return True
+        match self.stage:
+            case Stage.STARTING:
+                if now >= self._ready_at and not self.held:
+                    self.stage = Stage.ACTIVE
+                    return True
+                return False
+            case Stage.ACTIVE:
+                return (
+                    self._end_scripted(now)
+                    or self._back_off(now)
+                    or self._start_due(now, commands)
+                    or self._complete(now)
+                )
+            case Stage.STOPPING:
+                return self._finish_stop(now, commands)
+            case Stage.DONE:
+                return False
+
+    def _stop_cause(self, now: float) -> Cause | None:
+        if self.pod.terminating:
+            return Cause.DELETED
+        deadline = self.pod.spec.active_deadline_seconds
+        return Cause.DEADLINE if deadline is not None and now >= self.start_time + deadline else None
+
+    def _end_scripted(self, now: float) -> bool:
+        for run in self.runs:
+            end = self._scripted_end(run)
+            if end is not None and end <= now:
+                code = self._script.exit_code if self._script and run.kind is Kind.MAIN else 0
+                self._end(run, code, end)
+                return True
+        return False
+
+    def _scripted_end(self, run: ContainerRun) -> float | None:
+        if self._script is None or run.started is None or run.kind is Kind.SIDECAR:
+            return None
+        if run.kind is Kind.INIT:
+            return run.started
+        return None if self._script.run is None else run.started + self._script.run
+
+    def _start_due(self, now: float, commands: list[Command]) -> bool:
+        for run in self.inits:
+            if run.due(now):
+                self._launch(run, now, commands)
+                return True
+            if not (run.ever_started if run.kind is Kind.SIDECAR else _succeeded(run)):
+                return False
+        due = [run for run in self.mains if run.due(now)]
+        for run in due:
+            self._launch(run, now, commands)
+        return bool(due)
+
+    def _back_off(self, now: float) -> bool:
+        """An image that could not be pulled is not tried in vain for ever: what is told stays the same."""
+        due = [run for run in self.runs if run.backs_off(now)]
+        for run in due:
+            run.back_off()
+            self.revision += 1
+        return bool(due)
+
+    def _launch(self, run: ContainerRun, now: float, commands: list[Command]) -> None:
+        if self._images.missing(run.spec.image):
+            run.miss_image(now)
+            self.revision += 1
+            return
+        run.launch()
+        commands.append(StartContainer(run.name, run.restarts))
+        if self.pretends:
+            run.run(now)
+            self.revision += 1
+
+    def _complete(self, now: float) -> bool:
+        failed_init = any(r.kind is Kind.INIT and r.ended is not None and r.ended.exit_code for r in self.inits)
+        if not failed_init and not all(run.ended is not None for run in self.mains):
+            return False
+        self._stop(Cause.COMPLETED, _grace(self.pod), now)
+        return True
+
+    def _finish_stop(self, now: float, commands: list[Command]) -> bool:
+        busy = [run for run in self.runs if run.busy]
+        if self.pretends and now >= self._stop_at:
+            for run in busy:
+                graceful = self.cause is Cause.COMPLETED
+                self._end(run, 0 if graceful else TERMINATED_BY_SIGTERM, now)
+            busy = []
+        if not busy:
+            for run in self.runs:
+                run.settle()
+            self.stage = Stage.DONE
+            self.revision += 1
+            return True
+        # Sidecars outlive the main containers, as they serve them.
+        mains = [run for run in busy if run.kind is not Kind.SIDECAR]
+        least = 0.0 if mains else _LEAST_SIDECAR_GRACE
+        for run in mains or busy:
+            if run.name not in self._stopped:
+                self._stopped.add(run.name)
+                commands.append(StopContainer(run.name, max(least, self._stop_at - now)))
+        return False
+
+    def _stop(self, cause: Cause, grace: float, now: float) -> None:
+        self.stage = Stage.STOPPING
+        self.cause = cause
+        if self.pretends:
+            nothing = self.never_ran or cause in (Cause.FOREIGN, Cause.COMPLETED)
+            grace = 0.0 if nothing else min(grace, self._script.terminate if self._script else 0.0)
+        self._stop_at = now + grace
+
+    def _shorten(self, grace: float, now: float) -> None:
+        # A second delete may ask for more haste, never for less.
+        if now + grace < self._stop_at:
+            self._stop_at = now + grace
+            self._stopped.clear()
+
+    def _end(self, run: ContainerRun, code: int, now: float, reason: str = "", message: str = "") -> None:
+        reason = reason or ("Completed" if code == 0 else "Error")
+        ended = Ended(code, now, run.started, reason, message)
+        run.end(ended, self._backoff, may_restart=self.stage is not Stage.STOPPING)
+        self.revision += 1
+
+    def _final_phase(self) -> str:
+        if self.cause is Cause.FOREIGN or (self.cause is None and self.rejection is None):
+            return self.pod.status.phase or "Failed"
+        if self.rejection is not None or self.cause in (Cause.DEADLINE, Cause.DRAINED):
+            return "Failed"
+        return "Succeeded" if all(_succeeded(run) for run in self.mains) else "Failed"
+
+    def _read_script(self, pod: Pod) -> Script | None:
+        if self._defaults is None:
+            return None
+        return read_script(pod.metadata.annotations, pod.spec.restart_policy or "Always", self._defaults)
+
+    def _find(self, container: str) -> ContainerRun | None:
+        return next((run for run in self.runs if run.name == container), None)
+
+    def _resume(self, now: float) -> None:
+        status = self.pod.status
+        for condition in status.conditions or ():
+            self.conditions[condition.type] = (condition.status, _moment(condition.last_transition_time, now))
+        if self.pod.finished:
+            self.stage = Stage.DONE
+            return
+        self.start_time = _moment(status.start_time, now)
+        self._ready_at = self.start_time + (self._script.start if self._script else 0.0)
+        known = {s.name: s for s in [*(status.init_container_statuses or ()), *(status.container_statuses or ())]}
+        if any(each.resources is not None for each in known.values()):
+            stated = self.stated_resources
+            self.granted = {
+                name: (known[name].resources if name in known else None) or stated[name] for name in stated
+            }
+        for run in self.runs:
+            if run.name in known:
+                run.resume(known[run.name], self._backoff)
+            if run.running and not self.pretends:
+                self._end(run, _LOST_CODE, now, _LOST_REASON, _LOST_MESSAGE)
+        if not self.never_ran:
+            self.stage = Stage.ACTIVE
+
+
+def _init_run(spec: Container, policy: str) -> ContainerRun:
+    kind = Kind.SIDECAR if spec.restart_policy == "Always" else Kind.INIT
+    return ContainerRun(spec, kind, policy_of(spec, kind, policy))
+
+
+def _succeeded(run: ContainerRun) -> bool:
+    return run.ended is not None and run.ended.exit_code == 0
+
+
+def _grace(pod: Pod) -> float:
+    """Seconds that the pod may take to stop: what its deletion grants, else what its spec asks for."""
+    for grace in (pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds):
+        if grace is not None:
+            return float(max(0, grace))
+    return float(_DEFAULT_GRACE)
+
+
+def _resources_of(pod: Pod) -> dict[str, ResourceRequirements]:
+    return {spec.name: spec.resources or ResourceRequirements() for spec in _specs(pod)}
+
+
+def _specs(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.containers, *(pod.spec.init_containers or ()))
+
+
+def _moment(text: str | None, default: float) -> float:
+    return parse_time(text) if text else default
+
+
+def _without_annotations(pod: Pod) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=None))

@@ -1,0 +1,265 @@
+"""The runtime of `--exec`: each container is a local process with its own process group, log and environment.
+
+This runs whatever the API's users put into container.command, as the user that runs the agent, without any
+isolation or limits. It is for one's own machine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from phalanx_local.nodeagent import guardian
+from phalanx_local.nodeagent.environment import (
+    ContainerConfigError,
+    PodFacts,
+    build_environment,
+    command_line,
+    hostname,
+    inherited,
+)
+from phalanx_local.nodeagent.hosts import HOSTS_VARIABLE, Hosts
+from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StartContainer
+from phalanx_local.nodeagent.logserver import LogError
+from phalanx_local.nodeagent.runtime import Reports
+from phalanx_local.nodeagent.wire import Container, Pod
+
+log = logging.getLogger(__name__)
+
+#: A variable per emptyDir volume: mounts cannot be made without root, so the process is told where to look.
+VOLUME_VARIABLE = "PHALANX_VOLUME_"
+
+# How long a process may take to end when its pod object is gone already, or when the agent ends.
+_LAST_GRACE = 2.0
+# Many pods that start together must not fork all at once.
+_STARTS_AT_ONCE = 8
+_START_ERROR = 128  # as container runtimes report a command that cannot be executed
+
+
+class _Running:
+    """One container, from the command to start it until its process has ended."""
+
+    def __init__(self) -> None:
+        self.group: int | None = None
+        self.stopping = False
+        self.kill: asyncio.TimerHandle | None = None
+        self.kill_at = 0.0
+
+    def began(self, group: int) -> None:
+        self.group = group
+        if self.stopping:
+            # Told to stop while it was being started: that signal went nowhere.
+            signal_group(group, signal.SIGTERM)
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM now, SIGKILL after `grace` seconds; a second call can only hasten."""
+        loop = asyncio.get_running_loop()
+        if self.group is not None and not self.stopping and grace > 0:
+            signal_group(self.group, signal.SIGTERM)
+        self.stopping = True
+        if self.kill is not None:
+            if self.kill_at <= loop.time() + grace:
+                return
+            self.kill.cancel()
+        self.kill_at = loop.time() + grace
+        self.kill = loop.call_at(self.kill_at, self._force)
+
+    def _force(self) -> None:
+        if self.group is not None:
+            signal_group(self.group, signal.SIGKILL)
+
+    def over(self) -> None:
+        if self.kill is not None:
+            self.kill.cancel()
+        if self.group is not None:
+            # What the container's first process left behind ends with it, as in a real container.
+            signal_group(self.group, signal.SIGKILL)
+
+
+class LocalProcesses:
+    """Starts and stops processes and reports their ends.
+
+    `directory` holds a directory per pod (`NAMESPACE_NAME_UID`) with a log file per container and attempt, as a
+    kubelet's /var/log/pods does. `address(node)` and `allocatable(node)` are for the downward API. Call `open`
+    first, `close` last.
+    """
+
+    def __init__(
+        self,
+        reports: Reports,
+        directory: Path,
+        *,
+        address: Callable[[str], str],
+        allocatable: Callable[[str], Mapping[str, int]],
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._reports = reports
+        self._directory = directory
+        self._address = address
+        self._allocatable = allocatable
+        self._environ = os.environ if environ is None else environ
+        self._running: dict[tuple[str, str], _Running] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._hosts = Hosts(directory)
+        self._slots = asyncio.Semaphore(_STARTS_AT_ONCE)
+        self._guardian: asyncio.subprocess.Process | None = None
+        self._closing = False
+
+    async def open(self) -> None:
+        """Start the guardian, which ends our processes should we be killed before we can do it."""
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._guardian = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-ES",
+            guardian.__file__,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.DEVNULL,
+            stderr=asyncio.subprocess.DEVNULL,
+            start_new_session=True,
+        )
+
+    async def close(self) -> None:
+        """End every process. Nothing is reported: the next agent finds the pods as they were."""
+        self._closing = True
+        for running in self._running.values():
+            running.stop(_LAST_GRACE)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._guardian is not None and self._guardian.stdin is not None:
+            self._guardian.stdin.close()
+            await self._guardian.wait()
+
+    def command(self, life: PodLifecycle, command: Command) -> None:
+        key = (life.uid, command.container)
+        if isinstance(command, StartContainer):
+            running = self._running[key] = _Running()
+            task = asyncio.get_running_loop().create_task(self._run(life, command, running))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif key in self._running:
+            self._running[key].stop(command.grace)
+
+    def ended(self, life: PodLifecycle) -> None:
+        self._hosts.remove(life.pod)
+        shutil.rmtree(self._volumes(life.pod), ignore_errors=True)
+
+    def forget(self, life: PodLifecycle) -> None:
+        for (uid, _), running in self._running.items():
+            if uid == life.uid:
+                running.stop(_LAST_GRACE)
+        self.ended(life)
+
+    # Logs
+
+    def log(self, pod: Pod, container: str, *, previous: bool) -> Path:
+        folder = self._folder(pod) / container
+        attempts = sorted(int(path.stem) for path in folder.glob("*.log"))
+        wanted = 2 if previous else 1
+        if len(attempts) < wanted:
+            which = "previous terminated container" if previous else "container"
+            raise LogError(f'{which} "{container}" in pod "{pod.metadata.name}" has not started on this agent')
+        return folder / f"{attempts[-wanted]}.log"
+
+    def growing(self, pod: Pod, container: str) -> bool:
+        return (pod.metadata.uid, container) in self._running
+
+    # One process
+
+    async def _run(self, life: PodLifecycle, command: StartContainer, running: _Running) -> None:
+        key = (life.uid, command.container)
+        try:
+            process = await self._start(life, command, running)
+            if process is None:
+                return
+            code = await process.wait()
+            running.over()
+            self._guard("-", process.pid)
+        finally:
+            if self._running.get(key) is running:
+                del self._running[key]
+        if not self._closing:
+            self._reports.exited(*key, code if code >= 0 else 128 - code)
+
+    async def _start(
+        self, life: PodLifecycle, command: StartContainer, running: _Running
+    ) -> asyncio.subprocess.Process | None:
+        """The process, or None when there is none to wait for (which has been reported)."""
+        key, pod = (life.uid, command.container), life.pod
+        spec = next(run.spec for run in life.runs if run.name == command.container)
+        async with self._slots:
+            if running.stopping:
+                self._reports.exited(*key, 128 + signal.SIGTERM)
+                return None
+            self._hosts.add(pod, life.pod_ip)
+            try:
+                environment = self._environment(life, spec)
+                words = command_line(spec, environment)
+            except ContainerConfigError as error:
+                self._reports.refused(*key, "CreateContainerConfigError", str(error))
+                return None
+            try:
+                process = await self._spawn(pod, spec, command.attempt, words, environment)
+            except (OSError, ValueError) as error:
+                self._reports.exited(*key, _START_ERROR, "StartError", f"cannot run {words[0]!r}: {error}")
+                return None
+        self._guard("+", process.pid)
+        running.began(process.pid)
+        self._reports.started(*key)
+        return process
+
+    async def _spawn(
+        self, pod: Pod, spec: Container, attempt: int, words: list[str], environment: dict[str, str]
+    ) -> asyncio.subprocess.Process:
+        folder = self._folder(pod) / spec.name
+        folder.mkdir(parents=True, exist_ok=True)
+        # Images bring their own directories; here only those exist that this machine has.
+        home = Path(spec.working_dir) if spec.working_dir else folder
+        if not home.is_dir():
+            home = folder
+        with (folder / f"{attempt}.log").open("ab") as output:
+            return await asyncio.create_subprocess_exec(
+                *words,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=output,
+                stderr=asyncio.subprocess.STDOUT,
+                env=environment,
+                cwd=home,
+                start_new_session=True,
+            )
+
+    def _environment(self, life: PodLifecycle, spec: Container) -> dict[str, str]:
+        pod = life.pod
+        extra = inherited(self._environ)
+        extra["HOSTNAME"] = hostname(pod)
+        extra[HOSTS_VARIABLE] = str(self._hosts.path(pod.metadata.namespace))
+        for volume in pod.spec.volumes or ():
+            if volume.empty_dir is not None:
+                place = self._volumes(pod) / volume.name
+                place.mkdir(parents=True, exist_ok=True)
+                extra[VOLUME_VARIABLE + re.sub(r"[^A-Z0-9]", "_", volume.name.upper())] = str(place)
+        facts = PodFacts(pod, life.pod_ip, self._address(pod.node), self._allocatable(pod.node))
+        return build_environment(facts, spec, extra)
+
+    def _guard(self, sign: str, group: int) -> None:
+        if self._guardian is not None and self._guardian.stdin is not None:
+            with contextlib.suppress(ConnectionError, RuntimeError):  # it died; nothing else depends on it
+                self._guardian.stdin.write(f"{sign}{group}\n".encode())
+
+    def _folder(self, pod: Pod) -> Path:
+        metadata = pod.metadata
+        return self._directory / f"{metadata.namespace}_{metadata.name}_{metadata.uid}"
+
+    def _volumes(self, pod: Pod) -> Path:
+        return self._folder(pod) / ".volumes"
+
+
+def signal_group(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)

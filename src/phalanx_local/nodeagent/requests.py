@@ -1,0 +1,124 @@
+"""What a pod takes from its node, read from the rules of Kubernetes alone: an independent check of a scheduler.
+
+Amounts travel in thousandths of the Kubernetes unit until the very end, so that rounding up happens once per
+resource and pod. https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.model.quantity import QuantityError, parse_quantity
+from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
+from phalanx.model.selectors import HostPort
+from phalanx_local.nodeagent.capacity import Charge
+from phalanx_local.nodeagent.wire import Amounts, Container, Pod, PodSpec
+
+_Thousandths = dict[str, int]
+_MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
+
+
+def charge_of(pod: Pod) -> Charge:
+    """What the pod takes now: of spec, allocation and what is in force the greatest, while a resize is under way.
+
+    A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
+    """
+    return _charge(pod, resizing=True)
+
+
+def wanted_charge(pod: Pod) -> Charge:
+    """What its spec asks for; that differs only while an in-place resize has not been carried out."""
+    return _charge(pod, resizing=False)
+
+
+def _charge(pod: Pod, resizing: bool) -> Charge:
+    try:
+        amounts = _requests(pod, resizing)
+    except QuantityError:
+        return Charge(_MORE_THAN_ANY, _host_ports(pod.spec))
+    given = pod.status.extended_resource_claim_status
+    # Those come as devices of a claim, not from the node's amounts.
+    for mapping in (given.request_mappings or ()) if given is not None else ():
+        amounts.pop(mapping.resource_name, None)
+    return Charge(
+        requests_of({name: _whole(name, amount) for name, amount in amounts.items()}), _host_ports(pod.spec)
+    )
+
+
+def _requests(pod: Pod, resizing: bool) -> _Thousandths:
+    """Main containers and sidecars run together; an init container runs beside the sidecars before it."""
+    spec, status = pod.spec, pod.status
+    infeasible = any(
+        item.type == "PodResizePending" and item.reason == "Infeasible" for item in status.conditions or ()
+    )
+    statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
+    reported = {entry.name: entry for entry in statuses if entry.resources is not None} if resizing else {}
+
+    def asked(container: Container) -> _Thousandths:
+        own = _read(container.resources.requests if container.resources else None)
+        entry = reported.get(container.name)
+        if entry is None or entry.resources is None:
+            return own
+        return _greatest(
+            {} if infeasible else own, _greatest(_read(entry.resources.requests), _read(entry.allocated_resources))
+        )
+
+    running: _Thousandths = {}
+    sidecars: _Thousandths = {}
+    peak: _Thousandths = {}
+    for container in spec.init_containers or ():
+        if container.restart_policy == "Always":
+            sidecars = _sum(sidecars, asked(container))
+            peak = _greatest(peak, sidecars)
+        else:
+            reported.pop(container.name, None)
+            peak = _greatest(peak, _sum(asked(container), sidecars))
+    for container in spec.containers:
+        running = _sum(running, asked(container))
+    total = _greatest(_sum(running, sidecars), peak)
+    level = {name: amount for name, amount in _read_level(spec).items() if _has_pod_level(name)}
+    if level and resizing and status.resources is not None:
+        in_force = _greatest(_read(status.resources.requests), _read(status.allocated_resources))
+        effective = _greatest({} if infeasible else level, in_force)
+        level = {name: effective.get(name, 0) for name in level}
+    return _sum(total | level, _read(spec.overhead))
+
+
+def _read_level(spec: PodSpec) -> _Thousandths:
+    return _read(spec.resources.requests if spec.resources else None)
+
+
+def _has_pod_level(resource: str) -> bool:
+    return resource in (CPU, MEMORY) or resource.startswith("hugepages-")
+
+
+def _read(stated: Amounts | None) -> _Thousandths:
+    amounts = {name: parse_quantity(value, 1000) for name, value in (stated or {}).items()}
+    for name, amount in amounts.items():
+        if amount < 0:
+            raise QuantityError((stated or {})[name])
+    return amounts
+
+
+def _sum(left: Mapping[str, int], right: Mapping[str, int]) -> _Thousandths:
+    return {name: left.get(name, 0) + right.get(name, 0) for name in {**left, **right}}
+
+
+def _greatest(left: Mapping[str, int], right: Mapping[str, int]) -> _Thousandths:
+    return {name: max(left.get(name, 0), right.get(name, 0)) for name in {**left, **right}}
+
+
+def _whole(resource: str, thousandths: int) -> int:
+    return min(MAX_AMOUNT, thousandths if resource == CPU else -(-thousandths // 1000))
+
+
+def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """Ports of main containers and sidecars; on the host's network every port is one of the host."""
+    sidecars = [container for container in spec.init_containers or () if container.restart_policy == "Always"]
+    ports = {
+        HostPort(number, port.protocol or "TCP", port.host_ip or "")
+        for container in (*spec.containers, *sidecars)
+        for port in container.ports or ()
+        if (number := port.host_port or (port.container_port if spec.host_network else 0)) > 0
+    }
+    return tuple(sorted(ports, key=lambda port: (port.port, port.protocol, port.ip)))

@@ -1,0 +1,90 @@
+"""The whole node agent as one call: client, core, runtime and log server, put together and taken apart."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from phalanx.kube.client import KubeClient
+from phalanx.kube.config import ClusterConfig
+from phalanx.kube.errors import ApiError
+from phalanx.model.decoding import decode_json
+from phalanx_local.nodeagent.agent import AgentOptions, NodeAgent
+from phalanx_local.nodeagent.fakelog import FakeLogs
+from phalanx_local.nodeagent.logserver import LogServer
+from phalanx_local.nodeagent.nodeobjects import PODS
+from phalanx_local.nodeagent.processes import LocalProcesses
+from phalanx_local.nodeagent.wire import Pod
+
+
+class ServiceOptions(msgspec.Struct, frozen=True):
+    """`execute`: run containers as local processes instead of pretending.
+
+    `log_directory` keeps the processes' logs; None for a temporary one that goes with the agent.
+    """
+
+    agent: AgentOptions = AgentOptions()
+    execute: bool = False
+    log_directory: str | None = None
+
+
+async def run_node_agent(config: ClusterConfig, options: ServiceOptions, ready: Callable[[int], None]) -> None:
+    """Until cancelled. `ready(nodes)` is called once. Raises NodeFileError and OSError at the start."""
+    logs = LogServer()
+    temporary = None
+    async with KubeClient(config, user_agent="phalanx-node-agent", max_connections=96) as client:
+        try:
+            await logs.start()
+            if options.execute:
+                directory = options.log_directory
+                if directory is None:
+                    directory = temporary = tempfile.mkdtemp(prefix="phalanx-node-agent-")
+                agent, processes = _executing(client, options.agent, Path(directory), logs.port)
+                logs.connect(processes, _finder(client, agent))
+            else:
+                agent = NodeAgent(client, options.agent, log_port=logs.port)
+                logs.connect(FakeLogs(_runs(agent)), _finder(client, agent))
+            await agent.run(ready)
+        finally:
+            await logs.close()
+            if temporary is not None:
+                shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _executing(
+    client: KubeClient, options: AgentOptions, directory: Path, log_port: int
+) -> tuple[NodeAgent, LocalProcesses]:
+    made: list[LocalProcesses] = []
+
+    def make(agent: NodeAgent) -> LocalProcesses:
+        made.append(LocalProcesses(agent, directory, address=agent.address, allocatable=agent.allocatable))
+        return made[0]
+
+    return NodeAgent(client, options, make_runtime=make, log_port=log_port), made[0]
+
+
+def _runs(agent: NodeAgent) -> Callable[[str], bool]:
+    def runs(uid: str) -> bool:
+        life = agent.pods.life(uid)
+        return life is not None and not life.finished
+
+    return runs
+
+
+def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaitable[Pod | None]]:
+    async def find(namespace: str, name: str) -> Pod | None:
+        # Asked afresh: finished pods are forgotten here, and their logs are wanted most.
+        try:
+            answer = await client.request("GET", PODS.path(namespace, name))
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        pod = decode_json(answer, Pod)
+        return pod if pod.node in agent.pods.nodes else None
+
+    return find

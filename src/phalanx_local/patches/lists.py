@@ -1,0 +1,117 @@
+"""Where a kind's merge rules come from: the built-in tables, or a custom resource's OpenAPI schema."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from phalanx_local.validation.kinds import kind_type, struct_type
+from phalanx_local.validation.types import ABSENT, ANY, STRING, FieldType, Member
+
+
+@dataclass(frozen=True, slots=True)
+class ListSchema:
+    """How an object's lists and maps merge, and what each endpoint owns.
+
+    ``root`` is the object's type. ``has_status`` says that ``status`` is written through its own endpoint, so that
+    the main endpoint never owns it. ``status_resets`` are the paths which the status endpoint never owns.
+    """
+
+    root: FieldType
+    has_status: bool = False
+    status_resets: tuple[tuple[str, ...], ...] = (("spec",),)
+
+    def resets(self, subresource: str) -> tuple[tuple[str, ...], ...]:
+        """The paths that an endpoint ignores; its managers cannot own them."""
+        if not self.has_status:
+            return ()
+        if subresource == "":
+            return (("status",),)
+        return self.status_resets if subresource == "status" else ()
+
+
+@cache
+def builtin_lists(group: str, kind: str, version: str = "") -> ListSchema:
+    """The merge rules of a built-in kind; a kind that is not known merges maps and treats lists as atomic.
+
+    Without a version the preferred one that has the kind is taken.
+    """
+    root = kind_type(group, kind, version)
+    if root is None:
+        return UNTYPED
+    resets: tuple[tuple[str, ...], ...] = (("spec",),)
+    if (group, kind) == ("", "Pod"):
+        resets = (("spec",), ("metadata", "deletionTimestamp"), ("metadata", "ownerReferences"))
+    elif group in ("apps", "batch") or (group, kind) == ("", "ReplicationController"):
+        resets = (("spec",), ("metadata", "labels")) if kind == "Deployment" else (("spec",),)
+    return ListSchema(root, "status" in root.fields, resets)
+
+
+def lists_from_schema(schema: dict[str, Any], *, has_status: bool = False) -> ListSchema:
+    """The merge rules of a custom resource.
+
+    ``schema`` is the version's ``openAPIV3Schema``: ``x-kubernetes-list-type`` (atomic when absent),
+    ``x-kubernetes-list-map-keys`` and the defaults of those keys, ``x-kubernetes-map-type``. ``has_status``:
+    the version has the status subresource.
+    """
+    root = _from_schema(schema)
+    if root.form != "struct":
+        root = FieldType("struct", element=ANY)
+    # metadata and the type words are the server's, whatever the schema says about them.
+    root.fields["metadata"] = Member(struct_type("meta.v1", "ObjectMeta"))
+    root.fields["apiVersion"] = Member(STRING)
+    root.fields["kind"] = Member(STRING)
+    return ListSchema(root, has_status, (("metadata",), ("spec",)))
+
+
+def _from_schema(schema: dict[str, Any]) -> FieldType:
+    if schema.get("x-kubernetes-int-or-string"):
+        return FieldType("scalar", scalar="intOrString")
+    kind = schema.get("type")
+    open_ended = bool(schema.get("x-kubernetes-preserve-unknown-fields"))
+    if kind == "array":
+        items = schema.get("items")
+        element = _from_schema(items) if isinstance(items, dict) else ANY
+        list_type = schema.get("x-kubernetes-list-type", "atomic")
+        keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if list_type == "map" else ()
+        properties = items.get("properties") or {} if isinstance(items, dict) else {}
+        return FieldType(
+            "list",
+            element=element,
+            atomic=list_type == "atomic" or (list_type == "map" and not keys),
+            keys=keys,
+            key_defaults={key: properties[key]["default"] for key in keys if "default" in properties.get(key, {})},
+            is_set=list_type == "set",
+        )
+    if kind == "object" or "properties" in schema or schema.get("x-kubernetes-embedded-resource"):
+        properties = schema.get("properties")
+        atomic = schema.get("x-kubernetes-map-type") == "atomic"
+        extra = schema.get("additionalProperties")
+        if isinstance(properties, dict) and properties:
+            return FieldType(
+                "struct",
+                fields={name: Member(_from_schema(sub), ABSENT) for name, sub in properties.items()},
+                element=ANY if open_ended else None,
+                atomic=atomic,
+            )
+        element = _from_schema(extra) if isinstance(extra, dict) else ANY
+        return FieldType("map", element=element, atomic=atomic)
+    if isinstance(kind, str):
+        scalar = {"integer": "int64", "number": "float", "boolean": "bool"}.get(kind, "string")
+        return FieldType("scalar", scalar=scalar)
+    return ANY
+
+
+#: Merge rules of objects about which nothing is known, beyond their metadata.
+UNTYPED: Final = ListSchema(
+    FieldType(
+        "struct",
+        fields={
+            "apiVersion": Member(STRING),
+            "kind": Member(STRING),
+            "metadata": Member(struct_type("meta.v1", "ObjectMeta")),
+        },
+        element=ANY,
+    )
+)

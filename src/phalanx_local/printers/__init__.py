@@ -1,0 +1,17 @@
+"""Rows and columns of `kubectl get`, per kind, as kube-apiserver prints them."""
+
+from __future__ import annotations
+
+from phalanx_local.printers.base import Printer
+from phalanx_local.printers.catalog import built_in_printer
+from phalanx_local.printers.custom import custom_printer
+from phalanx_local.resources import Version
+
+__all__ = ["Printer", "printer_of"]
+
+
+def printer_of(version: Version) -> Printer:
+    """The printer of a kind; every kind has at least a name and an age."""
+    if version.columns is not None:
+        return custom_printer(version.columns)
+    return built_in_printer(version)

@@ -1,0 +1,35 @@
+"""The Common Expression Language as Kubernetes uses it in validation rules.
+
+An own implementation (docs/decisions/006 says why): an expression is compiled once into Python closures. Everything
+about the language is in here; the rest of the house sees `compile_text`, `declared` and the errors.
+"""
+
+from phalanx_local.schema.cel.authorizing import AUTHORIZER, CHECK
+from phalanx_local.schema.cel.compiler import Program, compile_text
+from phalanx_local.schema.cel.conversions import converter
+from phalanx_local.schema.cel.errors import BudgetError, CompileError, EvalError, InstantiationError
+from phalanx_local.schema.cel.macros import STEPS
+from phalanx_local.schema.cel.types import DYN, REQUEST_LIMIT, Type, declared, optional_of
+from phalanx_local.schema.cel.values import NONE, Authorizer, Check, Option
+
+__all__ = [
+    "AUTHORIZER",
+    "CHECK",
+    "DYN",
+    "NONE",
+    "REQUEST_LIMIT",
+    "STEPS",
+    "Authorizer",
+    "BudgetError",
+    "Check",
+    "CompileError",
+    "EvalError",
+    "InstantiationError",
+    "Option",
+    "Program",
+    "Type",
+    "compile_text",
+    "converter",
+    "declared",
+    "optional_of",
+]

@@ -1,0 +1,267 @@
+"""Static types of expressions, and how a schema declares them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from phalanx_local.schema.cel import syntax
+from phalanx_local.schema.nodes import ANYTHING, Node
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Type:
+    """A type: its kind (as `values.kind_of` names it, or ``dyn``, ``object``), and what it is made of.
+
+    ``item`` is the element type of a list, optional or map; ``fields`` are an object's, by CEL name, with their
+    name in JSON. ``convert`` names how a JSON value becomes one of the type (timestamp, date, duration, bytes,
+    double). ``unordered``: a set or map list, whose order does not count when comparing; ``keys`` identify its
+    items. ``key_kind`` is the kind of a map's keys. ``max_elements`` and ``min_size`` bound declared values: how
+    many items or characters there can be, and how many bytes of JSON there are at least.
+    """
+
+    kind: str
+    item: Type | None = None
+    fields: dict[str, tuple[str, Type]] = field(default_factory=dict)
+    convert: str = ""
+    unordered: bool = False
+    keys: tuple[str, ...] = ()
+    key_kind: str = "string"
+    max_elements: int = 0
+    min_size: int = 0
+
+    def __str__(self) -> str:
+        if self.kind in ("list", "optional_type"):
+            return f"{self.kind}({self.item or DYN})"
+        if self.kind == "map":
+            return f"map({self.key_kind}, {self.item or DYN})"
+        return _SHOWN.get(self.kind, self.kind)
+
+
+Env = dict[str, Any]
+Run = Callable[[Env], Any]
+Scope = dict[str, Type]
+
+
+@dataclass(slots=True)
+class Notes:
+    """What is learnt while an expression is compiled: the variables that it reads, and its parts' types by id."""
+
+    names: set[str] = field(default_factory=set)
+    kinds: dict[int, Type] = field(default_factory=dict)
+
+
+Compile = Callable[[syntax.Node, Scope, Notes], tuple[Run, Type]]
+
+DYN: Final = Type("dyn")
+#: What is not known yet: the items of an empty list, the value of an empty optional. It goes with any type.
+FREE: Final = Type("dyn")
+BOOL: Final = Type("bool")
+INT: Final = Type("int")
+UINT: Final = Type("uint")
+DOUBLE: Final = Type("double")
+STRING: Final = Type("string")
+BYTES: Final = Type("bytes")
+NULL: Final = Type("null_type")
+TYPE: Final = Type("type")
+TIMESTAMP: Final = Type("timestamp")
+DURATION: Final = Type("duration")
+LIST: Final = Type("list", DYN)
+STRINGS: Final = Type("list", STRING)
+
+QUANTITY: Final = Type("quantity")
+URL: Final = Type("url")
+IP: Final = Type("ip")
+CIDR: Final = Type("cidr")
+SEMVER: Final = Type("semver")
+FORMAT: Final = Type("format")
+
+_SHOWN: Final = {
+    "null_type": "null",
+    "quantity": "kubernetes.Quantity",
+    "url": "kubernetes.URL",
+    "ip": "net.IP",
+    "cidr": "net.CIDR",
+    "semver": "kubernetes.Semver",
+    "format": "kubernetes.NamedFormat",
+}
+#: Kinds that null may stand for.
+_NULLABLE: Final = frozenset(
+    (
+        *("object", "null_type", "duration", "timestamp", "optional_type"),
+        *("quantity", "url", "ip", "cidr", "semver", "format"),
+    )
+)
+
+#: The largest request that a server takes, in bytes: what bounds values that a schema does not bound.
+REQUEST_LIMIT: Final = 3 * 1024 * 1024
+_LONGEST: Final = REQUEST_LIMIT - 2
+_NAME: Final = Type("string", min_size=2)
+_META: Final = Type("object", fields={"name": ("name", _NAME), "generateName": ("generateName", _NAME)}, min_size=2)
+#: Text formats that are more than text. The sizes are those of the shortest and longest JSON.
+_CONVERSIONS: Final = {
+    "date": Type("timestamp", convert="date", max_elements=12, min_size=12),
+    "date-time": Type("timestamp", convert="timestamp", max_elements=32, min_size=21),
+    "duration": Type("duration", convert="duration", max_elements=32, min_size=3),
+}
+_SCALARS: Final = {
+    "boolean": Type("bool", min_size=4),
+    "number": Type("double", convert="double", min_size=1),
+    "integer": Type("int", min_size=1),
+}
+
+
+def optional_of(item: Type) -> Type:
+    """The type of an optional value."""
+    return Type("optional_type", item)
+
+
+def list_of(item: Type) -> Type:
+    """The type of a list."""
+    return Type("list", item)
+
+
+def assignable(found: Type, wanted: Type) -> bool:
+    """Whether a value of one type may stand where another is wanted."""
+    if "dyn" in (found.kind, wanted.kind):
+        return True
+    if "null_type" in (found.kind, wanted.kind):
+        return found.kind in _NULLABLE and wanted.kind in _NULLABLE
+    if found.kind != wanted.kind:
+        return False
+    if found.kind == "map" and found.key_kind != wanted.key_kind and "dyn" not in (found.key_kind, wanted.key_kind):
+        return False
+    if found.kind in ("list", "map", "optional_type"):
+        return assignable(found.item or DYN, wanted.item or DYN)
+    if found.kind == "object" and found is not wanted:
+        return found.fields.keys() == wanted.fields.keys()
+    return True
+
+
+def alike(left: Type, right: Type) -> bool:
+    """Whether two types may stand side by side in a list or map that is written out."""
+    if left is FREE or right is FREE:
+        return True
+    return left.kind == right.kind and (left.kind == "null_type" or assignable(left, right))
+
+
+def matched(wanted: str, found: Type, bound: dict[str, Type]) -> bool:
+    """Whether a type fits what a function takes.
+
+    ``any``; kinds (``int|uint``); with what they hold (``list(string)``); ``T``, the same type at every place.
+    """
+    if wanted == "any" or found.kind == "dyn":
+        return True
+    if wanted == "T":
+        return assignable(found, bound.setdefault("T", found))
+    if wanted.endswith(")"):
+        outer, _, inner = wanted[:-1].partition("(")
+        return found.kind == outer and matched(inner, found.item or DYN, bound)
+    return found.kind in wanted.split("|")
+
+
+def joined(left: Type, right: Type) -> Type:
+    """The type of an expression that has one of two types."""
+    if left is FREE or right is FREE:
+        return right if left is FREE else left
+    if "null_type" in (left.kind, right.kind):
+        return right if left.kind == "null_type" else left
+    if left is right or left.kind == right.kind:
+        if left.item is not None and right.item is not None:
+            key_kind = left.key_kind if left.key_kind == right.key_kind else "dyn"
+            return Type(left.kind, joined(left.item, right.item), key_kind=key_kind)
+        return left
+    return DYN
+
+
+def declared(node: Node, *, root: bool = False) -> Type | None:
+    """The type of values that a schema describes; None when rules cannot see them.
+
+    At the root of a resource (also of an embedded one) ``apiVersion``, ``kind``, ``metadata.name`` and
+    ``metadata.generateName`` are always there.
+    """
+    if node.int_or_string:
+        limit = _LONGEST if node.max_length is None else max(node.max_length, 0) * 4
+        return Type("dyn", max_elements=limit, min_size=1)
+    if node.type == "array":
+        element = declared(node.items, root=node.items.embedded) if node.items is not None else None
+        return _declared_list(node, element) if element is not None else None
+    if node.type == "object" or root:
+        if node.additional is not None and node.additional is not ANYTHING and not root:
+            value = declared(node.additional, root=node.additional.embedded)
+            return _declared_map(node, value) if value is not None else None
+        return _declared_object(node, root)
+    if node.type == "string":
+        return _CONVERSIONS.get(node.format) or _declared_text(node)
+    return _SCALARS.get(node.type)
+
+
+def _declared_list(node: Node, element: Type) -> Type:
+    unordered = node.list_type in ("set", "map")
+    limit = _LONGEST // (element.min_size + 1) if node.max_items is None else max(node.max_items, 0)
+    return Type("list", element, unordered=unordered, keys=node.list_keys, max_elements=limit, min_size=2)
+
+
+def _declared_map(node: Node, value: Type) -> Type:
+    limit = _LONGEST // (value.min_size + 6) if node.max_properties is None else max(node.max_properties, 0)
+    return Type("map", value, max_elements=limit, min_size=2)
+
+
+def _declared_object(node: Node, root: bool) -> Type:
+    fields: dict[str, tuple[str, Type]] = {}
+    size = 2
+    for name, sub in node.properties.items():
+        kind = declared(sub, root=sub.embedded)
+        if kind is None:
+            continue
+        word = escaped(name)
+        if word:
+            fields[word] = (name, kind)
+        if name in syntax.RESERVED:
+            # After a dot the parser takes these words as they are, too.
+            fields[name] = (name, kind)
+        if name in node.required and not sub.has_default:
+            size += len(name) + kind.min_size + 4
+    if root and not _declares_meta(node):
+        fields.update({"apiVersion": ("apiVersion", _NAME), "kind": ("kind", _NAME)})
+        fields["metadata"] = ("metadata", _META)
+    return Type("object", fields=fields, min_size=size)
+
+
+def _declared_text(node: Node) -> Type:
+    if node.format == "byte":
+        limit = _LONGEST if node.max_length is None else max(node.max_length, 0)
+        return Type("bytes", convert="bytes", max_elements=limit, min_size=2)
+    limit = _LONGEST
+    if node.max_length is not None:
+        # The limit counts characters, of up to four bytes each.
+        limit = max(node.max_length, 0) * 4
+    elif node.enum:
+        limit = max(len(item.encode()) if isinstance(item, str) else 0 for item in node.enum)
+    return Type("string", max_elements=limit, min_size=2)
+
+
+def _declares_meta(node: Node) -> bool:
+    """Whether a schema itself declares everything that is always there; then what else it declares counts, too."""
+    meta = node.properties.get("metadata")
+    wanted = [node.properties.get("kind"), node.properties.get("apiVersion")]
+    if meta is None or meta.type != "object":
+        return False
+    wanted += [meta.properties.get("name"), meta.properties.get("generateName")]
+    return all(sub is not None and sub.type == "string" for sub in wanted)
+
+
+_UNSAFE: Final = re.compile(r"__|[-./]")
+_SPELLED: Final = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_WORDS: Final = syntax.RESERVED | {"true", "false", "null", "in"}
+
+
+def escaped(name: str) -> str:
+    """A property's name in expressions; "" when it cannot be written."""
+    if not re.fullmatch(r"[A-Za-z_./-][A-Za-z0-9_./-]*", name):
+        return ""
+    if name in _WORDS:
+        return f"__{name}__"
+    return _UNSAFE.sub(lambda match: _SPELLED[match.group()], name)

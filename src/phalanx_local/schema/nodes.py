@@ -1,0 +1,127 @@
+"""An OpenAPI schema, read once into a tree that defaulting, pruning and validation walk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from phalanx.model.patterns import Pattern, PatternError, compile_pattern
+from phalanx_local.schema.formats import NUMBERS, Format, checked_format, format_check
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One schema object. Absent keywords are None or empty; ``additional`` is None when unknown names are dropped.
+
+    ``rules`` are the raw ``x-kubernetes-validations``; ``active`` tells whether this subtree says anything that a
+    value could break; ``defaulting`` whether a default occurs in it.
+    """
+
+    type: str = ""
+    nullable: bool = False
+    int_or_string: bool = False
+    preserve: bool = False
+    embedded: bool = False
+    properties: dict[str, Node] = field(default_factory=dict)
+    required: tuple[str, ...] = ()
+    additional: Node | None = None
+    items: Node | None = None
+    has_default: bool = False
+    default: Any = None
+    enum: tuple[Any, ...] | None = None
+    pattern: Pattern | None = None
+    pattern_text: str = ""
+    pattern_error: str = ""
+    format: str = ""
+    checked_format: str = ""
+    check_format: Format | None = None
+    minimum: float | None = None
+    maximum: float | None = None
+    exclusive_minimum: bool = False
+    exclusive_maximum: bool = False
+    multiple_of: float | None = None
+    min_length: int | None = None
+    max_length: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    min_properties: int | None = None
+    max_properties: int | None = None
+    all_of: tuple[Node, ...] = ()
+    any_of: tuple[Node, ...] = ()
+    one_of: tuple[Node, ...] = ()
+    none_of: Node | None = None
+    list_type: str = ""
+    list_keys: tuple[str, ...] = ()
+    atomic_map: bool = False
+    rules: tuple[dict[str, Any], ...] = ()
+    defaulting: bool = False
+
+
+#: What ``additionalProperties: true`` stands for.
+ANYTHING: Final = Node(preserve=True)
+
+_NUMBERS: Final = {
+    "minimum": "minimum",
+    "maximum": "maximum",
+    "multipleOf": "multiple_of",
+    "minLength": "min_length",
+    "maxLength": "max_length",
+    "minItems": "min_items",
+    "maxItems": "max_items",
+    "minProperties": "min_properties",
+    "maxProperties": "max_properties",
+}
+
+
+def read_node(schema: Any) -> Node:
+    """The tree of a schema (a JSON object; ``true`` stands for one without rules)."""
+    if not isinstance(schema, dict):
+        return Node(preserve=True)
+    node = Node(
+        type=schema.get("type") or "",
+        nullable=bool(schema.get("nullable")),
+        int_or_string=bool(schema.get("x-kubernetes-int-or-string")),
+        preserve=bool(schema.get("x-kubernetes-preserve-unknown-fields")),
+        embedded=bool(schema.get("x-kubernetes-embedded-resource")),
+        properties={name: read_node(sub) for name, sub in (schema.get("properties") or {}).items()},
+        required=tuple(schema.get("required") or ()),
+        items=read_node(schema["items"]) if isinstance(schema.get("items"), dict) else None,
+        has_default=schema.get("default") is not None,
+        default=schema.get("default"),
+        enum=tuple(schema["enum"]) if schema.get("enum") else None,
+        format=schema.get("format") or "",
+        exclusive_minimum=bool(schema.get("exclusiveMinimum")),
+        exclusive_maximum=bool(schema.get("exclusiveMaximum")),
+        all_of=tuple(read_node(sub) for sub in schema.get("allOf") or ()),
+        any_of=tuple(read_node(sub) for sub in schema.get("anyOf") or ()),
+        one_of=tuple(read_node(sub) for sub in schema.get("oneOf") or ()),
+        none_of=read_node(schema["not"]) if isinstance(schema.get("not"), dict) else None,
+        list_type=schema.get("x-kubernetes-list-type") or "",
+        list_keys=tuple(schema.get("x-kubernetes-list-map-keys") or ()),
+        atomic_map=schema.get("x-kubernetes-map-type") == "atomic",
+        rules=tuple(schema.get("x-kubernetes-validations") or ()),
+    )
+    for keyword, name in _NUMBERS.items():
+        if schema.get(keyword) is not None:
+            setattr(node, name, schema[keyword])
+    if isinstance(schema.get("pattern"), str) and schema["pattern"]:
+        node.pattern_text = schema["pattern"]
+        try:
+            node.pattern = compile_pattern(node.pattern_text)
+        except PatternError as error:
+            # check_schema refuses such a schema; one that was stored anyway must not stop everything else.
+            node.pattern_error = str(error)
+    node.checked_format = checked_format(node.type, node.format)
+    if node.checked_format and node.type not in NUMBERS:
+        node.check_format = format_check(node.checked_format)
+    extra = schema.get("additionalProperties")
+    if isinstance(extra, dict):
+        node.additional = read_node(extra)
+    elif extra is True:
+        node.additional = ANYTHING
+    node.defaulting = (
+        any(sub.has_default or sub.defaulting for sub in node.properties.values())
+        or (node.additional is not None and (node.additional.has_default or node.additional.defaulting))
+        or (node.items is not None and (node.items.has_default or node.items.defaulting))
+    )
+    return node

@@ -1,0 +1,271 @@
+"""Validation rules (``x-kubernetes-validations``): compiled once per schema, run on every write.
+
+A rule that reads ``oldSelf`` compares with the stored object and runs on updates only, where the old value at its
+place can be told (by field name, map key or the keys of a map list), unless it sets ``optionalOldSelf``. What other
+rules hold against values that an update did not touch is not held against the update.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from phalanx_local.schema.cel import (
+    NONE,
+    STEPS,
+    BudgetError,
+    CompileError,
+    EvalError,
+    InstantiationError,
+    Option,
+    Program,
+    compile_text,
+    converter,
+    declared,
+    optional_of,
+)
+from phalanx_local.schema.nodes import Node
+from phalanx_local.schema.values import NOTHING, WHOLE, correlated
+from phalanx_local.validation.errors import FieldError, duplicate, forbidden, required, shown
+
+#: Rounds of comprehensions that the rules of one object may take together.
+BUDGET: Final = 1_000_000
+_MESSAGE_LIMIT: Final = 5 * 1024
+_OUT_OF_BUDGET: Final = (
+    "validation failed due to running out of cost budget, no further validation rules will be run"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One compiled rule. ``error`` is set instead of ``program`` when it does not compile."""
+
+    source: str
+    program: Program | None
+    error: str
+    message: str
+    message_program: Program | None
+    message_error: str
+    reason: str
+    field_path: str
+    optional_old: bool
+    #: Turns the JSON value of the node into what the rule sees (a time, a duration, bytes), if it is not the same.
+    convert: Callable[[Any], Any] | None
+
+    @property
+    def transition(self) -> bool:
+        """Whether the rule compares with the old value."""
+        return self.program is not None and "oldSelf" in self.program.names
+
+
+@dataclass(slots=True)
+class Ruled:
+    """The rules of a schema node and of what lies below it; nodes without any are left out."""
+
+    node: Node
+    rules: list[Rule]
+    properties: dict[str, Ruled]
+    additional: Ruled | None
+    items: Ruled | None
+
+
+def compile_rules(node: Node, *, root: bool = False) -> Ruled | None:
+    """Compiles the rules of a schema; None when it has none."""
+    properties = {
+        name: ruled
+        for name, sub in node.properties.items()
+        if (ruled := compile_rules(sub, root=sub.embedded)) is not None
+    }
+    additional = compile_rules(node.additional, root=node.additional.embedded) if node.additional else None
+    items = compile_rules(node.items, root=node.items.embedded) if node.items is not None else None
+    rules = [compile_rule(node, rule, root=root) for rule in node.rules]
+    if not rules and not properties and additional is None and items is None:
+        return None
+    return Ruled(node, rules, properties, additional, items)
+
+
+def compile_rule(node: Node, rule: dict[str, Any], *, root: bool) -> Rule:
+    """Compiles one rule of a schema node."""
+    source = str(rule.get("rule") or "")
+    optional = bool(rule.get("optionalOldSelf"))
+    kind = declared(node, root=root)
+    program = message_program = None
+    error = message_error = ""
+    if kind is None:
+        error = "rules cannot be used on a schema without known fields"
+    else:
+        scope = {"self": kind, "oldSelf": optional_of(kind) if optional else kind}
+        program, error = _compile(source, scope, "bool", "cel expression must evaluate to a bool", "compilation")
+        text = rule.get("messageExpression")
+        if text and not error:
+            message_program, message_error = _compile(
+                str(text),
+                scope,
+                "string",
+                "messageExpression must evaluate to a string",
+                "messageExpression compilation",
+            )
+    return Rule(
+        source,
+        program,
+        error,
+        str(rule.get("message") or "").strip(),
+        message_program,
+        message_error,
+        str(rule.get("reason") or "FieldValueInvalid"),
+        normal_path(str(rule.get("fieldPath") or "")),
+        optional,
+        converter(kind) if kind is not None else None,
+    )
+
+
+def _compile(
+    source: str, scope: dict[str, Any], wanted: str, mismatch: str, stage: str
+) -> tuple[Program | None, str]:
+    try:
+        program = compile_text(source, scope)
+    except InstantiationError as error:
+        return None, f"program instantiation failed: {error}"
+    except CompileError as error:
+        return None, f"{stage} failed: {error.shown(source)}"
+    if program.type.kind != wanted:
+        return None, mismatch
+    return program, ""
+
+
+_QUOTED: Final = re.compile(r"\['((?:[^'\\]|\\.)*)'\]")
+
+
+def normal_path(path: str) -> str:
+    """A rule's fieldPath as it is appended to a field: ``.a.b`` and ``['c']`` become ``.a.b[c]``."""
+    return _QUOTED.sub(lambda match: "[" + match[1].replace("\\'", "'") + "]", path)
+
+
+def check_rules(errors: list[FieldError], ruled: Ruled, value: Any, path: str, old: Any = NOTHING) -> None:
+    """Adds what the rules hold against a value (null is never held against anything)."""
+    steps = [BUDGET]
+    try:
+        _walk(errors, ruled, value, path, _Former(old, old), steps)
+    except BudgetError:
+        errors.append(FieldError(path or WHOLE, "FieldValueInvalid", f"Invalid value: {_OUT_OF_BUDGET}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Former:
+    """What a value was before; NOTHING where that cannot be told.
+
+    ``old`` is what rules see as oldSelf; ``was`` is what the value must differ from to be held against an update,
+    and ``above`` the nearest value around it for which that can be told, with what it was.
+    """
+
+    old: Any
+    was: Any
+    above: tuple[Any, Any] = (NOTHING, None)
+
+    def untouched(self, value: Any) -> bool:
+        """Whether an update left the value, or all of what is around it, as it was."""
+        if self.was is NOTHING:
+            return bool(self.above[0] == self.above[1])
+        return bool(self.was == value)
+
+    def part(self, value: Any, name: str) -> _Former:
+        """The same for a member of an object or map."""
+        old = self.old if type(self.old) is dict else {}
+        if self.was is NOTHING:
+            return _Former(old.get(name, NOTHING), NOTHING, self.above)
+        if self.above[0] is NOTHING and name in ("apiVersion", "kind"):
+            # At the root these are never taken for the old ones: another version may be stored.
+            return _Former(old.get(name, NOTHING), NOTHING)
+        was = self.was.get(name, NOTHING) if type(self.was) is dict else NOTHING
+        return _Former(old.get(name, NOTHING), was, (value, self.was))
+
+
+def _walk(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former: _Former, steps: list[int]) -> None:
+    if value is None:
+        return
+    if ruled.rules:
+        _run(errors, ruled, value, path, former, steps)
+    if type(value) is dict:
+        for name, item in value.items():
+            sub, where = ruled.properties.get(name), f"{path}.{name}" if path else name
+            if sub is None and ruled.additional is not None and name not in ruled.node.properties:
+                sub, where = ruled.additional, f"{path}[{name}]"
+            if sub is not None:
+                _walk(errors, sub, item, where, former.part(value, name), steps)
+    elif type(value) is list and ruled.items is not None:
+        above = former.above if former.was is NOTHING else (value, former.was)
+        olds = correlated(ruled.node, value, former.old)
+        weres = olds if former.was is former.old else correlated(ruled.node, value, former.was)
+        for index, item in enumerate(value):
+            inner = _Former(olds[index], weres[index], above)
+            _walk(errors, ruled.items, item, f"{path}[{index}]", inner, steps)
+
+
+def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former: _Former, steps: list[int]) -> None:
+    old = former.old
+    known = old is not NOTHING and old is not None
+    for rule in ruled.rules:
+        if rule.program is None:
+            errors.append(_failed(ruled, value, path, f"rule compile error: {rule.error}"))
+            continue
+        transition = rule.transition
+        if transition and not known and not rule.optional_old:
+            continue
+        env: dict[str, Any] = {"self": value, STEPS: steps}
+        try:
+            before = old
+            if rule.convert is not None:
+                env["self"] = rule.convert(value)
+                before = rule.convert(old) if known else old
+            if rule.optional_old:
+                env["oldSelf"] = Option(True, before) if known else NONE
+            elif known:
+                env["oldSelf"] = before
+            held = rule.program.run(env) is True
+        except (EvalError, RecursionError) as error:
+            errors.append(_failed(ruled, value, path, _evaluation(rule, str(error))))
+            continue
+        if not held and (transition or not former.untouched(value)):
+            errors.append(_complaint(ruled, rule, value, path + rule.field_path, _message(rule, env)))
+
+
+def _evaluation(rule: Rule, problem: str) -> str:
+    if problem.startswith("no such overload"):
+        words = "call arguments did not match a supported operator, function or macro signature for rule"
+        return f"'{problem}': {words}: {rule.source}"
+    return f"{problem} evaluating rule: {rule.source}"
+
+
+def _message(rule: Rule, env: dict[str, Any]) -> str:
+    """The rule's own words, from the expression if that works out, else the fixed ones, else the rule itself."""
+    if rule.message_program is not None:
+        try:
+            text = rule.message_program.run(env)
+        except EvalError:
+            text = ""
+        if isinstance(text, str):
+            text = text.strip()
+            if text and "\n" not in text and len(text.encode()) <= _MESSAGE_LIMIT:
+                return text
+    return rule.message or f"failed rule: {rule.source.strip()}"
+
+
+def _failed(ruled: Ruled, value: Any, path: str, detail: str) -> FieldError:
+    kind = ruled.node.type
+    return FieldError(path or WHOLE, "FieldValueInvalid", f"Invalid value: {shown(kind)}: {detail}")
+
+
+def _complaint(ruled: Ruled, rule: Rule, value: Any, path: str, detail: str) -> FieldError:
+    path = path.removeprefix(".") or WHOLE
+    if rule.reason == "FieldValueForbidden":
+        return forbidden(path, detail)
+    if rule.reason == "FieldValueRequired":
+        return required(path, detail)
+    whole = ruled.node.type in ("object", "array")
+    if rule.reason == "FieldValueDuplicate":
+        return duplicate(path, value) if not whole else FieldError(path, rule.reason, "Duplicate value")
+    if whole:
+        return FieldError(path, "FieldValueInvalid", f"Invalid value: {detail}")
+    return FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}")

@@ -1,0 +1,225 @@
+"""The embedded Kubernetes API server: everything put together, started and stopped.
+
+server = ApiServer(ServerOptions())
+await server.start()
+server.write_kubeconfig(Path("kubeconfig"))
+...
+await server.stop()
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import socket
+from pathlib import Path
+
+from aiohttp import StreamReader, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http_parser import RawRequestMessage
+
+from phalanx_local import bootstrap
+from phalanx_local.admission.policies import AdmissionPolicies
+from phalanx_local.admission.quota import QuotaLedger
+from phalanx_local.api import Api
+from phalanx_local.audit import Audit
+from phalanx_local.authentication import Authenticator
+from phalanx_local.authorization import Rbac
+from phalanx_local.catalog import build_registry
+from phalanx_local.controllers import Controllers
+from phalanx_local.definitions import DEFINITIONS, Definitions
+from phalanx_local.errors import ApiError
+from phalanx_local.faults import Faults
+from phalanx_local.http import HttpDoor, ProtocolLog
+from phalanx_local.identity import kept_identity, new_identity
+from phalanx_local.journal import FileJournal
+from phalanx_local.kubeconfig import kubeconfig, write_private
+from phalanx_local.listing import Lister
+from phalanx_local.objects import Json
+from phalanx_local.options import ServerOptions
+from phalanx_local.resourcehandler import ResourceHandler
+from phalanx_local.reviews import Reviewer
+from phalanx_local.store import Store
+from phalanx_local.tenants import admit_tenant
+from phalanx_local.tokens import AccountTokens
+from phalanx_local.watching import Watch
+
+
+class ApiServer:
+    """A Kubernetes API server in this process. `faults` injects failures, `api` writes without HTTP."""
+
+    def __init__(self, options: ServerOptions | None = None) -> None:
+        self.options = options or ServerOptions()
+        self.faults = Faults()
+        data, token = self.options.data, self.options.token
+        identity = kept_identity(data, token) if data is not None else new_identity(token)
+        self.token = identity.token
+        self.authority = None if self.options.insecure else identity.authority
+        self._journal = FileJournal(self.options.data) if self.options.data is not None else None
+        # Revisions start at the time of day, so that a client of an earlier server without a data file finds
+        # its old revisions expired and lists again, instead of watching a different history from there.
+        clock_revision = int(self.options.clock.now() * 1000)
+        saved = self._journal.revision if self._journal is not None else 0
+        self.store = Store(revision=saved or clock_revision, history=self.options.history, journal=self._journal)
+        self.registry = build_registry(
+            self.options.native_groups,
+            protect_groups="podgroups" in self.options.controllers,
+            taint_nodes="nodelifecycle" in self.options.controllers,
+            protect_volumes="volumeprotection" in self.options.controllers,
+        )
+        self.api = Api(self.store, self.registry, self.options.clock)
+        self._definitions = Definitions(self.store, self.registry, self._end_watches_of)
+        self._audit = (
+            Audit(self.options.audit_log, self.options.clock) if self.options.audit_log is not None else None
+        )
+        self.rbac = Rbac(self.store)
+        self._policies = AdmissionPolicies(self.api, self.rbac)
+        self._quotas = self.api.quotas = QuotaLedger(self.store, self.options.clock)
+        self.tokens = AccountTokens(self.api, identity.signing_key)
+        authenticator = Authenticator(
+            self.token,
+            insecure=self.options.insecure,
+            users=self.options.users,
+            accounts=self.tokens.user_of,
+        )
+        reviewer = Reviewer(authenticator, self.rbac)
+        resources = ResourceHandler(self.api, Lister(self.store), reviewer, self.tokens, self.options)
+        self._door = HttpDoor(
+            self.api, resources, authenticator, self.rbac, self.faults, self.options, self._audit, self._address
+        )
+        self.faults.wire(self._cut_watches, self.store.forget_history)
+        self._controllers = Controllers(self.api, self._quotas, self.options)
+        self._runner: web.ServerRunner | None = None
+        self._port = 0
+
+    @property
+    def url(self) -> str:
+        """Where the server listens, once started."""
+        scheme = "http" if self.options.insecure else "https"
+        return f"{scheme}://{self._address()}"
+
+    async def start(self) -> None:
+        """Restores the data file, fills in what every cluster has, and listens. Raises OSError when it cannot."""
+        self._restore()
+        bootstrap.fill(self.api)
+        # What a cluster cannot be without is not for policies to refuse.
+        self._policies.load()
+        self.api.policies = self._policies
+        protocol_log = ProtocolLog(logging.getLogger("phalanx_local.http"), {})
+        server = web.Server(
+            self._door,
+            request_factory=self._request,
+            handler_cancellation=True,
+            access_log=None,
+            logger=protocol_log,
+        )
+        self._runner = web.ServerRunner(server, shutdown_timeout=1.0)
+        await self._runner.setup()
+        context = self.authority.server_context(self.options.host) if self.authority is not None else None
+        site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=context, backlog=1024)
+        try:
+            await site.start()
+        except OSError:
+            await self.stop()
+            raise
+        for name in self._runner.addresses:
+            self._port = name[1]
+        self._controllers.start()
+
+    async def stop(self) -> None:
+        """Ends watches and connections; what was answered is in the data file."""
+        self._door.stopping = True
+        await self._controllers.stop()
+        for watch in list(self._door.watches):
+            watch.end()
+        if self._runner is not None:
+            await asyncio.sleep(0)
+            await self._runner.cleanup()
+            self._runner = None
+        if self._audit is not None:
+            self._audit.close()
+        if self._journal is not None:
+            self._journal.close()
+
+    def kubeconfig(self) -> Json:
+        """A kubeconfig for the administrator."""
+        authority = self.authority.certificate if self.authority is not None else None
+        token = None if self.options.insecure else self.token
+        return kubeconfig(self.url, authority=authority, token=token)
+
+    def write_kubeconfig(self, path: Path | str) -> None:
+        """Writes the administrator's kubeconfig, readable by its owner alone."""
+        write_private(Path(path), self.kubeconfig())
+
+    def tenant_kubeconfig(self, namespace: str) -> Json:
+        """A kubeconfig for somebody who may edit the namespace, which is made, and nothing else."""
+        authority = self.authority.certificate if self.authority is not None else None
+        token = admit_tenant(self.api, self.tokens, namespace)
+        return kubeconfig(self.url, authority=authority, token=token, namespace=namespace)
+
+    def write_tenant_kubeconfig(self, namespace: str, path: Path | str) -> None:
+        """Writes a tenant's kubeconfig, readable by its owner alone."""
+        write_private(Path(path), self.tenant_kubeconfig(namespace))
+
+    def _address(self) -> str:
+        host = self.options.host
+        if host in ("0.0.0.0", "::", ""):
+            host = "127.0.0.1"
+        return f"[{host}]:{self._port}" if ":" in host else f"{host}:{self._port}"
+
+    def _restore(self) -> None:
+        if self._journal is None:
+            return
+        definitions = self.registry.find("apiextensions.k8s.io", "customresourcedefinitions")
+        assert definitions is not None
+        self._journal.restore(self.store, {DEFINITIONS: definitions.strategy.fields})
+        self._definitions.load()
+        self._journal.restore(self.store, {type_.storage: type_.strategy.fields for type_ in self.registry})
+        for type_ in self.registry:
+            if type_.custom:
+                self._definitions.refresh(type_, self.api.collection(type_))
+        self.rbac.load()
+        self._quotas.load()
+        self._journal.begin(self.store)
+
+    def _request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: object,
+        writer: AbstractStreamWriter,
+        task: asyncio.Task[None],
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(
+            message,
+            payload,
+            protocol,  # type: ignore[arg-type]
+            writer,
+            task,
+            loop,
+            client_max_size=self.options.max_body,
+        )
+
+    def _cut_watches(self, path: re.Pattern[str], error: ApiError | None) -> int:
+        chosen = [watch for watch, asked in self._door.watches.items() if path.search(asked)]
+        for watch in chosen:
+            watch.cut(error)
+        return len(chosen)
+
+    def _end_watches_of(self, storage: str) -> None:
+        for watch in list(self._door.watches):
+            if watch.storage == storage:
+                watch.end()
+
+
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port that was free a moment ago, for callers that must know it before the server starts."""
+    with socket.socket() as probe:
+        probe.bind((host, 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+__all__ = ["ApiServer", "ServerOptions", "Watch", "free_port"]

@@ -1,0 +1,142 @@
+"""The native gang API, scheduling.k8s.io: Workload, PodGroup, CompositePodGroup in the served version's shape.
+
+v1alpha2 (1.36) keeps the whole spec; v1beta1 and v1alpha3 (1.37) let only gang.minCount change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from phalanx_local.errors import forbidden
+from phalanx_local.objects import Json, mapping, metadata, sequence, text
+from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.priority import admit_priority
+
+PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
+
+
+class _PodGroups:
+    group: Final = "scheduling.k8s.io"
+    plural: Final = "podgroups"
+    kind: Final = "PodGroup"
+
+
+class _Composites:
+    group: Final = "scheduling.k8s.io"
+    plural: Final = "compositepodgroups"
+    kind: Final = "CompositePodGroup"
+
+
+class PodGroupStrategy(Strategy):
+    """scheduling.k8s.io PodGroup. `protect` adds the finalizer that the real server adds at create. Without
+    `composites` the name of a parent is dropped, as with the feature gate off."""
+
+    def __init__(self, version: str, *, protect: bool, composites: bool = False) -> None:
+        self._alpha = version == "v1alpha2"
+        self._composites = composites
+        self._protect = protect
+        # A spec that never changes has no generation.
+        self.counts_generation = not self._alpha
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {}
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self._spell(mapping(obj.get("spec")))
+
+    def _spell(self, spec: Json) -> None:
+        if self._alpha:
+            spec.setdefault("podGroupTemplateRef", None)  # Go writes the absent reference as null
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if not isinstance(spec, dict):
+            return
+        if not self._composites:
+            spec.pop("parentCompositePodGroupName", None)
+        if self._alpha:
+            spec.setdefault("disruptionMode", "Pod")
+        else:
+            spec.setdefault("disruptionMode", {"single": {}})
+        self._spell(spec)
+        self._admit_template(obj, spec, write)
+        admit_priority(obj, write, _PodGroups())
+        if self._protect:
+            finalizers = metadata(obj).setdefault("finalizers", [])
+            if isinstance(finalizers, list) and PROTECTION not in finalizers:
+                finalizers.append(PROTECTION)
+
+    def _admit_template(self, obj: Json, spec: Json, write: Write) -> None:
+        if self._alpha:
+            reference = mapping(mapping(spec.get("podGroupTemplateRef")).get("workload"))
+            wanted = reference.get("podGroupTemplateName")
+        else:
+            reference = mapping(spec.get("workloadRef"))
+            wanted = reference.get("templateName")
+        if reference:
+            _admit_template(obj, _PodGroups(), text(reference.get("workloadName")), text(wanted), write)
+
+
+class CompositePodGroupStrategy(Strategy):
+    """scheduling.k8s.io CompositePodGroup: nothing of its spec changes."""
+
+    counts_generation = True
+
+    def initial_status(self, obj: Json, write: Write) -> Json:
+        return {}
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        spec = obj.setdefault("spec", {})
+        if not isinstance(spec, dict):
+            return
+        spec.setdefault("disruptionMode", {"single": {}})
+        reference = mapping(spec.get("workloadRef"))
+        if reference:
+            wanted = text(reference.get("templateName"))
+            _admit_template(obj, _Composites(), text(reference.get("workloadName")), wanted, write)
+        admit_priority(obj, write, _Composites())
+
+
+def _admit_template(obj: Json, kind: _PodGroups | _Composites, wanted: str, template: str, write: Write) -> None:
+    """Raises 403 where the template that the object names is not there."""
+    meta, what = metadata(obj), kind.kind
+    name, namespace = text(meta.get("name")), text(meta.get("namespace"))
+    workload = write.cluster.find("scheduling.k8s.io", "workloads", namespace, wanted)
+    if workload is None:
+        raise forbidden(kind, name, f'{what} rejected: Workload "{wanted}" not found')
+    if "deletionTimestamp" in metadata(workload):
+        raise forbidden(kind, name, f'{what} rejected: Workload "{wanted}" is being deleted')
+    field = "podGroupTemplates" if isinstance(kind, _PodGroups) else "compositePodGroupTemplates"
+    if template not in _templates(mapping(workload.get("spec")), field):
+        why = f'{what} rejected: {what}Template "{template}" not found in Workload "{wanted}"'
+        raise forbidden(kind, name, why)
+
+
+def _templates(holder: Json, field: str) -> Iterator[str]:
+    """The names of all templates of one kind in a tree."""
+    for item in map(mapping, sequence(holder.get(field))):
+        yield text(item.get("name"))
+    for item in map(mapping, sequence(holder.get("compositePodGroupTemplates"))):
+        yield from _templates(item, field)
+
+
+class WorkloadTemplateStrategy(Strategy):
+    """scheduling.k8s.io Workload: templates of groups; nothing of it ever changes but controllerRef, once. Without
+    `composites` templates of groups of groups are dropped, as with the feature gate off."""
+
+    def __init__(self, version: str, *, composites: bool = False) -> None:
+        self._alpha = version == "v1alpha2"
+        self._composites = composites
+        self.counts_generation = not self._alpha
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        if not self._composites:
+            mapping(obj.get("spec")).pop("compositePodGroupTemplates", None)
+        if self._alpha:
+            for template in sequence(mapping(obj.get("spec")).get("podGroupTemplates")):
+                if isinstance(template, dict):
+                    template.setdefault("schedulingConstraints", None)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        self.prepare_create(obj, write)

@@ -1,0 +1,47 @@
+"""Roles and bindings: defaults of subjects, and nobody grants what he does not hold."""
+
+from __future__ import annotations
+
+from phalanx_local.authorization.escalation import check_binding, check_role
+from phalanx_local.authorization.rbac import GROUP
+from phalanx_local.objects import Json, mapping, sequence
+from phalanx_local.strategies.base import Strategy, Write
+
+
+class RoleStrategy(Strategy):
+    """rbac.authorization.k8s.io/v1 Role or ClusterRole."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        obj.setdefault("rules", [])
+        check_role(write.requester, self._kind, obj, None)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        obj.setdefault("rules", [])
+        check_role(write.requester, self._kind, obj, old)
+
+
+class BindingStrategy(Strategy):
+    """rbac.authorization.k8s.io/v1 RoleBinding or ClusterRoleBinding."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+
+    def prepare_create(self, obj: Json, write: Write) -> None:
+        _default(obj)
+        check_binding(write.requester, self._kind, obj, None)
+
+    def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
+        _default(obj)
+        check_binding(write.requester, self._kind, obj, old)
+
+
+def _default(binding: Json) -> None:
+    reference = mapping(binding.get("roleRef"))
+    if reference and not reference.get("apiGroup"):
+        reference["apiGroup"] = GROUP
+    for subject in sequence(binding.get("subjects")):
+        if isinstance(subject, dict) and subject.get("kind") in ("User", "Group") and not subject.get("apiGroup"):
+            subject["apiGroup"] = GROUP

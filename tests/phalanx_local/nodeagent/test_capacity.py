@@ -1,0 +1,171 @@
+"""A node takes what fits, refuses the rest in the kubelet's words, and never counts anything twice."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx.model.resources import requests_of
+from phalanx.model.selectors import HostPort
+from phalanx_local.nodeagent.addresses import AddressPool
+from phalanx_local.nodeagent.capacity import Charge, Ledger, read_amounts
+from phalanx_local.nodeagent.requests import charge_of
+
+from .pods import container, pod
+
+GPU = "nvidia.com/gpu"
+
+
+def ask(**amounts: int) -> Charge:
+    return Charge(requests_of({name.replace("gpu", GPU): amount for name, amount in amounts.items()}))
+
+
+def node(cpu: int = 4000, memory: int = 1000, pods: int = 10, gpu: int = 2) -> Ledger:
+    return Ledger({"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu})
+
+
+def test_a_node_fills_up_to_the_last_unit() -> None:
+    ledger = node()
+    assert ledger.admit("a", ask(cpu=3000, gpu=2)) is None
+    assert ledger.admit("b", ask(cpu=1000)) is None
+    rejection = ledger.admit("c", ask(cpu=1))
+    assert rejection is not None
+    assert rejection.reason == "OutOfcpu"
+    assert "requested: 1, used: 4000, capacity: 4000" in rejection.message
+    assert "c" not in ledger
+
+
+@pytest.mark.parametrize(
+    ("charge", "reason"),
+    [
+        (ask(cpu=4001), "OutOfcpu"),
+        (ask(memory=1001), "OutOfmemory"),
+        (ask(gpu=3), "OutOfnvidia.com/gpu"),
+        (ask(cpu=4001, gpu=3), "OutOfcpu"),
+        (Charge(requests_of({"example.com/unknown": 1})), "OutOfexample.com/unknown"),
+    ],
+)
+def test_the_reason_names_the_first_resource_that_is_short(charge: Charge, reason: str) -> None:
+    rejection = node().check("a", charge)
+    assert rejection is not None
+    assert rejection.reason == reason
+
+
+def test_every_pod_costs_a_pod_slot() -> None:
+    ledger = node(pods=2)
+    assert [ledger.admit(uid, Charge()) for uid in "ab"] == [None, None]
+    rejection = ledger.admit("c", Charge())
+    assert rejection is not None
+    assert rejection.reason == "OutOfpods"
+    ledger.release("a")
+    assert ledger.admit("c", Charge()) is None
+
+
+def test_a_node_that_shrank_keeps_its_pods_and_takes_only_what_needs_nothing_of_it() -> None:
+    ledger = node()
+    ledger.admit("a", ask(gpu=2))
+    ledger.resize({"cpu": 4000, "pods": 10, GPU: 0})
+    assert "a" in ledger
+    assert ledger.check("b", ask(gpu=1)) is not None
+    assert ledger.check("b", ask(cpu=1000)) is None
+
+
+def test_a_pod_that_is_charged_anew_does_not_stand_in_its_own_way() -> None:
+    ledger = node(pods=1)
+    assert ledger.admit("a", ask(cpu=3000)) is None
+    assert ledger.admit("a", ask(cpu=4000)) is None
+    assert ledger.used("cpu") == 4000
+
+
+def test_what_ran_before_is_charged_whether_it_fits_or_not() -> None:
+    ledger = node()
+    ledger.occupy("a", ask(cpu=9000))
+    assert ledger.check("b", ask(cpu=1)) is not None
+    assert ledger.check("b", ask(memory=1)) is None
+
+
+def test_host_ports_are_given_once_per_address() -> None:
+    ledger = node()
+    assert ledger.admit("a", Charge(ports=(HostPort(80, "TCP", "127.0.0.1"),))) is None
+    assert ledger.admit("b", Charge(ports=(HostPort(80, "TCP", "127.0.0.2"),))) is None
+    assert ledger.admit("c", Charge(ports=(HostPort(80, "UDP"),))) is None
+    rejection = ledger.admit("d", Charge(ports=(HostPort(80),)))
+    assert rejection is not None
+    assert rejection.reason == "NodePorts"
+
+
+def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
+    busy = container(
+        resources={"requests": {"cpu": "1500m", GPU: "1"}}, ports=[{"containerPort": 1, "hostPort": 10}]
+    )
+    setup = container("init", resources={"requests": {"cpu": "2"}})
+    charge = charge_of(pod(containers=[busy], inits=[setup]))
+    assert charge == Charge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
+
+
+def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
+    broken = container(resources={"requests": {"cpu": "much"}})
+    rejection = node().check("a", charge_of(pod(containers=[broken])))
+    assert rejection is not None
+    assert rejection.reason == "OutOfcpu"
+
+
+def test_a_quantity_that_cannot_be_read_harms_itself_only() -> None:
+    amounts, problems = read_amounts({"cpu": "2", "memory": "lots", GPU: 4}, "node n0: status.allocatable")
+    assert amounts == {"cpu": 2000, GPU: 4}
+    assert len(problems) == 1
+    assert problems[0].startswith("node n0: status.allocatable.memory: 'lots'")
+
+
+amount = st.dictionaries(st.sampled_from(["cpu", "memory", GPU]), st.integers(0, 5))
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdef"), st.booleans(), amount)))
+def test_usage_is_the_sum_of_what_is_inside_and_never_above_the_offer(
+    moves: list[tuple[str, bool, dict[str, int]]],
+) -> None:
+    offer = {"cpu": 6, "memory": 6, GPU: 6, "pods": 3}
+    ledger, inside = Ledger(offer), dict[str, dict[str, int]]()
+    for uid, comes, amounts in moves:
+        if comes and ledger.admit(uid, Charge(requests_of(amounts))) is None:
+            inside[uid] = amounts
+        elif not comes:
+            ledger.release(uid)
+            inside.pop(uid, None)
+        for resource in ("cpu", "memory", GPU):
+            assert ledger.used(resource) == sum(a.get(resource, 0) for a in inside.values()) <= 6
+        assert set(ledger.holders) == set(inside)
+        assert len(inside) <= 3
+
+
+# Addresses
+
+
+def test_each_pod_has_an_address_of_its_own_until_none_is_left() -> None:
+    pool = AddressPool("127.1.0.0/29")
+    given_out = {pool.allocate(f"uid-{i}") for i in range(6)}
+    assert given_out == {f"127.1.0.{i}" for i in range(1, 7)}
+    with pytest.raises(LookupError, match="6 pod addresses"):
+        pool.allocate("uid-7")
+
+
+def test_an_address_is_free_again_when_its_owner_gives_it_back() -> None:
+    pool = AddressPool("127.1.0.0/30")
+    first = pool.allocate("a")
+    pool.release("somebody else", first)
+    second = pool.allocate("b")
+    assert second != first
+    pool.release("a", first)
+    assert pool.allocate("c") == first
+
+
+def test_addresses_that_an_earlier_agent_gave_are_not_given_again() -> None:
+    pool = AddressPool("127.1.0.0/30")
+    pool.claim("old", "127.1.0.1")
+    assert pool.allocate("new") == "127.1.0.2"
+
+
+def test_a_network_without_room_is_refused() -> None:
+    with pytest.raises(ValueError, match="no room"):
+        AddressPool("127.0.0.1/32")

@@ -1,0 +1,126 @@
+"""An embedded API server with a node agent beside it, and short ways to ask what became of things."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.config import load_config
+from phalanx.kube.errors import ApiError
+from phalanx_local.nodeagent.agent import AgentOptions
+from phalanx_local.nodeagent.containers import Backoff
+from phalanx_local.nodeagent.service import ServiceOptions, run_node_agent
+from phalanx_local.server import ApiServer
+
+PATIENCE = 20.0
+PODS = "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+
+
+class World:
+    def __init__(self, server: ApiServer, client: KubeClient, directory: Path) -> None:
+        self.server = server
+        self.client = client
+        self.directory = directory
+        self.kubeconfig = directory / "kubeconfig"
+        self.nodes_file = directory / "nodes.yaml"
+        self.agents: list[asyncio.Task[None]] = []
+
+    def write_nodes(self, text: str) -> None:
+        """Replace the nodes file, as an editor does."""
+        fresh = self.directory / "nodes.new"
+        fresh.write_text(text, encoding="utf-8")
+        fresh.replace(self.nodes_file)
+
+    async def start(self, nodes: str | None = None, *, execute: bool = False, **options: Any) -> asyncio.Task[None]:
+        """An agent that is ready. `nodes` is the text of its nodes file."""
+        if nodes is not None:
+            self.write_nodes(nodes)
+            options["nodes_file"] = str(self.nodes_file)
+        options.setdefault("restarts", Backoff(initial=0.1, limit=1.0))
+        ready = asyncio.Event()
+        service = ServiceOptions(agent=AgentOptions(**options), execute=execute)
+        config = load_config(str(self.kubeconfig))
+        agent = asyncio.create_task(run_node_agent(config, service, lambda nodes: ready.set()))
+        self.agents.append(agent)
+        waiter = asyncio.create_task(ready.wait())
+        await asyncio.wait([agent, waiter], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED)
+        waiter.cancel()
+        if agent.done():
+            agent.result()
+        assert ready.is_set()
+        return agent
+
+    async def stop(self, agent: asyncio.Task[None]) -> None:
+        agent.cancel()
+        await asyncio.gather(agent, return_exceptions=True)
+        self.agents.remove(agent)
+
+    async def close(self) -> None:
+        for agent in list(self.agents):
+            await self.stop(agent)
+
+    # Asking
+
+    async def get(self, path: str) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = await self.client.get(path)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+        return found
+
+    async def until(self, path: str, holds: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
+        """Wait until the object exists and is as wanted; shows the object when that does not come."""
+        seen = None
+        for _ in range(int(PATIENCE / 0.05)):
+            seen = await self.get(path)
+            if seen is not None and holds(seen):
+                return seen
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"waited in vain for {path}: {seen}")
+
+    async def until_gone(self, path: str) -> None:
+        for _ in range(int(PATIENCE / 0.05)):
+            if await self.get(path) is None:
+                return
+            await asyncio.sleep(0.05)
+        raise AssertionError(f"{path} is still there")
+
+    async def until_phase(self, name: str, phase: str) -> dict[str, Any]:
+        return await self.until(f"{PODS}/{name}", lambda pod: pod["status"].get("phase") == phase)
+
+    # Doing
+
+    async def create(self, body: dict[str, Any]) -> dict[str, Any]:
+        """A pod as a user creates it, with its node already named (no scheduler takes part here)."""
+        metadata = {
+            key: body["metadata"][key] for key in ("name", "annotations", "labels") if key in body["metadata"]
+        }
+        made: dict[str, Any] = await self.client.create(PODS, {**body, "metadata": metadata, "status": {}})
+        return made
+
+    async def patch(self, path: str, patch: dict[str, Any], kind: PatchType = PatchType.MERGE) -> None:
+        await self.client.patch(path, patch, kind)
+
+    async def kubectl(self, *words: str) -> str:
+        process = await asyncio.create_subprocess_exec(
+            "kubectl",
+            "--kubeconfig",
+            str(self.kubeconfig),
+            *words,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        output, errors = await process.communicate()
+        assert process.returncode == 0, errors.decode()
+        return output.decode()
+
+
+def condition(body: dict[str, Any], kind: str) -> str:
+    conditions = body.get("status", {}).get("conditions") or []
+    return next((str(c["status"]) for c in conditions if c["type"] == kind), "")

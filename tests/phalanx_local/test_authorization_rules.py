@@ -1,0 +1,55 @@
+"""Rules against each other: whoever is allowed to grant a rule can already do everything that it allows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from phalanx_local.authorization.attributes import Attributes
+from phalanx_local.authorization.rules import Rule, compact, missing
+
+VERBS, GROUPS, RESOURCES = ("get", "list", "*"), ("", "apps", "*"), ("pods", "pods/status", "*/status", "*")
+NAMES, URLS = ("a", "b"), ("/a", "/a/b", "/a*", "*")
+
+
+def some(values: tuple[str, ...], least: int = 1) -> st.SearchStrategy[tuple[str, ...]]:
+    return st.lists(st.sampled_from(values), min_size=least, max_size=2, unique=True).map(tuple)
+
+
+RULES = st.one_of(
+    st.builds(Rule, some(VERBS), some(GROUPS), some(RESOURCES), some(NAMES, 0)),
+    st.builds(Rule, verbs=some(VERBS), urls=some(URLS)),
+)
+REQUESTS = st.one_of(
+    st.builds(
+        Attributes,
+        st.sampled_from(("get", "list", "watch")),
+        st.sampled_from(("", "apps", "batch")),
+        st.sampled_from(("pods", "nodes")),
+        st.sampled_from(("", "status", "scale")),
+        st.just("team"),
+        st.sampled_from(("", "a", "b", "c")),
+    ),
+    st.builds(
+        lambda verb, path: Attributes(verb, path=path),
+        st.sampled_from(("get", "list", "watch")),
+        st.sampled_from(("/a", "/a/b", "/ab", "/c")),
+    ),
+)
+
+
+@given(held=st.lists(RULES, max_size=3), asked=RULES, request=REQUESTS)
+def test_what_is_not_missing_can_be_done_already(held: list[Rule], asked: Rule, request: Attributes) -> None:
+    if not missing(held, [asked]) and asked.allows(request):
+        assert any(rule.allows(request) for rule in held)
+
+
+@given(rules=st.lists(RULES, max_size=3))
+def test_nobody_lacks_what_he_holds(rules: list[Rule]) -> None:
+    assert missing(rules, rules) == []
+
+
+@given(rules=st.lists(RULES, max_size=3), request=REQUESTS)
+def test_rules_put_together_allow_what_their_parts_do(rules: list[Rule], request: Attributes) -> None:
+    parts = compact(missing([], rules))
+    assert any(rule.allows(request) for rule in parts) == any(rule.allows(request) for rule in rules)
