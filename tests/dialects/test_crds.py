@@ -16,7 +16,6 @@ from phalanx.cli.manifests import definitions
 from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
 from phalanx.dialects.quotas.usage_status import Holdings
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
 from phalanx.dialects.quotas.usage_status import Holdings
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from phalanx.dialects.dialect import Dialect, GroupKind, Status
 from phalanx.dialects.families.koordinator import KOORDINATOR_DIALECT
 from phalanx.dialects.families.kube_batch import KUBE_BATCH_DIALECT
+from phalanx.dialects.families.kueue import KUEUE_DIALECT
 from phalanx.dialects.families.native import NATIVE_DIALECT
 from phalanx.dialects.families.own import OWN_DIALECT
 from phalanx.dialects.families.scheduler_plugins import SCHEDULER_PLUGINS_DIALECT
@@ -21,6 +22,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas.account_spec import AccountSpec
 from phalanx.dialects.quotas.usage_status import UsageInput
 from phalanx.dialects.reader import Document
+from phalanx.dialects.warnings import NoticeBoard
 from phalanx.model.gang import GroupRef
 
 log = logging.getLogger(__name__)
@@ -34,6 +36,7 @@ BUILT_IN: tuple[Dialect, ...] = (
     KOORDINATOR_DIALECT,
     VOLCANO_DIALECT,
     KUBE_BATCH_DIALECT,
+    KUEUE_DIALECT,
     NATIVE_DIALECT,
 )
 
@@ -78,7 +81,10 @@ def installed_dialects() -> tuple[Dialect, ...]:
     """Ours and those that installed packages offer. One that cannot be used is told and left out."""
     dialects = list(BUILT_IN)
     for where, offered in _offered():
-        fault = _fault(offered, dialects)
+        try:
+            fault = _fault(offered, dialects)
+        except Exception as error:
+            fault = f"it cannot be used: {type(error).__name__}: {error}"
         if fault:
             log.error("%s is left out: %s", where, fault)
         else:
@@ -108,6 +114,7 @@ def _fault(offered: object, others: Iterable[Dialect]) -> str:
         for word in words(offered):
             if word in taken:
                 return f"{word} belongs to the dialect {taken[word]!r} already"
+    offered.enrichers(NoticeBoard())
     return ""
 
 

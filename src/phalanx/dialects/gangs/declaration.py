@@ -6,6 +6,7 @@ quote them.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -14,6 +15,8 @@ from phalanx.dialects.core import Metadata, OwnerReference, PodObject
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.extras import Extras, Stated, read_extras
 from phalanx.dialects.gangs.naming import GangNaming, Precedence
+
+log = logging.getLogger(__name__)
 
 OWN_GROUP = "phalanx.dev/pod-group"
 OWN_MIN_COUNT = "phalanx.dev/min-count"
@@ -50,7 +53,7 @@ class GangDeclarations:
         self._readers = [(rank, naming) for rank, naming in enumerate(named) if naming.read is not None]
         self._labels = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.labels]
         self._annotations = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.annotations]
-        self._unnamed = [naming for naming in ordered if naming.precedence is Precedence.UNNAMED]
+        self._unnamed = [naming for naming in ordered if naming.precedence is Precedence.UNNAMED and naming.read]
         self._minima = [minimum for naming in namings for minimum in naming.minima if minimum.name_key]
 
     def declare(self, pod: PodObject) -> Declaration | None:
@@ -59,7 +62,7 @@ class GangDeclarations:
         labels, annotations = metadata.labels, metadata.annotations
         names: list[tuple[int, GangNaming, Stated]] = []
         for rank, naming in self._readers:
-            names += [(rank, naming, stated) for stated in _names_by(naming, pod)]
+            names += [(rank, naming, stated) for stated in self._names_by(naming, pod)]
         for rank, naming, key in self._labels:
             if labels.get(key):
                 names.append((rank, naming, Stated(f"label {key}", labels[key])))
@@ -70,7 +73,7 @@ class GangDeclarations:
             names = [each for each in names if not _is_none(each[1], annotations)]
             names.sort(key=lambda each: each[0])
         else:
-            names = [(0, naming, stated) for naming in self._unnamed for stated in _names_by(naming, pod)]
+            names = [(0, naming, stated) for naming in self._unnamed for stated in self._names_by(naming, pod)]
         if not names:
             return None
         _, naming, chosen = names[0]
@@ -104,6 +107,17 @@ class GangDeclarations:
             naming.rules.alone and key in annotations for _, naming, key in self._annotations
         )
 
+    def _names_by(self, naming: GangNaming, pod: PodObject) -> tuple[Stated, ...]:
+        assert naming.read is not None
+        try:
+            return naming.read(pod)
+        except Exception:
+            # Every pod passes here: a bug in one dialect must not keep all of them from being known.
+            self._readers = [each for each in self._readers if each[1] is not naming]
+            self._unnamed = [each for each in self._unnamed if each is not naming]
+            log.exception("the names that %r reads are left out from now on", naming.rules.name)
+            return ()
+
     def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
         """A minimum that was written beside the name of another gang is not this gang's."""
         own = [minimum for minimum in naming.minima if not minimum.name_key]
@@ -116,10 +130,6 @@ class GangDeclarations:
             if beside == gang:
                 return Stated(f"{'label' if minimum.label else 'annotation'} {minimum.key}", text)
         return None
-
-
-def _names_by(naming: GangNaming, pod: PodObject) -> tuple[Stated, ...]:
-    return naming.read(pod) if naming.read is not None else ()
 
 
 def _is_none(naming: GangNaming, annotations: Mapping[str, str]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +16,8 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import GangKey, GroupRef, Problem
+
+log = logging.getLogger(__name__)
 
 Address = tuple[ServedKind, str, str]
 """(kind, namespace, name) of an object."""
@@ -56,10 +59,16 @@ class GroupObjects:
         self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
     def take(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
-        specs, metadata = self._kinds[kind.group, kind.plural].read(kind, document), document["metadata"]
+        metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         self._seen[address] = seen_of(document)
         self._note_made(address, made_group(kind, document))
+        try:
+            specs = self._kinds[kind.group, kind.plural].read(kind, document)
+        except Exception as error:
+            log.exception("%s of %s/%s cannot be read", kind.plural, *address[1:])
+            fault = f"{type(error).__name__}: {error}"
+            specs = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),)
         return self._declare(address, specs)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
