@@ -376,7 +376,7 @@ def test_extra_the_object_is_heard_before_the_pods() -> None:
         labelled(annotations={KO + "mode": "NonStrict"}),
         objects=[read(SIGS, minMember=3, annotations={KO + "mode": "Strict"})],
     )
-    assert found.strict
+    assert codes(found) == []
 
 
 def test_extra_the_oldest_member_that_says_anything_decides() -> None:
@@ -385,16 +385,15 @@ def test_extra_the_oldest_member_that_says_anything_decides() -> None:
         labelled("b", age=5, annotations={KO + "mode": "NonStrict"}),
         labelled("c", age=1, annotations={KO + "mode": "Strict"}),
     )
-    assert not found.strict
-    assert codes(found) == ["ConflictingGangDeclaration"]
+    assert codes(found) == ["ConflictingGangDeclaration", "ModeNotHonoured"]
 
 
 @pytest.mark.parametrize(
     ("extra", "value", "field", "expected", "warning"),
     [
-        ("mode", "NonStrict", "strict", False, None),
-        ("mode", "Strict", "strict", True, None),
-        ("mode", "strict", "strict", True, "UnknownMode"),
+        ("mode", "NonStrict", "problem", None, "ModeNotHonoured"),
+        ("mode", "Strict", "problem", None, None),
+        ("mode", "strict", "problem", None, "UnknownMode"),
         ("waiting-time", "1h10m", "timeout", 4200, None),
         ("waiting-time", "1500ms", "timeout", 2, None),
         ("waiting-time", "10", "timeout", None, "InvalidTimeout"),

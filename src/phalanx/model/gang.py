@@ -101,7 +101,6 @@ class Gang(msgspec.Struct, frozen=True):
     min_member: int = 1
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
-    strict: bool = True
     bundle: tuple[GangKey, ...] = ()
     priority: int | None = None
     queue: str = "default"

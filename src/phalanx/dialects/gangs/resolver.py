@@ -111,7 +111,6 @@ class _Resolution:
             min_member=min_member,
             roles=spec.roles if spec else (),
             match_policy=self._match_policy(),
-            strict=self._strict(),
             bundle=self._bundle(),
             priority=self._priority(),
             queue=self._queue(),
@@ -135,6 +134,7 @@ class _Resolution:
             workload=spec.workload if spec else "",
             claims=spec.claims if spec else (),
         )
+        self._check_mode()
         agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
         for disagreement in agreement.of(spec if strict else None, strict):
@@ -236,8 +236,18 @@ class _Resolution:
             self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {stated.value!r}; {advice}")
             return policy
 
-    def _strict(self) -> bool:
-        return self._extra("UnknownMode", lambda extras: extras.mode, _parse_mode, True, "Strict is used")
+    def _check_mode(self) -> None:
+        """Under Koordinator's NonStrict members that fit hold their room until enough others do: no room is held
+        here for a gang that waits, and who cannot be placed never keeps a minimum of others back."""
+        speaker, stated = self._speaker(lambda extras: extras.mode)
+        if stated is None or stated.value == "Strict":
+            return
+        said = f"{speaker}: {stated.key} is {stated.value!r}"
+        if stated.value == "NonStrict":
+            advice = "no room is held for part of a gang: its minimum starts in one step, as under Strict"
+            self._warn("ModeNotHonoured", f"{said}; {advice}")
+        else:
+            self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
         named: tuple[GangKey, ...] = self._extra(
@@ -448,12 +458,6 @@ def _to_minimum(text: str) -> int | None:
 
 def is_legal_minimum(text: str) -> bool:
     return _to_minimum(text) is not None
-
-
-def _parse_mode(text: str) -> bool:
-    if text not in ("Strict", "NonStrict"):
-        raise ValueError("write Strict or NonStrict")
-    return text == "Strict"
 
 
 def _parse_waiting_time(text: str) -> int | None:
