@@ -17,7 +17,8 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountUpdated, GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey
-from phalanx.scheduling.policy.loader import DEFAULT_POLICY, Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import DEFAULT_POLICY, load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 PODS, NODES = 100_000, 10_000

@@ -17,7 +17,8 @@ from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.signatures import Signer
 from phalanx.model.decisions import Bind
 from phalanx.model.events import ClusterEvent
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler, never
 from tests.dialects.objects import (
     EPOCH,

@@ -94,7 +94,7 @@ def test_policy_show_prints_the_pipeline_the_rules_of_eviction_and_what_is_not_a
     shown = json.loads(run("policy", "show", "-o", "json").output)
     assert shown["actions"] == ["enqueue", "allocate", "preempt", "reclaim", "backfill"]
     assert shown["pipeline"]["gang_order"] == ["priority", "gang", "drf"]
-    assert shown["pipeline"]["spares"] == ["protection", "selfprotection", "conformance"]
+    assert shown["pipeline"]["evict_veto"] == ["protection", "selfprotection", "conformance"]
     assert shown["eviction"]["reclaim"] is True
     assert shown["inactive"] == []
     file = tmp_path / "policy.yaml"

@@ -6,13 +6,13 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
+from phalanx.cluster.affinity.domains import Counter as DomainCounter
+from phalanx.cluster.allocators.node_groups import NODE_GROUPS, NodeGroups, Portion
+from phalanx.cluster.allocators.ports import Ports
 from phalanx.cluster.devices.held import Held
 from phalanx.cluster.devices.shared import SHARED_DEVICES, Given, SharedDevices
-from phalanx.cluster.members import NO_NODE, PodRecord
-from phalanx.cluster.node_groups import NODE_GROUPS, NodeGroups, Portion
-from phalanx.cluster.nodes import NO_ROW
-from phalanx.cluster.peers.domains import Counter as DomainCounter
-from phalanx.cluster.ports import Ports
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import GangKey
 from phalanx.model.peers import selects

@@ -6,8 +6,8 @@ import random
 
 import msgspec
 
-from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import Account, AccountKey, AccountState, Tree
 from phalanx.model.events import (

@@ -183,7 +183,7 @@ class Desk:
         """node -> how many more pods with a claim of one device each it takes."""
         nodes = self.state.nodes
         probe = next(record.cls for record in self.state.pods.values() if record.pod.name == "probe")
-        counts = self.stock.copies(probe, slice(None))
+        counts = self.stock.copies(probe.pod_class, slice(None))
         return {nodes.names[row]: int(counts[row]) for row in nodes.rows().tolist()}
 
     def _apply(self, events: Any) -> None:
@@ -599,7 +599,7 @@ def test_counts_that_are_kept_current_are_those_that_are_computed_anew(steps: li
         rows = np.array([row], dtype=np.intp)
         cls = made.state.pods["uid-probe"].cls
         made.stock._inquiries.clear()
-        assert int(made.stock.copies(cls, rows)[0]) == again.free()[name]
+        assert int(made.stock.copies(cls.pod_class, rows)[0]) == again.free()[name]
 
 
 def _play(made: Desk, step: tuple[str, int, int]) -> None:

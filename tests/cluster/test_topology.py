@@ -7,7 +7,7 @@ import random
 import pytest
 
 from phalanx.cluster.network.topology import Ladder, Topology
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.model.node import Node
 from phalanx.model.selectors import Requirement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.cluster.members import NO_NODE
+from phalanx.cluster.pods.records import NO_NODE
 from phalanx.cluster.state import ClusterState
 from phalanx.cluster.volumes.attachments import ATTACHMENTS, Attachments
 from phalanx.cluster.volumes.disks import DISKS, Disks

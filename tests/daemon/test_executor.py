@@ -9,8 +9,8 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.executor import Executor, departures
 from phalanx.dialects.core import decode_pod

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import ResourceSpace
 from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.model.node import Node

@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.scheduling.framework.errors import PolicyError
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.framework.policy import Policy
 
 GOOD = 'actions: "allocate"\ntiers:\n- plugins:\n  - name: predicates\n'
 BETTER = 'actions: "allocate, backfill"\ntiers:\n- plugins:\n  - name: predicates\n  - name: binpack\n'

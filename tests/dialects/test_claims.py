@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.cluster.allocation.selectors import Selectors
+from phalanx.cluster.dra.selectors import Selectors
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.intake import Intake

@@ -307,8 +307,10 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
     shown = {name: room.state.pods[f"uid-{name}"] for name in ("p", "q", "r")}
     verdicts = {
         (name, stock.name, node): (
-            int(stock.copies(record.cls, slice(None))[nodes.row(node)]),
-            sorted(reason for reason, out in stock.explain(record.cls, slice(None)) if out[nodes.row(node)]),
+            int(stock.copies(record.cls.pod_class, slice(None))[nodes.row(node)]),
+            sorted(
+                reason for reason, out in stock.explain(record.cls.pod_class, slice(None)) if out[nodes.row(node)]
+            ),
         )
         for name, record in shown.items()
         for stock in record.cls.stocks

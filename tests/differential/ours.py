@@ -14,8 +14,9 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
 from phalanx.model.events import ClusterEvent
 from phalanx.model.pod import MemberState
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 from tests.differential.oracle.world import Wire, World
 from tests.differential.worlds import OURS
@@ -99,7 +100,7 @@ class Ours:
         cls = record.cls
         view = self.scheduler.placer.view(cls)
         reasons = pipeline.explain(cls, nodes, slice(None))
-        refusal = record.pod.problem or pipeline.refusal(cls)
+        refusal = record.pod.problem or pipeline.pre_filter(cls)
         found = {}
         for row in np.flatnonzero(nodes.alive).tolist():
             if view.score[row] > NOWHERE and not refusal:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import load_policy
 from tests.differential.comparison import plugins_behind
 from tests.differential.oracle.verdict import PLUGINS
 from tests.differential.ours import Ours

@@ -43,7 +43,7 @@ class Desk:
         )
 
     def plugin(self, name: str) -> Plugin:
-        entries = (*self._policy.plugins, *self._policy.always)
+        entries = (*self._policy.plugins, *self._policy.standing_plugins)
         return next(entry.plugin for entry in entries if entry.plugin.name == name)
 
     def account(self, key: AccountKey) -> AccountRecord:
@@ -51,7 +51,7 @@ class Desk:
 
     def ceiling(self, plugin: str, key: AccountKey) -> tuple[str, dict[str, int]] | None:
         """(word, limits) of one plugin, what it leaves unlimited left out."""
-        found = self.plugin(plugin).ceiling(self.session, self.account(key))
+        found = self.plugin(plugin).limit(self.session, self.account(key))
         if found is None:
             return None
         return found.word, {"gpu" if name == _GPU else name: amount for name, amount in found.limits.items()}

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds, held
 

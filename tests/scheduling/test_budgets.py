@@ -124,7 +124,7 @@ class TestSentence:
 @pytest.mark.parametrize("text", [POLICY, ""])
 def test_budgets_hold_under_every_policy(text: str) -> None:
     policy = load_policy(text) if text else load_policy()
-    assert "budgets" in {entry.plugin.name for entry in policy.always}
+    assert "budgets" in {entry.plugin.name for entry in policy.standing_plugins}
 
 
 def test_the_window_of_an_account_that_is_declared_anew_stays() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.claims import Claim
+from phalanx.cluster.pods.nominations import Claim
 from phalanx.model.account import AccountState
 
 from .scenario import Scenario

@@ -167,11 +167,11 @@ def test_answers_are_forgotten_together_and_only_where_there_are_any() -> None:
     s = Extended("predicateVerb", predicate=refusing()).nodes(1)
     extender = s.policy.configured(Extender)
     assert extender is not None
-    assert extender.season(1000.0) == extender.season(1015.0) == 0
+    assert extender.time_key(1000.0) == extender.time_key(1015.0) == 0
     s.pod("p", cpu=1).run()
-    assert extender.season(s.now) == 0
-    assert extender.season(s.now + 10) == 1
-    assert extender.season(s.now + 30) == 1
+    assert extender.time_key(s.now) == 0
+    assert extender.time_key(s.now + 10) == 1
+    assert extender.time_key(s.now + 30) == 1
 
 
 def test_what_nobody_configured_is_not_asked() -> None:

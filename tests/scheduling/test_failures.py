@@ -7,12 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.cluster import tenants
+from phalanx.cluster.pods import occupancy as tenants
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
 from phalanx.scheduling.framework.pipeline import _POINTS
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, Policy, load_policy
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.policy.loader import load_policy
 
 from ..cluster.audit import audit
 from .scenario import Scenario, key
@@ -24,15 +25,15 @@ tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: no
 # What a plugin says there makes a choice better, and none wrong.
 OPINIONS = {
     "queue_order",
-    "tenants",
-    "tenant_order",
+    "subqueues",
+    "subqueue_order",
     "gang_order",
     "pod_order",
-    "huddles",
+    "colocation_groups",
     "victim_order",
-    "outcasts",
+    "evictees",
 }
-OPINIONS |= {"wakes", "season", "explain", "preference", "score", "admitted"}
+OPINIONS |= {"next_wake", "time_key", "explain", "static_score", "score", "admitted"}
 
 
 def broken(point: str, policy: Policy) -> Policy:
@@ -81,7 +82,7 @@ def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
     assert all(text.startswith(f"plugin broken at {point}: LookupError") for text in failed)
 
 
-@pytest.mark.parametrize("point", sorted(set(_POINTS) - OPINIONS - {"equip"}))
+@pytest.mark.parametrize("point", sorted(set(_POINTS) - OPINIONS - {"configure"}))
 def test_a_veto_that_raises_is_no_permission(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)

@@ -87,7 +87,7 @@ def test_the_weight_counts() -> None:
     state.apply(NodeUpdated(node("a", cuda=1000)))
     cls = state.classes.record(PodClass(images=(CUDA,)))
     plugin = NodeOrder(Arguments("nodeorder", ONLY_IMAGES | {"imagelocality.weight": 3}))
-    points = plugin.preference(cls, state.nodes, state.nodes.alive)
+    points = plugin.static_score(cls, state.nodes, state.nodes.alive)
     assert points is not None
     assert points[0] == 300
 

@@ -6,7 +6,7 @@ from typing import Self
 
 import pytest
 
-from phalanx.cluster.node_groups import NODE_GROUPS, NodeGroups
+from phalanx.cluster.allocators.node_groups import NODE_GROUPS, NodeGroups
 from phalanx.model.pod import PodClass
 from phalanx.model.pools import POOL_LABEL, PoolRule
 

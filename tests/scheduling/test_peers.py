@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeUpdated, PodUpdated
 from phalanx.model.node import Node
@@ -17,7 +17,7 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import Requirement, Toleration
 from phalanx.scheduling.framework.pipeline import Pipeline
-from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.placement.placer import Placer, build_placer
 from phalanx.scheduling.policy.loader import load_policy
 
 ZONE, RACK, HOST = "zone", "rack", "kubernetes.io/hostname"
@@ -138,8 +138,7 @@ def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: 
 
 
 def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
-    assert cls.bearing is not None
-    return [each.counts.tolist() for each in cls.bearing.counters()]
+    return [each.counts.tolist() for each in cls.affinity_state(state.nodes.peers).counters()]
 
 
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))
@@ -148,8 +147,8 @@ def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, 
     world = World(seed, peers, [Peers(), peers, other])
     pipeline = Pipeline(load_policy(f"actions: allocate\ntiers: [{{plugins: [{{name: predicates}}, {policy}]}}]"))
     waiting = world.waiting()
-    one_by_one = placed(world.state, pipeline.placer(world.state.nodes), waiting, 1)
-    placer = pipeline.placer(world.state.nodes)
+    one_by_one = placed(world.state, build_placer(pipeline, world.state.nodes), waiting, 1)
+    placer = build_placer(pipeline, world.state.nodes)
     room, before = placer.room(waiting[0].cls), counts(world.state, waiting[0].cls) if peers != Peers() else []
     assert placed(world.state, placer, waiting, 40) == one_by_one
     assert len(one_by_one) <= room

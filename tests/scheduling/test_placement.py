@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
@@ -20,7 +20,7 @@ from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import overrides
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.placement.placer import Placer
+from phalanx.scheduling.placement.placer import Placer, build_placer
 from phalanx.scheduling.policy.loader import load_policy
 
 POLICIES = {
@@ -65,13 +65,13 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
     for stock in (stock for stock in cls.stocks if stock.name in pipe.stocks):
-        mask &= stock.copies(cls, slice(None)) > 0
+        mask &= stock.copies(cls.pod_class, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
     extra = np.zeros(nodes.capacity)
-    for plugin in pipe.plugins("preference"):
-        part = plugin.preference(cls, nodes, mask)
+    for plugin in pipe.plugins("static_score"):
+        part = plugin.static_score(cls, nodes, mask)
         extra = extra if part is None else extra + part
     wanted = dict(cls.pod_class.requests) | {"pods": 1}
     for row in np.flatnonzero(mask):
@@ -175,7 +175,7 @@ def zone(name: str) -> NodeSelectorTerm:
 def test_the_rows_are_those_of_the_one_by_one_loop(policy: str, seed: int) -> None:
     world = World(seed, size=world_size(seed))
     pipe = pipeline(policy)
-    placer = pipe.placer(world.state.nodes)
+    placer = build_placer(pipe, world.state.nodes)
     classes = [world.pod_class() for _ in range(6)]
     for _ in range(12):
         world.change()
@@ -199,14 +199,14 @@ def test_runs_longer_than_a_block_are_placed_the_same(policy: str, count: int) -
     cls = world.state.classes.record(PodClass(requests=(("cpu", 20),), scored_cpu=20, scored_memory=100))
     expected = one_by_one(world.state, pipe, cls, count)
     assert len(expected) == count, "the cluster is too small for the test"
-    assert all_at_once(world.state, pipe.placer(world.state.nodes), cls, count, keep=True) == expected
+    assert all_at_once(world.state, build_placer(pipe, world.state.nodes), cls, count, keep=True) == expected
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
     world = World(seed, size=world_size(seed))
     pipe = pipeline("mixed")
-    placer = pipe.placer(world.state.nodes)
+    placer = build_placer(pipe, world.state.nodes)
     classes = [PodClass(requests=(("cpu", 1000),)), PodClass(host_ports=(HostPort(80),)), world.pod_class()]
     for _ in range(15):
         world.change()
@@ -223,7 +223,7 @@ def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("phalanx.scheduling.placement.placer._VIEW_BYTES", 0)
     world = World(3, size=30)
     pipe = pipeline("mixed")
-    placer = pipe.placer(world.state.nodes)
+    placer = build_placer(pipe, world.state.nodes)
     classes = [world.pod_class() for _ in range(5)]
     for _ in range(20):
         world.change()
@@ -245,7 +245,7 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
             state.apply(PodUpdated(Pod("ns", f"busy-{number}", f"busy-{number}", half, node=f"n{number}")))
     wishes = (PreferredTerm(100, zone("best")), PreferredTerm(1, zone("good")))
     cls = state.classes.record(PodClass(requests=(("cpu", 1000),), preferred=wishes, scored_cpu=1000))
-    placer = pipeline("spread").placer(state.nodes)
+    placer = build_placer(pipeline("spread"), state.nodes)
     assert placer.place(cls, 3) == [7, 7, 7]
     state.apply(NodeUpdated(Node("n7", allocatable=(("cpu", 4000), ("pods", 9)))))
     assert placer.place(cls, 6) == [20, 21, 22, 23, 24, 20]
@@ -253,7 +253,7 @@ def test_one_relabelled_node_may_shift_the_preferences_of_others() -> None:
 
 def test_an_empty_cluster_takes_nothing() -> None:
     state = ClusterState()
-    placer = pipeline("spread").placer(state.nodes)
+    placer = build_placer(pipeline("spread"), state.nodes)
     cls = state.classes.record(PodClass(requests=(("cpu", 1),)))
     assert placer.place(cls, 1) == []
     assert placer.place(cls, 5) == []

@@ -11,7 +11,8 @@ from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.policy.registry import builtin_plugins
 
 
@@ -366,7 +367,7 @@ class TestEvictions:
         self, actions: str, switches: str, speaks: bool
     ) -> None:
         text = with_plugin(f"{{name: conformance{switches}}}", f"'{actions}'")
-        speakers = dict(Pipeline(load_policy(text)).describe())["spares"]
+        speakers = dict(Pipeline(load_policy(text)).describe())["evict_veto"]
         assert ("conformance" in speakers) is speaks
         assert "protection" in speakers
 

@@ -289,7 +289,7 @@ class TestSwitches:
     def test_what_cannot_be_honoured_is_refused_by_name(self) -> None:
         pod = PodClass(unsupported=("spec.volumes[0].persistentVolumeClaim", "spec.topologySpreadConstraints"))
         assert eligible(pod, A, B) == []
-        refusal = predicates().refuse(ClusterState().classes.record(pod))
+        refusal = predicates().pre_filter(ClusterState().classes.record(pod))
         assert refusal is not None
         assert "persistentVolumeClaim" in refusal
         assert "topologySpreadConstraints" in refusal

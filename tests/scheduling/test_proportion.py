@@ -232,7 +232,7 @@ class TestAdmission:
         world = cluster(10).queue("eng", capability={"gpu": 4}).queue("dev", parent="eng")
         self.group(self.group(world, "one", 3, "dev"), "two", 2, "dev")
         desk = Desk(world.run())
-        assert desk.plugin("proportion").objection(desk.session, world.state.gangs[key("two")]) == (
+        assert desk.plugin("proportion").why_not_admitted(desk.session, world.state.gangs[key("two")]) == (
             "its minResources ask for 2 nvidia.com/gpu, more than queue dev has left of its real capability 4",
             "wait until groups of queue dev finish, lower minResources, or raise its capability "
             "or lower the guarantees of its siblings",

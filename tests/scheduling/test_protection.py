@@ -9,7 +9,7 @@ import pytest
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.framework.plugin import Spared
+from phalanx.scheduling.framework.plugin import EvictVeto
 
 from .desk import policy
 from .scenario import NAMESPACE, Scenario
@@ -18,11 +18,11 @@ BARE = policy()
 FOREIGN = f"{policy()}\nconfigurations: [{{name: preempt, arguments: {{phalanx.foreignVictims: true}}}}]"
 
 
-def spared(scenario: Scenario, name: str = "p") -> list[Spared]:
+def spared(scenario: Scenario, name: str = "p") -> list[EvictVeto]:
     """Every objection to the eviction of a pod."""
     session = scenario.scheduler.look(scenario.now)
     record = scenario.state.pods[name]
-    said = [plugin.spares(session, record) for plugin in session.pipeline.plugins("spares")]
+    said = [plugin.evict_veto(session, record) for plugin in session.pipeline.plugins("evict_veto")]
     return [each for each in said if each is not None]
 
 
@@ -47,10 +47,10 @@ class TestUnderEveryPolicy:
         ],
     )
     def test_what_pods_say(self, fields: dict[str, Any], reason: str) -> None:
-        assert spared(world(**fields)) == [Spared(reason, own=True)]
+        assert spared(world(**fields)) == [EvictVeto(reason, own=True)]
 
     def test_what_belongs_to_its_node(self) -> None:
-        assert spared(world(fixture=True)) == [Spared("belongs to its node: another would come in its place")]
+        assert spared(world(fixture=True)) == [EvictVeto("belongs to its node: another would come in its place")]
 
     def test_what_gangs_say(self) -> None:
         scenario = Scenario(BARE).node("n").job("train", 2, node="n", cpu=1)
@@ -67,12 +67,12 @@ class TestUnderEveryPolicy:
         scenario = world(bound=400, started=700).queue("default", min_run_time=900)
         scenario.elastic_quota(NAMESPACE, {}, {})
         assert spared(scenario) == [
-            Spared("has not had the 15m yet that queue default lets its pods run", until=1300.0)
+            EvictVeto("has not had the 15m yet that queue default lets its pods run", until=1300.0)
         ]
         key = AccountKey(Tree.ELASTIC_QUOTA, NAMESPACE)
         scenario.account(key, label="the quota", min_run_time=1200)
         assert spared(scenario) == [
-            Spared("has not had the 20m yet that the quota lets its pods run", until=1600.0)
+            EvictVeto("has not had the 20m yet that the quota lets its pods run", until=1600.0)
         ]
         scenario.now = 1600
         assert spared(scenario) == []
@@ -91,7 +91,7 @@ class TestUnderEveryPolicy:
         scenario = world()
         scenario.state.doom(scenario.state.pods["p"])
         scenario.state.spare("p", 1060.0)
-        assert spared(scenario) == [Spared("could not be evicted a short while ago", until=1060.0)]
+        assert spared(scenario) == [EvictVeto("could not be evicted a short while ago", until=1060.0)]
         scenario.now = 1060
         assert spared(scenario) == []
 
@@ -114,7 +114,7 @@ class TestCooldown:
 
     def test_a_running_pod_stays_for_its_cooldown(self) -> None:
         scenario = world(self.POLICY, bound=900, cooldown=300)
-        assert spared(scenario) == [Spared("is protected for 5m after it got its node", until=1200.0, own=True)]
+        assert spared(scenario) == [EvictVeto("is protected for 5m after it got its node", until=1200.0, own=True)]
         scenario.now = 1200
         assert spared(scenario) == []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.session.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, NodeBackoff
+from phalanx.scheduling.framework.node_backoff import FIRST_REST, FORGOTTEN_AFTER, LONGEST_REST, NodeBackoff
 
 from .scenario import Scenario
 

@@ -9,16 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.disruption import DisruptionBudget, Portion
 from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.policy import ConfiguredPlugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, load_policy
+from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
 
 from .scenario import NAMESPACE, Scenario
@@ -40,14 +41,14 @@ class Broom(Plugin):
         self.whole = whole
         self.went: dict[str, bool] = {}
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
-        if not session.rounds.due(self.name, 60, session.now):
+    def evictees(self, session: View) -> Iterator[Evictee]:
+        if not session.timers.due(self.name, 60, session.now):
             return
-        session.rounds.begin(self.name, session.now)
+        session.timers.begin(self.name, session.now)
         for name in self.names:
             record: PodRecord | None = session.state.pods.get(name)
             if record is not None:
-                yield Outcast(record, EvictionReason.REVOKED, "it is swept out", self.whole)
+                yield Evictee(record, EvictionReason.REVOKED, "it is swept out", self.whole)
                 self.went[name] = record.doomed
 
 

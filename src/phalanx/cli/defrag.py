@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from phalanx.reports.snapshot import Snapshot
     from phalanx.scheduling.defragmentation.facts import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
-    from phalanx.scheduling.policy.loader import Policy
+    from phalanx.scheduling.framework.policy import Policy
 
 
 @click.command()

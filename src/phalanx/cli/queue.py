@@ -16,7 +16,7 @@ from phalanx.cli.connection import (
 
 if TYPE_CHECKING:
     from phalanx.reports.account_entries import Entry, QueueReport
-    from phalanx.scheduling.policy.loader import Policy
+    from phalanx.scheduling.framework.policy import Policy
 
 F = TypeVar("F", bound=Callable[..., Any])
 Render = Callable[["QueueReport", str], "list[str] | object"]

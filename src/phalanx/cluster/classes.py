@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.peers.book import ALONE, Company
+from phalanx.cluster.affinity.selector_sets import ALONE, Company, PeerBook
+from phalanx.cluster.affinity.state import AffinityState
+from phalanx.cluster.allocators.base import Stock
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
-from phalanx.cluster.stock import Stock
 from phalanx.model.pod import PodClass
-from phalanx.model.resources import PODS, Requests
-
-if TYPE_CHECKING:
-    from phalanx.cluster.peers.bearings import Bearing
+from phalanx.model.resources import Requests
 
 NOTHING = np.iinfo(np.int64).min
 
@@ -47,8 +44,8 @@ class ClassRecord:
 
     __slots__ = (
         "__weakref__",
+        "_affinity_state",
         "amounts",
-        "bearing",
         "columns",
         "company",
         "footprint",
@@ -68,7 +65,7 @@ class ClassRecord:
     ) -> None:
         self.number = number
         self.company = company
-        self.bearing: Bearing | None = None  # kept by `bearing_of`
+        self._affinity_state: AffinityState | None = None
         self.stocks = stocks
         self.pod_class = pod_class
         self.footprint = footprint
@@ -79,6 +76,15 @@ class ClassRecord:
     @property
     def dynamic(self) -> bool:
         return bool(self.stocks) or self.company.restricts
+
+    def affinity_state(self, book: PeerBook) -> AffinityState:
+        """What other pods mean for the class, current."""
+        found = self._affinity_state
+        if found is None or found.shape != book.shape:
+            found = self._affinity_state = AffinityState(book, self.company, self.pod_class)
+        for counter in found.counters():
+            counter.region.follow()
+        return found
 
     def __repr__(self) -> str:
         return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
@@ -120,7 +126,7 @@ class ClassTable:
         if found is None:
             vector = self._space.vector(usage, pods=1)
             scored = np.array([pod_class.scored_cpu, pod_class.scored_memory], dtype=np.int64)
-            charged = {PODS: 1, **dict(usage), **dict(pod_class.beside)}
+            charged = pod_class.charged(usage)
             found = self._footprints[key] = Footprint(vector, scored, charged)
             self.widen()
         return found

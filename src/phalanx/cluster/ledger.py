@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
+from phalanx.cluster.account_paths import Paths
 from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
-from phalanx.cluster.members import NO_NODE, PodRecord
-from phalanx.cluster.paths import Paths
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from phalanx.cluster.claims import Claim, Lingering
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
-from phalanx.cluster.homeless import Homeless
+from phalanx.cluster.cluster_objects import Surroundings
+from phalanx.cluster.inqueue import Promises
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import NO_NODE, GangRecord, PodRecord
-from phalanx.cluster.nodes import NO_ROW, NodeTable
-from phalanx.cluster.observation import charging, claim_of, standing, state_of, yielding
-from phalanx.cluster.promises import Promises
+from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.cluster.pods.nominations import Claim, Lingering
+from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
+from phalanx.cluster.pods.occupancy import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
+from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
+from phalanx.cluster.pods.tolerations import ToleranceBook
+from phalanx.cluster.pods.unknown_nodes import Homeless
+from phalanx.cluster.pods.victim_index import Table, Tenancy
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
-from phalanx.cluster.surroundings import Surroundings
-from phalanx.cluster.tenancy import Table, Tenancy
-from phalanx.cluster.tenants import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
-from phalanx.cluster.tolerance import ToleranceBook
 from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
     AccountRemoved,
@@ -290,7 +290,7 @@ class ClusterState:
         cls = self._class_of(pod)
         record = PodRecord(pod, cls, self._footprint(cls, pod), state_of(pod, self.schedulers))
         self.nodes.widen()
-        self.nodes.peers.enter(record)
+        self.nodes.peers.enter(pod)
         record.mark = pod.mark
         self.pods[pod.uid] = record
         self.tolerances.count(pod, 1)
@@ -312,7 +312,7 @@ class ClusterState:
             return
         self.tolerances.count(record.pod, -1)
         self._vacate(record)
-        self.nodes.peers.leave(record)
+        self.nodes.peers.leave(record.pod)
         self._regroup(self.nodes.peers.withdraw(record.pod.pod_class.peers))
         self.ledger.leave(record)
         self.lone.pop(uid, None)
@@ -331,9 +331,10 @@ class ClusterState:
         company = self.nodes.peers.company(pod.namespace, pod.labels, pod.pod_class.peers)
         return self.classes.record(pod.pod_class, company)
 
-    def _regroup(self, records: Iterable[PodRecord]) -> None:
+    def _regroup(self, uids: Iterable[str]) -> None:
         """Others mean these pods now, or no longer do."""
-        for record in records:
+        for uid in uids:
+            record = self.pods[uid]
             cls = self._class_of(record.pod)
             if cls is not record.cls:
                 change_class(record, cls)
@@ -363,10 +364,12 @@ class ClusterState:
         old = record.pod
         if standing(old) != standing(pod):
             self._touch(record)
-        if old.labels != pod.labels:
-            self._regroup(self.nodes.peers.relabel(record, pod))
-            self._ease()
         record.pod = pod
+        if old.labels != pod.labels:
+            self.nodes.peers.leave(old)
+            self.nodes.peers.enter(pod)
+            self._regroup((pod.uid,))
+            self._ease()
         if charging(old) != charging(pod):
             self.ledger.enter(record)
         if record.row != NO_NODE:

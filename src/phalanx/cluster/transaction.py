@@ -9,10 +9,10 @@ import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord, Footprint
-from phalanx.cluster.members import NO_NODE, PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.occupancy import book_stock, give_back, take_stock
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import IntArray
-from phalanx.cluster.tenants import book_stock, give_back, take_stock
 from phalanx.model.pod import MemberState
 
 # Beyond so many those that are over are forgotten.

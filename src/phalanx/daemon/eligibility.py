@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.node_table import NO_ROW
 from phalanx.cluster.state import ClusterState
 from phalanx.execution.binder import Guard
 from phalanx.model.decisions import Bind

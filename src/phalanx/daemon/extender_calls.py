@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from phalanx.model.decoding import decode_json
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.plugins.nodes.extender import Extender
 from phalanx.scheduling.plugins.nodes.extender_calls import CallError, Document
-from phalanx.scheduling.policy.loader import Policy
 
 log = logging.getLogger(__name__)
 

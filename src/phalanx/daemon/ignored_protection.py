@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.pods.decoder import PREEMPTIBLE
 from phalanx.dialects.pods.evictability import COOLDOWN, PREEMPTABLE

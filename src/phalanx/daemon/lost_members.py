@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.gangs.status_input import shortfall
 from phalanx.dialects.registry import Dialects

@@ -11,7 +11,8 @@ import msgspec
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.registry import installed_dialects
 from phalanx.scheduling.framework.errors import PolicyError
-from phalanx.scheduling.policy.loader import Policy, load_policy
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.policy.loader import load_policy
 
 log = logging.getLogger(__name__)
 

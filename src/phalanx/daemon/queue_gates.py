@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
 from phalanx.execution.binder import PODS

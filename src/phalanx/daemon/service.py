@@ -52,8 +52,7 @@ from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
 from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.plugins.nodes.usage import Usage as UsagePlugin
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.scheduler import Scheduler
 from phalanx.status.account_status import AccountStatuses
 from phalanx.status.composite_status import CompositeStatuses
@@ -237,7 +236,7 @@ class SchedulerService:
 
     def _minds_load(self) -> bool:
         """Whether it matters to the policy what nodes really use."""
-        return self.policy.configured(UsagePlugin) is not None
+        return any(entry.plugin.needs_node_usage for entry in self.policy.plugins)
 
     def condition(self) -> str:
         """What a readiness probe may know: "" while it is not ready, else one word."""

@@ -1,6 +1,6 @@
 """Devices that pods claim by name and selector: resource.k8s.io, dynamic resource allocation.
 
-Quantities are kept as they were written (`40Gi`): they are compared exactly, in `cluster/allocation/`.
+Quantities are kept as they were written (`40Gi`): they are compared exactly, in `cluster/dra/`.
 """
 
 from __future__ import annotations

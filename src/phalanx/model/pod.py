@@ -11,7 +11,7 @@ from phalanx.model.claims import ClaimNeed
 from phalanx.model.devices import DeviceNeed
 from phalanx.model.peers import NO_PEERS, Peers
 from phalanx.model.pools import PoolRule
-from phalanx.model.resources import Requests
+from phalanx.model.resources import PODS, Requests
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, PreferredTerm, Toleration
 from phalanx.model.volumes import NO_VOLUMES, PodVolumes, VolumeNeed
 
@@ -60,6 +60,10 @@ class PodClass(msgspec.Struct, frozen=True, cache_hash=True):
     def best_effort(self) -> bool:
         """Asks for nothing but a pod slot."""
         return not self.requests and not self.beside
+
+    def charged(self, usage: Requests) -> dict[str, int]:
+        """resource -> what accounts are charged for a pod that takes `usage` from its node."""
+        return {PODS: 1, **dict(usage), **dict(self.beside)}
 
 
 class PodPhase(enum.StrEnum):
@@ -188,3 +192,8 @@ class MemberState(enum.IntEnum):
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 # On a node or on the way to one, and staying.
 ACTIVE = (MemberState.PLACED, *CAN_LEAVE)
+
+
+def bound_at(pod: Pod) -> int:
+    """When the pod got its node, or the best that is known about that."""
+    return pod.bound or pod.started or pod.created

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from phalanx.cluster.account_paths import ALL_ELASTIC_QUOTAS
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.paths import ALL_ELASTIC_QUOTAS
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.dialects.quotas.usage_status import exact_quantity
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.duration import format_duration, format_moment
@@ -24,8 +24,7 @@ from phalanx.reports.account_entries import (
 )
 from phalanx.reports.borrowing import Loan, Party, loans
 from phalanx.scheduling.plugins.queues.budgets import window_end
-from phalanx.scheduling.plugins.queues.fairshare import Fairshare
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
 from phalanx.scheduling.session.session import Session
@@ -74,7 +73,7 @@ class Survey:
 
     def queue(self, record: AccountRecord) -> QueueEntry:
         noun = record.noun or Account(record.key)
-        entitled = self._say("entitled", record)
+        entitled = self._say("nominal_quota", record)
         entry = QueueEntry(
             name=record.key.name,
             used={},
@@ -214,8 +213,8 @@ class Survey:
         return {name: each for name, each in (found or _NOTHING).items() if name != PODS or PODS in self._declared}
 
     def _ceilings(self, record: AccountRecord) -> list[tuple[str, Mapping[str, int]]]:
-        plugins = self._session.pipeline.plugins("ceiling")
-        found = [plugin.ceiling(self._session, record) for plugin in plugins]
+        plugins = self._session.pipeline.plugins("limit")
+        found = [plugin.limit(self._session, record) for plugin in plugins]
         return [(each.word, each.limits) for each in found if each is not None and each.limits]
 
     def _percent(self, held: Mapping[str, int]) -> float:
@@ -223,8 +222,8 @@ class Survey:
 
     def _past(self, record: AccountRecord) -> float | None:
         """The fading average of the share, in percent; None where the policy does not look back."""
-        session, rule = self._session, self._session.pipeline.policy.configured(Fairshare)
-        if rule is None or rule.half_life is None:
+        session = self._session
+        if session.usage_decay.half_life is None:
             return None
         average = session.history.decayed(record, session.now)
         parts = (amount / self.totals[name] for name, amount in average.items() if name in self.totals)

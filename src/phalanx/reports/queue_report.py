@@ -12,8 +12,8 @@ from phalanx.reports.account_entries import Entry, QueueReport, Tenant, Waiting
 from phalanx.reports.account_report import Survey, amounts
 from phalanx.reports.first_in_queue import first_in_line
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.policy.loader import Policy
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
 
 _POINTS = ("queue_order", "deserved", "tenant_order")

@@ -6,17 +6,15 @@ from phalanx.daemon.usage_record import CONFIG_MAPS, DATA_KEY, MOST_OBJECTS, NAM
 from phalanx.kube.client import KubeClient
 from phalanx.kube.errors import ApiError
 from phalanx.reports.snapshot import Snapshot
-from phalanx.scheduling.plugins.queues.fairshare import Fairshare
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.framework.policy import Policy
 
 
 async def read_usage(client: KubeClient, snapshot: Snapshot, policy: Policy, namespace: str) -> None:
     """Reads the usage of accounts into the snapshot if a budget or the policy looks back; `namespace` is that of
     the scheduler's lease. What may not be read is named in `snapshot.missing`.
     """
-    rule = policy.configured(Fairshare)
     snapshot.state.ledger.settle()
-    if not snapshot.state.ledger.budgeted and (rule is None or rule.half_life is None):
+    if not snapshot.state.ledger.budgeted and policy.usage_decay.half_life is None:
         return
     for number in range(MOST_OBJECTS):
         name = f"{NAME}-{number}"

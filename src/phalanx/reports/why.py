@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.composite import Composite
 from phalanx.model.duration import format_moment
 from phalanx.model.gang import GangCounts, GangKey
@@ -17,9 +17,9 @@ from phalanx.reports.eviction_preview import DUE, Outlook, outlook
 from phalanx.reports.recent_evictions import note_evictions
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
-from phalanx.scheduling.policy.loader import Policy
 from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.session.eviction_log import rates
 from phalanx.scheduling.whatif.dry_run import Rehearsal

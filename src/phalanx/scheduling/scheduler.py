@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from functools import partial
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Plan
-from phalanx.scheduling.actions.allocate import allocate, assess
+from phalanx.scheduling.actions.allocate import allocate, assess, walk
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
@@ -16,15 +16,14 @@ from phalanx.scheduling.actions.preempt import could_make_room, make_room
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, nomination_verdict
+from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
-from phalanx.scheduling.ordering.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
-from phalanx.scheduling.plugins.nodes.node_backoff import Rest
-from phalanx.scheduling.plugins.queues.fairshare import Fairshare
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     AdmissionSignature,
     GroupTreeSignature,
@@ -35,6 +34,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.cycle_history import CycleHistory
@@ -71,26 +71,22 @@ class Scheduler:
         self.state = state
         self.work = SchedulingQueue(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
-        rule = policy.configured(Fairshare)
-        self.past = CycleHistory(UsageHistory(*((rule.half_life, rule.denied) if rule is not None else ())))
+        self.past = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self._cycles = 0
         self.use(policy)
 
     def use(self, policy: Policy) -> None:
         """Switches to another policy; everything that waits is looked at again."""
         self.policy = policy
-        for entry in policy.always:
-            if isinstance(entry.plugin, Rest):
-                entry.plugin.rests = self.past.rests
         self.pipeline = Pipeline(policy)
-        self.placer = self.pipeline.placer(self.state.nodes)
+        self.placer = build_placer(self.pipeline, self.state.nodes, self.past.node_backoff)
         self._memory = Memo()
         self.past.futility = NoSolutionCache()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
-        self._due = bool(self.pipeline.plugins("wakes"))
+        self._due = bool(self.pipeline.plugins("next_wake"))
         self.work.wake_all()
 
     @property
@@ -112,7 +108,7 @@ class Scheduler:
     def refused(self, node: str, now: float) -> float:
         """The kubelet of a node refused a pod that was bound to it; until when the node is left alone."""
         self._due = True
-        return self.past.rests.refused(node, now)
+        return self.past.node_backoff.refused(node, now)
 
     def ring(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
@@ -123,10 +119,9 @@ class Scheduler:
         """Takes note of what accounts hold from `now` on, if anybody asks for it: a policy that looks back, or an
         account with a budget. To be called whenever pods may have come or gone.
         """
-        rule, ledger = self.policy.configured(Fairshare), self.state.ledger
-        half_life = rule.half_life if rule is not None else None
-        changed = self.history.configure(half_life, rule is not None and rule.denied, now)
-        if half_life is None and not ledger.budgeted and not changed:
+        decay, ledger = self.policy.usage_decay, self.state.ledger
+        changed = self.history.configure(decay.half_life, decay.denied, now)
+        if decay.half_life is None and not ledger.budgeted and not changed:
             ledger.forget_moved()
             self.history.clear()
             return
@@ -170,9 +165,9 @@ class Scheduler:
         if plan.complete:
             self._recheck(session)
         session.announce()
-        times = (self._next_wake(session), self.past.rests.next_end(now))
+        times = (self._next_wake(session), self.past.node_backoff.next_end(now))
         self._wakes = min((when for when in times if when is not None), default=None)
-        if self.pipeline.hear_all():
+        if self.pipeline.enable_all():
             # What nodes are worth was computed without those who were silenced.
             self.placer.forget()
         return plan
@@ -191,6 +186,7 @@ class Scheduler:
             self._memory,
             self.past,
         )
+        session.walk = partial(walk, session)
         session.prospects = Prospects(session).of
         self._follow_time(session)
         return session
@@ -240,7 +236,7 @@ class Scheduler:
     def _next_wake(self, session: Session) -> float | None:
         while True:
             try:
-                return self.pipeline.wakes(session)
+                return self.pipeline.next_wake(session)
             except Exception as error:
                 if not silence_plugin(session, error):
                     return None
@@ -248,7 +244,7 @@ class Scheduler:
     def _of_season(self, session: Session) -> tuple[Hashable, ...]:
         while True:
             try:
-                return self.pipeline.season(session.now)
+                return self.pipeline.time_key(session.now)
             except Exception as error:
                 if not silence_plugin(session, error):
                     return self._season

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from phalanx.cluster.composites import INVALID
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.families.composites import CompositeStanding, composite_conditions
 from phalanx.dialects.gangs.status_input import Conditions, conditions_in

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.gangs.group_objects import GroupRecord
 from phalanx.dialects.gangs.status_input import find_condition

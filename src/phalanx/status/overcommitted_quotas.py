@@ -86,7 +86,7 @@ class Oversold:
             for name in above
         )
         about = object_reference(source)
-        # (What the guarantees of older queues leave no room for is not kept: see cluster/paths.py.)
+        # (What the guarantees of older queues leave no room for is not kept: see cluster/account_paths.py.)
         queues = tree is Tree.QUEUE or isinstance(tree, AccountKey)
         until = "; until then the youngest that do not fit are not kept" if queues else ""
         note = f"{sentence} {whole}: {amounts}; lower some, or {remedy}{until}"

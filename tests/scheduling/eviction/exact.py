@@ -15,7 +15,7 @@ import highspy
 import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.topology import SubgroupRule
 

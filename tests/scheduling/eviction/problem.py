@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule
@@ -151,7 +151,7 @@ class Problem:
             return None
         if ground.below and Candidate(self.session, record, None).priority >= self.priority:
             return None
-        spared = (plugin.spares(self.session, record) for plugin in self.session.pipeline.plugins("spares"))
+        spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
         return None if any(each is not None for each in spared) else ground
 
     # what may go

@@ -7,8 +7,8 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.allocators.base import MANY
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
 from phalanx.model.devices import FULL, CardShare, DeviceNeed, Family
 
 # More copies of a pod than a kubelet runs. Whoever places as many asks again.

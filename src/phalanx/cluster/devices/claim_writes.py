@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
 from phalanx.cluster.devices.entries import Entry
 from phalanx.model.claims import AllocateClaim, Allocation, Claim, ClaimNeed
 from phalanx.model.decoding import decode_json
-from phalanx.model.gang import GroupRef
-
-if TYPE_CHECKING:
-    from phalanx.cluster.members import PodRecord
+from phalanx.model.gang import Gang, GroupRef
+from phalanx.model.pod import Pod
 
 
 def reservation(
-    entry: Entry | None, record: PodRecord, key: str, allocation: Allocation | None, fault: str
+    entry: Entry | None, pod: Pod, gang: Gang | None, key: str, allocation: Allocation | None, fault: str
 ) -> AllocateClaim | None:
     """What is written to a claim that is there; None where the API shows all of it already."""
-    pod, name = record.pod, key.partition("/")[2]
+    name = key.partition("/")[2]
     fact = entry.fact if entry is not None else None
     if fact is None:
         return AllocateClaim(pod.namespace, name, "", pod.name, pod.uid, fault=fault or "it is gone")
-    group = _owner(record, fact)
+    group = _owner(pod, gang, fact)
     consumer = group.uid if group is not None else pod.uid
     known = fact.allocation if fact.allocation is not None else allocation
     conditions = known is not None and known.conditions
@@ -44,11 +40,10 @@ def reservation(
     )
 
 
-def creation(record: PodRecord, need: ClaimNeed, allocation: Allocation | None, fault: str) -> AllocateClaim | None:
+def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: str) -> AllocateClaim | None:
     """The claim for extended resources, made as kube-scheduler makes it; None where all are met by amounts."""
     if allocation is None and not fault:
         return None
-    pod = record.pod
     body = decode_json(allocation.document) if allocation is not None else {}
     served = {result["request"] for result in body.get("devices", {}).get("results", ())}
     asks = [
@@ -84,11 +79,10 @@ def creation(record: PodRecord, need: ClaimNeed, allocation: Allocation | None, 
     )
 
 
-def _owner(record: PodRecord, claim: Claim) -> GroupRef | None:
+def _owner(pod: Pod, gang: Gang | None, claim: Claim) -> GroupRef | None:
     """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
-    noun = record.gang.noun if record.gang is not None else None
-    if noun is None or noun.source is None or not noun.rules.native:
+    if gang is None or gang.source is None or not gang.rules.native:
         return None
-    if claim.group != noun.source.name and all(entry.claim != claim.name for entry in noun.claims):
+    if claim.group != gang.source.name and all(entry.claim != claim.name for entry in gang.claims):
         return None
-    return None if record.pod.uid in claim.consumers else noun.source
+    return None if pod.uid in claim.consumers else gang.source

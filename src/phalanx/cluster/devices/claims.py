@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocation.outcome import allocations
-from phalanx.cluster.allocation.question import Question
-from phalanx.cluster.allocation.selectors import Selectors
-from phalanx.cluster.allocation.supply import PoolId, Supply
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
 from phalanx.cluster.devices.extended import Standing, requests_of
 from phalanx.cluster.devices.shelves import Inquiry, Near, devices_near
 from phalanx.cluster.devices.use import DeviceUse
-from phalanx.cluster.labels import Rows, row_numbers, term_matches
+from phalanx.cluster.dra.outcome import allocations
+from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.selectors import Selectors
+from phalanx.cluster.dra.supply import PoolId, Supply
+from phalanx.cluster.nodes.labels import Rows, row_numbers, term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.claims import (
     MOST_CONSUMERS,
     Allocation,
@@ -40,14 +40,13 @@ from phalanx.model.claims import (
     DeviceSlice,
     DeviceSliceGone,
 )
-from phalanx.model.pod import PodClass
+from phalanx.model.gang import Gang
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 CLAIMS = "claims"
 UNAVAILABLE = "resourceclaim not available on the node"
@@ -81,13 +80,13 @@ class DeviceClaims(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.claims)
 
-    def shared(self, cls: ClassRecord) -> bool:
-        standing = self._standing(cls)
+    def shared(self, pod_class: PodClass) -> bool:
+        standing = self._standing(pod_class)
         fresh = bool(standing.fresh or standing.extended)
         return standing.joint or standing.limited or (fresh and self._supply.wide)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        standing = self._standing(cls)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        standing = self._standing(pod_class)
         shape = self._nodes.alive[rows].shape
         if self._complaint(standing):
             return np.zeros(shape, dtype=np.int64)
@@ -102,10 +101,10 @@ class DeviceClaims(Stock):
             found[~self._selected(terms, rows)] = 0
         return found
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        cls, names = record.cls, record.pod.claims
-        standing = self._standing(cls)
-        keys = [f"{record.pod.namespace}/{name}" for name in names]
+    def take(self, pod: Pod, row: int) -> object | None:
+        pod_class, names = pod.pod_class, pod.claims
+        standing = self._standing(pod_class)
+        keys = [f"{pod.namespace}/{name}" for name in names]
         given: list[Allocation] = []
         fault = self._complaint(standing)
         asked, plain = self._at_row(standing, row)
@@ -118,7 +117,7 @@ class DeviceClaims(Stock):
             else:
                 uids = [
                     self._uid(key)
-                    for key, need in zip(keys, cls.pod_class.claims, strict=True)
+                    for key, need in zip(keys, pod_class.claims, strict=True)
                     if self._is_fresh(need.claim) and (not need.extended or len(asked) > len(standing.fresh))
                 ]
                 node = self._nodes.names[row]
@@ -126,14 +125,14 @@ class DeviceClaims(Stock):
         fresh = iter(given)
         claims = tuple(
             (key, next(fresh, None) if self._is_fresh(need.claim) else self._decided(key))
-            for key, need in zip(keys, cls.pod_class.claims, strict=True)
+            for key, need in zip(keys, pod_class.claims, strict=True)
         )
-        taken = Taken(record.pod.uid, claims, fault, plain)
+        taken = Taken(pod.uid, claims, fault, plain)
         self.book(taken, row, 1)
         return taken
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        taken = Taken(record.pod.uid, tuple((f"{record.pod.namespace}/{name}", None) for name in record.pod.claims))
+    def observed(self, pod: Pod, row: int) -> object | None:
+        taken = Taken(pod.uid, tuple((f"{pod.namespace}/{name}", None) for name in pod.claims))
         self.book(taken, row, 1)
         return taken
 
@@ -158,10 +157,10 @@ class DeviceClaims(Stock):
                 self.changes.note_all(self._nodes.rows().tolist())
         self.changes.note(row)
 
-    def merits(self, cls: ClassRecord, rows: Rows, depth: int) -> FloatArray | None:
+    def merits(self, pod_class: PodClass, rows: Rows, depth: int) -> FloatArray | None:
         """float[rows, depth]: how early in the class's lists of alternatives (firstAvailable) stands what the j-th
         further pod would get, from 0 to 100; None where the class has no such lists."""
-        standing = self._standing(cls)
+        standing = self._standing(pod_class)
         listed = any(request.prioritised for spec in standing.fresh for request in spec.requests)
         if not listed or standing.extended or self._complaint(standing):
             return None
@@ -170,11 +169,11 @@ class DeviceClaims(Stock):
         numbers = row_numbers(rows, self._nodes.capacity).tolist()
         return np.array([[inquiry.merit(row, copy) for copy in range(depth)] for row in numbers]).reshape(-1, depth)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return self._complaint(self._standing(cls)) or None
+    def refuse(self, pod_class: PodClass) -> str | None:
+        return self._complaint(self._standing(pod_class)) or None
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        standing = self._standing(cls)
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        standing = self._standing(pod_class)
         numbers = row_numbers(rows, self._nodes.capacity)
         elsewhere = np.zeros(numbers.shape, dtype=np.bool_)
         for terms in standing.nodes:
@@ -192,14 +191,14 @@ class DeviceClaims(Stock):
                 reasons.append((fault, mask))
         return reasons
 
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
         """A write per claim, unless the API shows all of it already."""
         assert isinstance(taken, Taken)
-        needs = record.cls.pod_class.claims
+        needs = pod.pod_class.claims
         found = (
-            creation(record, need, allocation, taken.fault)
+            creation(pod, need, allocation, taken.fault)
             if need.extended
-            else reservation(self._entries.get(key), record, key, allocation, taken.fault)
+            else reservation(self._entries.get(key), pod, gang, key, allocation, taken.fault)
             for need, (key, allocation) in zip(needs, taken.claims, strict=True)
         )
         return tuple(preparation for preparation in found if preparation is not None)
@@ -291,13 +290,13 @@ class DeviceClaims(Stock):
         entry = self._entries.get(key)
         return entry.fact.uid if entry is not None and entry.fact is not None else key
 
-    def _standing(self, cls: ClassRecord) -> Standing:
+    def _standing(self, pod_class: PodClass) -> Standing:
         fresh: list[ClaimSpec] = []
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
-        waits = [need.waits for need in cls.pod_class.claims if need.waits]
-        extended = tuple(each for need in cls.pod_class.claims for each in need.extended)
+        waits = [need.waits for need in pod_class.claims if need.waits]
+        extended = tuple(each for need in pod_class.claims for each in need.extended)
         room, joint, limited = MANY, False, False
-        for need in cls.pod_class.claims:
+        for need in pod_class.claims:
             if need.extended:
                 continue
             entry = self._entries.get(need.claim) if need.claim else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.cluster.stock import MANY
+from phalanx.cluster.allocators.base import MANY
 from phalanx.model.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.numa import AS_THE_NODE, NumaPolicy, NumaTopology, NumaTopologyGone
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 NUMA = "numa"
 DECISION = "volcano.sh/topology-decision"
@@ -68,33 +66,33 @@ class NumaNodes(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return bool(pod_class.numa and pod_class.cpus)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        return np.array([self._offer(cls, row) for row in self._each(rows)], dtype=np.int64)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        return np.array([self._offer(pod_class, row) for row in self._each(rows)], dtype=np.int64)
 
-    def closeness(self, cls: ClassRecord, rows: Rows, deepest: int) -> FloatArray:
+    def closeness(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray:
         """float[rows, deepest], 0..100: the fewer NUMA nodes each next pod would be on, the better."""
         most = max((len(topology.cpus) for topology in self._topologies.values()), default=1)
         each = list(self._each(rows))
         points = np.zeros((len(each), deepest))
         for position, row in enumerate(each):
-            for copy, span in enumerate(self._spans(cls, row)[:deepest]):
+            for copy, span in enumerate(self._spans(pod_class, row)[:deepest]):
                 points[position, copy] = 100.0 * (most - span) / most
         return points
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        policy = self._policy(record.cls, row)
+    def take(self, pod: Pod, row: int) -> object | None:
+        policy = self._policy(pod.pod_class, row)
         if policy is None:
             return None
-        found = deal(self.free(row), self._topologies[row].cpus, policy, record.cls.pod_class.cpus)
+        found = deal(self.free(row), self._topologies[row].cpus, policy, pod.pod_class.cpus)
         if found is None:
             return None
-        pinned = Pinned(record.pod.uid, record.pod.key, found)
+        pinned = Pinned(pod.uid, pod.key, found)
         self.book(pinned, row, 1)
         return pinned
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
+    def observed(self, pod: Pod, row: int) -> object | None:
         """What a pod that is there has is in the topology, or will be; until then, what it would get."""
-        return self.take(record, row)
+        return self.take(pod, row)
 
     def book(self, taken: object, row: int, sign: int) -> None:
         assert isinstance(taken, Pinned)
@@ -107,19 +105,19 @@ class NumaNodes(Stock):
                 del self._pinned[row]
         self.changes.note(row)
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         each = list(self._each(rows))
-        stated = cls.pod_class.numa != AS_THE_NODE
-        other = np.array([stated and self._policy(cls, row) is None for row in each], dtype=np.bool_)
-        full = np.array([self._offer(cls, row) == 0 for row in each], dtype=np.bool_) & ~other
+        stated = pod_class.numa != AS_THE_NODE
+        other = np.array([stated and self._policy(pod_class, row) is None for row in each], dtype=np.bool_)
+        full = np.array([self._offer(pod_class, row) == 0 for row in each], dtype=np.bool_) & ~other
         return [
-            (f"node(s) had no topology manager with policy {cls.pod_class.numa} and whole CPUs", other),
+            (f"node(s) had no topology manager with policy {pod_class.numa} and whole CPUs", other),
             ("node(s) had no NUMA nodes with enough free CPUs for a container", full),
         ]
 
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         assert isinstance(taken, Pinned)
-        if record.cls.pod_class.numa == AS_THE_NODE:
+        if pod.pod_class.numa == AS_THE_NODE:
             return ()
         parts = {str(number): {"cpu": str(count)} for number, count in enumerate(taken.cpus) if count}
         return ((DECISION, msgspec.json.encode({"numa": parts}).decode()),)
@@ -159,25 +157,25 @@ class NumaNodes(Stock):
     def _each(self, rows: Rows) -> Iterator[int]:
         yield from row_numbers(rows, self._nodes.capacity).tolist()
 
-    def _policy(self, cls: ClassRecord, row: int) -> NumaPolicy | None:
+    def _policy(self, pod_class: PodClass, row: int) -> NumaPolicy | None:
         """By which policy the row hands CPUs to the class; None where it takes no care of them for it."""
-        topology, asked = self._topologies.get(row), cls.pod_class.numa
+        topology, asked = self._topologies.get(row), pod_class.numa
         if topology is None or not topology.pinned or topology.policy is NumaPolicy.NONE:
             return None
         return topology.policy if asked in (AS_THE_NODE, topology.policy) else None
 
-    def _offer(self, cls: ClassRecord, row: int) -> int:
+    def _offer(self, pod_class: PodClass, row: int) -> int:
         """How many copies the row takes."""
-        if self._policy(cls, row) is None:
-            return MANY if cls.pod_class.numa == AS_THE_NODE else 0
-        return len(self._spans(cls, row))
+        if self._policy(pod_class, row) is None:
+            return MANY if pod_class.numa == AS_THE_NODE else 0
+        return len(self._spans(pod_class, row))
 
-    def _spans(self, cls: ClassRecord, row: int) -> Counts:
+    def _spans(self, pod_class: PodClass, row: int) -> Counts:
         """On how many NUMA nodes each copy would be that the row takes, one after the other."""
-        policy = self._policy(cls, row)
+        policy = self._policy(pod_class, row)
         if policy is None:
             return ()
-        free, cpus, asked = self.free(row), self._topologies[row].cpus, cls.pod_class.cpus
+        free, cpus, asked = self.free(row), self._topologies[row].cpus, pod_class.cpus
         key = (free, cpus, policy, asked)
         found = self._answers.get(key)
         if found is None:

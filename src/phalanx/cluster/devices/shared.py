@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
 from phalanx.cluster.devices.held import Held
-from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.model.devices import Card, CardHold, DeviceNeed, Family, NodeCards
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 SHARED_DEVICES = "shared-devices"
 
@@ -106,8 +104,8 @@ class SharedDevices(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return pod_class.devices is not None
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        need = _need(cls)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        need = _need(pod_class)
         places = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or not (need.shares or need.problem):
             return np.full(len(places), MANY, dtype=np.int64)
@@ -120,9 +118,9 @@ class SharedDevices(Stock):
             found[at] = self._hand(need, places[at], serves[at]).copies()
         return found
 
-    def points(self, cls: ClassRecord, rows: Rows, deepest: int) -> FloatArray | None:
+    def points(self, pod_class: PodClass, rows: Rows, deepest: int) -> FloatArray | None:
         """float[rows, deepest]: how good a row's cards are for each next copy; None where nobody minds."""
-        need = _need(cls)
+        need = _need(pod_class)
         if need.family not in self.families or self.policy is CardPolicy.LAST or need.problem:
             return None
         places = row_numbers(rows, self._nodes.capacity)
@@ -132,8 +130,8 @@ class SharedDevices(Stock):
         result[at] = self._hand(need, places[at], serves[at]).points(deepest)
         return result
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        need = _need(record.cls)
+    def take(self, pod: Pod, row: int) -> object | None:
+        need = _need(pod.pod_class)
         if need.family not in self.families or need.problem or not need.shares:
             return None
         places = np.array([row], dtype=np.intp)
@@ -149,12 +147,12 @@ class SharedDevices(Stock):
             )
             for share, parts in zip(need.shares, given, strict=True)
         )
-        taken = Given(shares, group_of(record))
+        taken = Given(shares, group_of(pod))
         self.book(taken, row, 1)
         return taken
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        held = Held(record.pod.uid, _need(record.cls), record.pod.cards, group_of(record))
+    def observed(self, pod: Pod, row: int) -> object | None:
+        held = Held(pod.uid, _need(pod.pod_class), pod.cards, group_of(pod))
         self._settle(held, row)
         self.book(held, row, 1)
         return held
@@ -183,28 +181,28 @@ class SharedDevices(Stock):
             self._copy(row, key, use)
         self.changes.note(row)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        need = _need(cls)
+    def refuse(self, pod_class: PodClass) -> str | None:
+        need = _need(pod_class)
         return need.problem or None if need.family in self.families else None
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        need = _need(cls)
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        need = _need(pod_class)
         places = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or need.problem:
             return []
         there, serves = some(self._serves(DeviceNeed(need.family), places)), some(self._serves(need, places))
         none: BoolArray = ~there & (not need.lenient)
         other: BoolArray = there & ~serves
-        full: BoolArray = serves & (self.copies(cls, rows) == 0)
+        full: BoolArray = serves & (self.copies(pod_class, rows) == 0)
         return [
             ("node(s) had no shared GPUs", none),
             ("node(s) had no GPU of the model, id or mode that the pod asks for", other),
             ("node(s) had no GPU with enough room for the pod", full),
         ]
 
-    def annotations(self, record: PodRecord, taken: object, now: float) -> tuple[tuple[str, str], ...]:
+    def annotations(self, pod: Pod, taken: object, row: int, now: float) -> tuple[tuple[str, str], ...]:
         assert isinstance(taken, Given)
-        return annotations_of(_need(record.cls), taken.shares, record.target, self._totals(record.row), now)
+        return annotations_of(_need(pod.pod_class), taken.shares, self._nodes.names[row], self._totals(row), now)
 
     def node_added(self, row: int) -> None:
         node = self._nodes.nodes[row]
@@ -367,13 +365,12 @@ class SharedDevices(Stock):
             setattr(self, name, np.pad(getattr(self, name), ((0, more_rows), (0, more))))
 
 
-def group_of(record: PodRecord) -> str:
-    pod = record.pod
+def group_of(pod: Pod) -> str:
     return f"{pod.namespace}/{pod.gang}" if pod.gang else ""
 
 
-def _need(cls: ClassRecord) -> DeviceNeed:
-    need = cls.pod_class.devices
+def _need(pod_class: PodClass) -> DeviceNeed:
+    need = pod_class.devices
     assert need is not None
     return need
 

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocation.question import Question
-from phalanx.cluster.allocation.solver import Answer, Shelf, ShelfCounter, Slot, answer
-from phalanx.cluster.allocation.supply import Offer, Pool, reaches
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.use import DeviceUse
+from phalanx.cluster.dra.question import Question
+from phalanx.cluster.dra.solver import Answer, Shelf, ShelfCounter, Slot, answer
+from phalanx.cluster.dra.supply import Offer, Pool, reaches
 from phalanx.cluster.resource_space import IntArray
 
 TOO_HARD = "gave up allocating devices after too many tries"

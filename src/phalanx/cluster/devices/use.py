@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from phalanx.cluster.allocation.amounts import nano
-from phalanx.cluster.allocation.supply import CounterId, Pool
+from phalanx.cluster.dra.amounts import nano
+from phalanx.cluster.dra.supply import CounterId, Pool
 from phalanx.model.claims import Allocation, DeviceId
 from phalanx.model.quantity import QuantityError
 

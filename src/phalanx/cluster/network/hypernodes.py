@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.labels import term_matches
+from phalanx.cluster.nodes.labels import term_matches
 from phalanx.model.patterns import PatternSet, compile_pattern
 from phalanx.model.selectors import NodeSelectorTerm
 from phalanx.model.topology import HyperNode, HyperNodeMember
 
 if TYPE_CHECKING:
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 Ids = npt.NDArray[np.intp]
 

@@ -13,7 +13,7 @@ from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.topology import HyperNode, TopologyRule
 
 if TYPE_CHECKING:
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 Ids = npt.NDArray[np.intp]
 

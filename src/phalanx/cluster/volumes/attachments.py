@@ -6,18 +6,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.inventory import Inventory
-from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.volumes import Attachment, ClaimAttachment, NodeAttachments, NodeStorage, StorageDriver
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 ATTACHMENTS = "attachments"
 TOO_MANY = "node(s) exceed max volume count"
@@ -50,9 +48,9 @@ class Attachments(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, Attachment) for need in pod_class.volumes)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         found: IntArray = np.full(self._nodes.alive[rows].shape, MANY, dtype=np.int64)
-        needs = _needs(cls)
+        needs = _needs(pod_class)
         if not self._storage and not self._wants_plugin(needs):
             return found
         numbers = row_numbers(rows, self._nodes.capacity)
@@ -61,8 +59,8 @@ class Attachments(Stock):
                 found[place] = 0 if self._missing(needs, row) else self._copies(needs, row)
         return found
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        needs, shape = _needs(cls), self._nodes.alive[rows].shape
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        needs, shape = _needs(pod_class), self._nodes.alive[rows].shape
         numbers = row_numbers(rows, self._nodes.capacity)
         reasons: dict[str, BoolArray] = {}
         for place, row in enumerate(numbers.tolist()):
@@ -118,8 +116,8 @@ class Attachments(Stock):
     def _handle(self, key: Key) -> Handle:
         return key if key[0] else self._claims.get(key[1], ("", ""))
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        keys = record.pod.volumes.attached
+    def observed(self, pod: Pod, row: int) -> object | None:
+        keys = pod.volumes.attached
         self.book(keys, row, 1)
         return keys
 
@@ -169,5 +167,5 @@ class Attachments(Stock):
         return changed and row >= 0
 
 
-def _needs(cls: ClassRecord) -> tuple[Attachment, ...]:
-    return tuple(need for need in cls.pod_class.volumes if isinstance(need, Attachment))
+def _needs(pod_class: PodClass) -> tuple[Attachment, ...]:
+    return tuple(need for need in pod_class.volumes if isinstance(need, Attachment))

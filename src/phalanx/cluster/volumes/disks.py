@@ -7,18 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.inventory import Inventory
-from phalanx.cluster.labels import Rows
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.volumes import Disk, SoleUse, VolumeNeed
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 DISKS = "disks"
 CONFLICT = "node(s) had no available disk"
@@ -47,23 +45,23 @@ class Disks(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, Disk | SoleUse) for need in pod_class.volumes)
 
-    def shared(self, cls: ClassRecord) -> bool:
-        return any(isinstance(need, SoleUse) for need in cls.pod_class.volumes)
+    def shared(self, pod_class: PodClass) -> bool:
+        return any(isinstance(need, SoleUse) for need in pod_class.volumes)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        disks, claims = _disks(cls.pod_class.volumes), _claims(cls.pod_class.volumes)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        disks, claims = _disks(pod_class.volumes), _claims(pod_class.volumes)
         if any(self._users[claim] for claim in claims):
             return np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
         alone = bool(claims) or any(disk.conflicts_with(other) for disk in disks for other in disks)
         return np.where(self._free(disks, rows), 1 if alone else MANY, 0)
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        free = self._free(_disks(cls.pod_class.volumes), rows)
-        used = any(self._users[claim] for claim in _claims(cls.pod_class.volumes))
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        free = self._free(_disks(pod_class.volumes), rows)
+        used = any(self._users[claim] for claim in _claims(pod_class.volumes))
         return [(CONFLICT, ~free), (IN_USE, free & np.full(free.shape, used))]
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
-        taken = tuple(need for need in record.cls.pod_class.volumes if isinstance(need, Disk | SoleUse))
+    def observed(self, pod: Pod, row: int) -> object | None:
+        taken = tuple(need for need in pod.pod_class.volumes if isinstance(need, Disk | SoleUse))
         self.book(taken, row, 1)
         return taken
 

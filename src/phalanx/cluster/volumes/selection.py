@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.labels import Rows, term_matches
-from phalanx.cluster.noderows import NodeRows
+from phalanx.cluster.nodes.labels import Rows, term_matches
+from phalanx.cluster.nodes.rows import NodeRows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import NodeSelectorTerm, Requirement

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY, Stock
 from phalanx.cluster.change_log import ChangeLog
-from phalanx.cluster.labels import Rows, row_numbers
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
 from phalanx.cluster.volumes.places import Places, Site, buckets_of
+from phalanx.model.gang import Gang
 from phalanx.model.matching import Labels, all_hold, reaches
-from phalanx.model.pod import PodClass
+from phalanx.model.pod import Pod, PodClass
 from phalanx.model.preparations import Preparation
 from phalanx.model.selectors import NodeSelectorTerm, Requirement
 from phalanx.model.volumes import (
@@ -32,9 +33,7 @@ from phalanx.model.volumes import (
 )
 
 if TYPE_CHECKING:
-    from phalanx.cluster.classes import ClassRecord
-    from phalanx.cluster.members import PodRecord
-    from phalanx.cluster.noderows import NodeRows
+    from phalanx.cluster.nodes.rows import NodeRows
 
 VOLUMES = "volumes"
 NO_VOLUME = "node(s) didn't find available persistent volumes to bind"
@@ -91,16 +90,16 @@ class VolumeSupply(Stock):
     def concerns(self, pod_class: PodClass) -> bool:
         return any(isinstance(need, UnboundClaim | Refusal) for need in pod_class.volumes)
 
-    def shared(self, cls: ClassRecord) -> bool:
-        return any(claim.storage_class in self._wide for claim in _claims(cls))
+    def shared(self, pod_class: PodClass) -> bool:
+        return any(claim.storage_class in self._wide for claim in _claims(pod_class))
 
-    def refuse(self, cls: ClassRecord) -> str | None:
-        return next((need.reason for need in cls.pod_class.volumes if isinstance(need, Refusal)), None)
+    def refuse(self, pod_class: PodClass) -> str | None:
+        return next((need.reason for need in pod_class.volumes if isinstance(need, Refusal)), None)
 
-    def copies(self, cls: ClassRecord, rows: Rows) -> IntArray:
-        claims = _claims(cls)
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        claims = _claims(pod_class)
         found: IntArray = np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
-        if self.refuse(cls) is not None:
+        if self.refuse(pod_class) is not None:
             return found
         if self._anywhere(claims):
             found[:] = MANY
@@ -109,9 +108,9 @@ class VolumeSupply(Stock):
             found[place] = self._copies(claims, row)
         return found
 
-    def explain(self, cls: ClassRecord, rows: Rows) -> list[tuple[str, BoolArray]]:
-        shape, claims = self._nodes.alive[rows].shape, _claims(cls)
-        refusal = self.refuse(cls)
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        shape, claims = self._nodes.alive[rows].shape, _claims(pod_class)
+        refusal = self.refuse(pod_class)
         if refusal is not None:
             return [(refusal, np.ones(shape, dtype=np.bool_))]
         reasons = {reason: np.zeros(shape, dtype=np.bool_) for reason in (NO_VOLUME, NO_SPACE, REFUSED)}
@@ -228,8 +227,8 @@ class VolumeSupply(Stock):
 
     # what a pod gets
 
-    def take(self, record: PodRecord, row: int) -> object | None:
-        claims = _claims(record.cls)
+    def take(self, pod: Pod, row: int) -> object | None:
+        claims = _claims(pod.pod_class)
         labels = self._nodes.labels.of(row)
         chosen = self._match(claims, row, labels, self._sites(claims, labels), set())
         if chosen is None or not claims:
@@ -238,7 +237,7 @@ class VolumeSupply(Stock):
         self.book(promise, row, 1)
         return promise
 
-    def observed(self, record: PodRecord, row: int) -> object | None:
+    def observed(self, pod: Pod, row: int) -> object | None:
         """What a pod on a node is about to get is between its claims and whoever placed it."""
         return None
 
@@ -258,9 +257,8 @@ class VolumeSupply(Stock):
             elif count == 0:
                 self._show(volume)
 
-    def preparations(self, record: PodRecord, taken: object) -> tuple[Preparation, ...]:
+    def preparations(self, pod: Pod, taken: object, gang: Gang | None) -> tuple[Preparation, ...]:
         assert isinstance(taken, Promise)
-        pod = record.pod
         return tuple(
             BindClaim(pod.namespace, claim, taken.node, volume)
             for claim, volume in zip(pod.volumes.unbound, taken.volumes, strict=True)
@@ -380,8 +378,8 @@ class VolumeSupply(Stock):
         return True
 
 
-def _claims(cls: ClassRecord) -> Claims:
-    return tuple(need for need in cls.pod_class.volumes if isinstance(need, UnboundClaim))
+def _claims(pod_class: PodClass) -> Claims:
+    return tuple(need for need in pod_class.volumes if isinstance(need, UnboundClaim))
 
 
 def _suits(volume: Volume, claim: UnboundClaim) -> bool:

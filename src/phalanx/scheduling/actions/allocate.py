@@ -7,7 +7,7 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.gang import MOST_GANGS, GangKey
 from phalanx.model.pod import PlanMark
@@ -33,15 +33,15 @@ from phalanx.scheduling.gang_placement.nominated_placement import (
     waits_on,
 )
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, place_gangs, signature_of
+from phalanx.scheduling.gang_placement.shared_verdicts import judge_unit, tell_unit
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, new_mark, unfinished_plan
 from phalanx.scheduling.ordering.borrowing import Borrowing, Entry
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.ordering.shared_verdicts import judge_unit, tell_unit
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.session.session import Session

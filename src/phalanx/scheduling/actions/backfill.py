@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 

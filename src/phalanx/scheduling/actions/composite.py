@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from phalanx.cluster.composites import INVALID
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey, Problem
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
@@ -15,8 +15,8 @@ from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitEr
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 

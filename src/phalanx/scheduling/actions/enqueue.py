@@ -6,14 +6,14 @@ from functools import partial
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted
+from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
-from phalanx.scheduling.ordering.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.signatures import AdmissionSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
 
@@ -64,7 +64,7 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:
     """Why the plugins reject the group."""
-    return NotAdmitted(*(session.pipeline.objection(session, gang) or ()))
+    return NotAdmitted(*(session.pipeline.why_not_admitted(session, gang) or ()))
 
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:

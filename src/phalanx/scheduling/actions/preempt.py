@@ -11,8 +11,8 @@ from itertools import groupby
 
 import msgspec
 
-from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.actions.composite import attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
 from phalanx.scheduling.gang_placement.surplus_domains import kind_of, starts_singly
@@ -24,7 +24,6 @@ from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import SOON, Search
 from phalanx.scheduling.preemption.victims import Victim
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -32,6 +31,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 

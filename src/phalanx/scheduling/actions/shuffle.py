@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.plugin import Outcast
+from phalanx.scheduling.framework.plugin import Evictee
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.voluntary_evictions import Departures
 from phalanx.scheduling.session.session import Session
@@ -10,14 +10,14 @@ from phalanx.scheduling.session.session import Session
 
 def shuffle(session: Session) -> None:
     """Evicts whom the plugins name, as far as vetoes, budgets and gangs allow (Volcano, actions/shuffle)."""
-    plugins = session.pipeline.plugins("outcasts")
+    plugins = session.pipeline.plugins("evictees")
     if not plugins:
         return
     departures = Departures(session, session.evictions)
     for plugin in list(plugins):
         marks = session.begin_turn()
         try:
-            for outcast in plugin.outcasts(session):
+            for outcast in plugin.evictees(session):
                 _send(session, departures, outcast)
         except Exception as error:
             session.undo_turn(marks)
@@ -25,7 +25,7 @@ def shuffle(session: Session) -> None:
                 report_failure(session, "action shuffle", error)
 
 
-def _send(session: Session, departures: Departures, outcast: Outcast) -> None:
+def _send(session: Session, departures: Departures, outcast: Evictee) -> None:
     leaving = [outcast.record]
     if departures.take(outcast.record) is not None:
         found = departures.take_whole(outcast.record) if outcast.whole else ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.dry_run_state import Board

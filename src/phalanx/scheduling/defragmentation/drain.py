@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Cost, EmptyNodes, Limits, Obstacle

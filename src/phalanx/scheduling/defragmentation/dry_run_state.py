@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import NO_NODE, PodRecord
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.selectors import HostPort
 from phalanx.scheduling.session.session import Session

@@ -9,7 +9,7 @@ import msgspec
 from phalanx.cluster.state import ClusterState
 from phalanx.model.events import ClusterEvent
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.policy.loader import Policy
+from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.quota.usage_history import AccountUsage
 from phalanx.scheduling.scheduler import Scheduler
 

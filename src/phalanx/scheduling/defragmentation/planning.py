@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.defragmentation.attempt import Attempt
 from phalanx.scheduling.defragmentation.drain import Emptying
 from phalanx.scheduling.defragmentation.facts import Facts

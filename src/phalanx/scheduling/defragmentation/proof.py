@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import HOLD, Node
 from phalanx.model.pod import MemberState, Pod, PodPhase

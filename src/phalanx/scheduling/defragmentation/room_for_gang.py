@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # On how many nodes at most room is tried to be made for one member, cheapest first.

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import (
+from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.state import (
     MISSING_LABEL,
     NOT_NEAR,
     TOO_NEAR,
     UNEVEN,
     UNWELCOME,
-    Bearing,
+    AffinityState,
     Evenness,
-    bearing_of,
 )
-from phalanx.cluster.peers.domains import Counter, Domains
+from phalanx.cluster.classes import ClassRecord
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.model.peers import PodSelection
 
@@ -28,7 +27,7 @@ def peer_remedy(reason: str, cls: ClassRecord, nodes: NodeTable, room: BoolArray
     """What would open the rows with `room` that are closed for a reason; None for reasons of others."""
     if reason not in (MISSING_LABEL, UNEVEN, NOT_NEAR, TOO_NEAR, UNWELCOME):
         return None
-    bearing = bearing_of(nodes.peers, cls)
+    bearing = cls.affinity_state(nodes.peers)
     if reason == MISSING_LABEL:
         keys = " and ".join(dict.fromkeys(each.rule.key for each in bearing.evenness))
         return f"label nodes with {keys}"
@@ -46,15 +45,15 @@ def wider_skew(cls: ClassRecord, nodes: NodeTable, room: BoolArray) -> str:
     """The maxSkew that would let a pod onto rows with room; "" where a spread constraint keeps it from none."""
     if not cls.company.restricts:
         return ""
-    found = [_skew(each, room) for each in bearing_of(nodes.peers, cls).evenness]
+    found = [_skew(each, room) for each in cls.affinity_state(nodes.peers).evenness]
     return " and ".join(
         f"set maxSkew to {skew} for {each.rule.key}"
-        for each, skew in zip(bearing_of(nodes.peers, cls).evenness, found, strict=True)
+        for each, skew in zip(cls.affinity_state(nodes.peers).evenness, found, strict=True)
         if skew > each.rule.max_skew
     )
 
 
-def _even_out(bearing: Bearing, room: BoolArray) -> str:
+def _even_out(bearing: AffinityState, room: BoolArray) -> str:
     """For the first constraint that is in the way."""
     each = next((each for each in bearing.evenness if _skew(each, room) > each.rule.max_skew), bearing.evenness[0])
     counts, present = each.counter.counts[:-1], each.counter.region.present[:-1] > 0
@@ -82,7 +81,7 @@ def _skew(each: Evenness, room: BoolArray) -> int:
     return max(each.rule.max_skew, int(each.counter.counts[ids].min()) + each.own - each.least())
 
 
-def _be_near(bearing: Bearing, cls: ClassRecord) -> str:
+def _be_near(bearing: AffinityState, cls: ClassRecord) -> str:
     near = bearing.nearness
     assert near is not None
     for counter in near.counters:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from phalanx.cluster.affinity.state import UNEVEN
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import NOT_ALLOCATABLE
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import UNEVEN
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import PODS_COLUMN, BoolArray
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import NodeCount
@@ -82,7 +82,7 @@ def shortage(
     counts say why for each.
     """
     where = spot.where if spot is not None else ""
-    refusal = pipeline.refusal(cls)
+    refusal = pipeline.pre_filter(cls)
     if refusal is not None:
         change = f"remove the field(s) from the pod, or leave it to another scheduler: {refusal}"
         return Shortage(cls, len(nodes), change=change, refusal=refusal, placed=placed, need=need, culprit=culprit)

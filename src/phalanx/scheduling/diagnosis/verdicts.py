@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decoding import quoted
 from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState

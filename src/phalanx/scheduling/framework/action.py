@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from phalanx.scheduling.framework.arguments import Arguments
-
-if TYPE_CHECKING:
-    from phalanx.scheduling.session.session import Session
+from phalanx.scheduling.framework.view import ActionView
 
 
 class Action:
@@ -26,6 +24,6 @@ class Action:
     def __init__(self, arguments: Arguments) -> None:
         """Raises PolicyError (through `arguments`) for values that it cannot use."""
 
-    def execute(self, session: Session) -> None:
-        """Plans; `session.units` is what waits, in order."""
+    def execute(self, session: ActionView) -> None:
+        """Plans; `session.units` is what waits, in order, and `session.place` gives some of it its turn."""
         raise NotImplementedError

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import FloatArray
 
 
-class Huddles(Protocol):
+class ColocationGroups(Protocol):
     """One gang's, as of one moment."""
 
-    def of(self, record: PodRecord) -> int | None:
+    def group_of(self, record: PodRecord) -> int | None:
         """The huddle that a member belongs to; None if it is all the same where it goes."""
 
-    def points(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
+    def scores(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
         """float[N]: how good each row is for the member, with who was placed before (pod, row); None if it is all
         the same."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class PeerRules(msgspec.Struct, frozen=True):
+class InterPodRules(msgspec.Struct, frozen=True):
     """`spread` and `affinity` tell whether what pods require is kept. The weights say how much a score from 0 to
     100 counts; `hard_weight` is what the required affinity of pods that are there already weighs among preferred
     terms (kube-scheduler's hardPodAffinityWeight).
@@ -17,8 +17,8 @@ class PeerRules(msgspec.Struct, frozen=True):
     affinity_weight: int = 0
     hard_weight: int = 1
 
-    def __or__(self, other: PeerRules) -> PeerRules:
-        return PeerRules(
+    def __or__(self, other: InterPodRules) -> InterPodRules:
+        return InterPodRules(
             self.spread or other.spread,
             self.affinity or other.affinity,
             self.spread_weight + other.spread_weight,
@@ -27,4 +27,4 @@ class PeerRules(msgspec.Struct, frozen=True):
         )
 
 
-NO_RULES = PeerRules()
+NO_RULES = InterPodRules()

@@ -8,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, FloatArray, IntArray
 
 _SCORED = slice(CPU_COLUMN, MEMORY_COLUMN + 1)

@@ -8,41 +8,41 @@ from itertools import groupby, takewhile
 from operator import or_
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
 from phalanx.scheduling.framework.plugin import Plugin, Vote, overrides
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.placement.placer import Placer
-from phalanx.scheduling.policy.loader import ConfiguredPlugin, Policy
 
 _POINTS = (
     "queue_order",
-    "tenants",
-    "tenant_order",
+    "subqueues",
+    "subqueue_order",
     "gang_order",
     "pod_order",
-    "huddles",
-    "ceiling",
+    "colocation_groups",
+    "limit",
     "deserved",
-    "entitled",
-    "held",
-    "until",
-    "spares",
+    "nominal_quota",
+    "declared_resources",
+    "runtime_quota",
+    "blocked",
+    "recheck_at",
+    "evict_veto",
     "victim_order",
-    "outcasts",
-    "wakes",
-    "season",
-    "equip",
+    "evictees",
+    "next_wake",
+    "time_key",
+    "configure",
     "filter",
-    "consents",
-    "room",
+    "pre_bind_check",
+    "max_copies",
     "explain",
-    "refuse",
-    "preference",
+    "pre_filter",
+    "static_score",
     "score",
     "admit",
     "admitted",
@@ -60,25 +60,25 @@ class Pipeline:
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
         # What objects state comes first: it is what people are told where several things say no.
-        entries = (*policy.always, *policy.plugins)
+        entries = (*policy.standing_plugins, *policy.plugins)
         self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in _POINTS}
         self._silenced: list[tuple[str, list[Plugin]]] = []
         self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
-        self.peers = reduce(or_, (entry.plugin.peers for entry in entries), NO_RULES)
+        self.inter_pod_rules = reduce(or_, (entry.plugin.inter_pod_rules for entry in entries), NO_RULES)
         self.order_drifts = any(plugin.order_drifts for plugin in self._plugins["gang_order"])
 
     def plugins(self, point: str) -> list[Plugin]:
         return self._plugins[point]
 
-    def silence(self, point: str, place: int, instead: Plugin | None) -> None:
+    def disable(self, point: str, place: int, instead: Plugin | None) -> None:
         """One plugin says nothing at a point until `hear_all`; those who hold the list hear that at once."""
         self._silenced.append((point, list(self._plugins[point])))
         self._plugins[point][place : place + 1] = [instead] if instead is not None else []
 
-    def hear_all(self) -> bool:
+    def enable_all(self) -> bool:
         """Ends what `silence` began; whether there was anything to end."""
         silenced = bool(self._silenced)
         while self._silenced:
@@ -86,41 +86,37 @@ class Pipeline:
             self._plugins[point][:] = plugins
         return silenced
 
-    def placer(self, nodes: NodeTable) -> Placer:
-        for plugin in self.plugins("equip"):
-            plugin.equip(nodes)
-        filters, preferences, scorers = (self.plugins(point) for point in ("filter", "preference", "score"))
-        return Placer(nodes, filters, preferences, scorers, self.stocks, self.peers, self.plugins("room"))
-
-    def refusal(self, cls: ClassRecord) -> str | None:
+    def pre_filter(self, cls: ClassRecord) -> str | None:
         """The first reason for which the class can be placed nowhere."""
-        for plugin in self.plugins("refuse"):
-            reason = plugin.refuse(cls)
+        for plugin in self.plugins("pre_filter"):
+            reason = plugin.pre_filter(cls)
             if reason is not None:
                 return reason
         return None
 
     def unready(self, cls: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls) for stock in cls.stocks if stock.name in self.stocks)
+        reasons = (stock.refuse(cls.pod_class) for stock in cls.stocks if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
-    def season(self, now: float) -> tuple[Hashable, ...]:
+    def time_key(self, now: float) -> tuple[Hashable, ...]:
         """What of the time the opinions on nodes depend on; plugins take note of the time."""
-        return tuple(plugin.season(now) for plugin in self.plugins("season"))
+        return tuple(plugin.time_key(now) for plugin in self.plugins("time_key"))
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         """When, later than now, a plugin first wants a cycle although nothing may have happened by then."""
-        times = (plugin.wakes(session) for plugin in self.plugins("wakes"))
+        times = (plugin.next_wake(session) for plugin in self.plugins("next_wake"))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
         stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls, rows)]
+        parts += [part for stock in stocks for part in stock.explain(cls.pod_class, rows)]
         if cls.company.restricts:
-            parts += bearing_of(nodes.peers, cls).explain(rows, self.peers.spread, self.peers.affinity)
+            parts += cls.affinity_state(nodes.peers).explain(
+                rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity
+            )
         return parts
 
     def admit(self, session: View, gang: GangRecord) -> bool:
@@ -133,12 +129,12 @@ class Pipeline:
                 return True
         return True
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         """What the first plugin that rejects the group says about it; None if it says nothing."""
         for entry in self._speakers["admit"]:
             plugin = entry.plugin
             if plugin.admit(session, gang) is Vote.REJECT:
-                return plugin.objection(session, gang) if overrides(plugin, "objection") else None
+                return plugin.why_not_admitted(session, gang) if overrides(plugin, "why_not_admitted") else None
         return None
 
     def admission_keys(self, gang: GangRecord) -> tuple[object, ...]:
@@ -148,12 +144,12 @@ class Pipeline:
             for plugin in self.plugins("admit")
         )
 
-    def admission_room(self, session: View, gang: GangRecord) -> int:
+    def max_admissions(self, session: View, gang: GangRecord) -> int:
         """At most how many groups that are like this one to the plugins could be permitted now."""
         rooms = [
-            plugin.admission_room(session, gang)
+            plugin.max_admissions(session, gang)
             for plugin in self.plugins("admit")
-            if overrides(plugin, "admission_room")
+            if overrides(plugin, "max_admissions")
         ]
         return min(rooms, default=_UNLIMITED)
 
@@ -164,7 +160,7 @@ class Pipeline:
 
 def _speaks(entry: ConfiguredPlugin, point: str) -> bool:
     plugin = entry.plugin
-    return point not in entry.silent and point not in plugin.quiet and overrides(plugin, point)
+    return point not in entry.disabled_points and point not in plugin.disabled_points and overrides(plugin, point)
 
 
 def _tier(entry: ConfiguredPlugin) -> int:

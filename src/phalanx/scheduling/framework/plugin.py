@@ -10,21 +10,23 @@ import msgspec
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.colocation import Huddles
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
+from phalanx.scheduling.framework.capabilities import TopologySettings, UsageDecay
+from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.limits import Limit
 
 
-class Spared(msgspec.Struct, frozen=True):
+class EvictVeto(msgspec.Struct, frozen=True):
     """Why a pod may not be evicted, a phrase that goes on from "it "; `until` is when that ends by itself (seconds
     since the epoch), None if it does not. With `own` its owner says so: then it counts as far as its accounts let
     their pods protect themselves (`eviction/ownwords.py`)."""
@@ -34,7 +36,7 @@ class Spared(msgspec.Struct, frozen=True):
     own: bool = False
 
 
-class Outcast(msgspec.Struct, frozen=True):
+class Evictee(msgspec.Struct, frozen=True):
     """A pod that is to leave its node although nobody needs the room. `message` is one sentence about why.
 
     Where its gang cannot spare it, the gang leaves with it if `whole`, else the pod stays.
@@ -70,14 +72,29 @@ class Plugin:
     """The argument keys that the plugin accepts; a key that ends in `*` stands for a prefix."""
     without_effect: ClassVar[tuple[str, ...]] = ()
     """Those of them that it accepts but does not act on; whoever uses one is told so."""
-    quiet: frozenset[str] = frozenset()
+    disabled_points: frozenset[str] = frozenset()
     """Extension points at which it has no opinion with the arguments that it got."""
     stocks: frozenset[str] = frozenset()
     """The stocks that keep pods from nodes where this plugin is in the policy."""
-    peers: PeerRules = NO_RULES
+    inter_pod_rules: InterPodRules = NO_RULES
     """What it makes of spread constraints, affinity and anti-affinity between pods."""
     remarks: tuple[str, ...] = ()
     """What whoever wrote the arguments should know, a sentence each."""
+
+    # what the scheduler asks of every plugin, rather than for one of a certain class
+
+    topology: TopologySettings | None = None
+    """How the network is parted; that of the first plugin that says something counts."""
+    usage_decay: UsageDecay | None = None
+    """How far what accounts have held counts; that of the first plugin that says something counts."""
+    reclaim_level: int | None = None
+    """How many levels above its own a queue is looked at when others take back what is theirs; None: all."""
+    keeps_budgets: ClassVar[bool] = False
+    """Whether no set of victims may break a PodDisruptionBudget."""
+    needs_node_usage: ClassVar[bool] = False
+    """Whether it looks at what nodes really use (metrics.k8s.io), which somebody has to read then."""
+    honours_owners: ClassVar[bool] = False
+    """Whether it vetoes for the owner of a pod with a cooldown or a disruption budget (`EvictVeto.own`)."""
 
     def __init__(self, arguments: Arguments) -> None:
         """Raises PolicyError (through `arguments`) for values that it cannot use."""
@@ -97,11 +114,11 @@ class Plugin:
         """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
         raise NotImplementedError
 
-    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+    def subqueues(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
         """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
         raise NotImplementedError
 
-    def tenant_order(self, session: View, account: AccountRecord) -> SortKey:
+    def subqueue_order(self, session: View, account: AccountRecord) -> SortKey:
         """Which of them comes first, as `queue_order`."""
         raise NotImplementedError
 
@@ -109,14 +126,14 @@ class Plugin:
         """Which member of a gang comes first."""
         raise NotImplementedError
 
-    def huddles(self, session: View, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, session: View, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node; None if it is all the same. The first plugin that
         says something is followed."""
         raise NotImplementedError
 
     # accounts
 
-    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         """What the account may hold at most in this cycle; all ceilings of all accounts that pay must hold."""
         raise NotImplementedError
 
@@ -124,28 +141,37 @@ class Plugin:
         """What a queue deserves now, for those who ask; None if the plugin does not say."""
         raise NotImplementedError
 
-    def entitled(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
+    def nominal_quota(self, session: View, account: AccountRecord) -> Mapping[str, int] | None:
         """What it would deserve if every queue asked for everything: what it holds above that is borrowed."""
         raise NotImplementedError
 
-    def prospect(
+    def declared_resources(self, session: View, account: AccountRecord) -> frozenset[str]:
+        """The resources of which a queue, or one below it, says itself what it deserves. Without this method that
+        is all of which any queue deserves something."""
+        raise NotImplementedError
+
+    def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
+        """What a quota that lends and borrows may use at this moment (Koordinator's runtime quota)."""
+        raise NotImplementedError
+
+    def deserved_with_request(
         self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
     ) -> Mapping[str, int] | None:
         """What a queue would deserve if another (or it itself) asked for more; where nobody implements this it is
         what it deserves now."""
         raise NotImplementedError
 
-    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
         raise NotImplementedError
 
-    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
         raise NotImplementedError
 
     # evictions
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         """Why a pod may not be evicted for others now, whoever asks; None if the plugin has no objection.
 
         Any objection of any plugin in any tier holds.
@@ -156,7 +182,7 @@ class Plugin:
         """Among victims that are equal in what they borrow and in priority: who goes first."""
         raise NotImplementedError
 
-    def outcasts(self, session: View) -> Iterable[Outcast]:
+    def evictees(self, session: View) -> Iterable[Evictee]:
         """Who is to leave its node now, most urgent first, though nobody needs the room.
 
         Whoever is spared, protected by a budget or needed by its gang stays. Each is judged before the next is
@@ -166,11 +192,11 @@ class Plugin:
 
     # time
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         """When, in seconds since the epoch, a cycle is wanted although nothing may have happened by then."""
         raise NotImplementedError
 
-    def season(self, now: float) -> Hashable:
+    def time_key(self, now: float) -> Hashable:
         """Takes note of the time before a cycle. As long as the answer stays equal, the plugin's `filter`,
         `explain` and `preference` give the same for the same nodes."""
         raise NotImplementedError
@@ -178,13 +204,14 @@ class Plugin:
     # nodes: once per pod class, over many rows at a time
 
     @property
-    def wide(self) -> bool:
+    def depends_on_other_nodes(self) -> bool:
         """Whether its score of a node depends on what other nodes hold: then nodes are scored anew after each
         pod."""
         return False
 
-    def equip(self, nodes: NodeTable) -> None:
-        """Tells the stocks of a cluster how to choose, before anything is placed under this policy."""
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
+        """Before anything is placed under this policy: tells the stocks of a cluster how to choose, and takes what
+        outlasts the policy, such as which nodes are left alone for a while because they refused pods."""
         raise NotImplementedError
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
@@ -195,7 +222,7 @@ class Plugin:
         """
         raise NotImplementedError
 
-    def consents(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
+    def pre_bind_check(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
         """Whether a pod of the class may be put on a row that was chosen for it. A plugin that says no says so in
         `filter` from then on."""
         raise NotImplementedError
@@ -204,15 +231,15 @@ class Plugin:
         """(reason in kube-scheduler's words, bool[rows] kept out for it): what `filter` says, taken apart."""
         raise NotImplementedError
 
-    def refuse(self, cls: ClassRecord) -> str | None:
+    def pre_filter(self, cls: ClassRecord) -> str | None:
         """Why the class can be placed nowhere whatever the nodes are like; None if it can."""
         raise NotImplementedError
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """float[N] from what `filter` may depend on, normalised over `mask`; None if the class has none."""
         raise NotImplementedError
 
-    def room(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+    def max_copies(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
         """int64[rows]: at most how many more copies each row takes, from what its nodes have idle; where that is 0,
         `explain` says why."""
         raise NotImplementedError
@@ -235,11 +262,11 @@ class Plugin:
         """
         raise NotImplementedError
 
-    def admission_room(self, session: View, gang: GangRecord) -> int:
+    def max_admissions(self, session: View, gang: GangRecord) -> int:
         """At most how many groups like this one could be permitted now, one after the other."""
         raise NotImplementedError
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         """(what is in the way, the smallest change that would help) where `admit` rejects the group; the first goes
         on from "gang x waits to be admitted: "."""
         raise NotImplementedError

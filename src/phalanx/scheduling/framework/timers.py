@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Rounds:
+class Timers:
     """Kept by the scheduler over cycles, by the names of plugins. Nothing of it survives a restart."""
 
     def __init__(self) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.scheduling.framework.timers import Rounds
+from phalanx.scheduling.framework.capabilities import UsageDecay
+from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.gangs.quorum import QuorumRequirement
 from phalanx.scheduling.quota.usage_history import UsageHistory
 
@@ -35,7 +36,7 @@ class View(Protocol):
     now: float
     state: ClusterState
     history: UsageHistory
-    rounds: Rounds
+    timers: Timers
 
     @property
     def placer(self) -> PodPlacer:
@@ -48,8 +49,9 @@ class View(Protocol):
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
 
-    def configured(self, kind: type[T]) -> T | None:
-        """The policy's plugin of a class, as the policy configures it."""
+    @property
+    def usage_decay(self) -> UsageDecay:
+        """How far the policy lets what accounts have held count."""
 
     def priority(self, gang: GangRecord | PodRecord) -> int:
         """A pod's priority; of a gang the group's own, else the highest among its members."""
@@ -68,3 +70,38 @@ class View(Protocol):
 
     def promised(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
+
+
+class WaitingUnit(Protocol):
+    """What takes its turn as one: the gangs of a bundle (mostly one), or a pod on its own."""
+
+    @property
+    def pod(self) -> PodRecord | None:
+        """The pod on its own."""
+
+    @property
+    def gangs(self) -> tuple[GangRecord, ...]:
+        """The gangs otherwise."""
+
+    @property
+    def members(self) -> tuple[GangRecord | PodRecord, ...]:
+        """Either of the two."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+
+class ActionView(View, Protocol):
+    """One cycle as an action sees it."""
+
+    @property
+    def units(self) -> Sequence[WaitingUnit]:
+        """What waits, in order."""
+
+    def place(self, units: Iterable[WaitingUnit]) -> None:
+        """Gives some of the units their turn, as the action `allocate` does: each is placed whole or not at all,
+        or told what it lacks. Others than those of `units` are passed over."""
+
+    def out_of_time(self) -> bool:
+        """Whether the cycle has used up its time: then what has had no turn is for the next one."""

@@ -13,8 +13,8 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
     {
         "enableJobOrder": ("gang_order",),
         "enableTaskOrder": ("pod_order",),
-        "enablePredicate": ("filter", "consents", "room", "explain", "refuse"),
-        "enableNodeOrder": ("preference", "score"),
+        "enablePredicate": ("filter", "pre_bind_check", "max_copies", "explain", "pre_filter"),
+        "enableNodeOrder": ("static_score", "score"),
         "enableJobEnqueued": ("admit", "admitted"),
         "enableBestNode": (),
         "enableHierarchy": (),
@@ -28,15 +28,15 @@ SWITCHES: MappingProxyType[str, tuple[str, ...]] = MappingProxyType(
         "enableReclaimable": (),
         "enableReservedNodes": (),
         "enableTargetJob": (),
-        "enabledAllocatable": ("ceiling",),
+        "enabledAllocatable": ("limit",),
         "enabledClusterOrder": (),
         "enabledHyperNodeGradient": (),
         "enabledHyperNodeOrder": (),
-        "enabledOverused": ("ceiling",),
+        "enabledOverused": ("limit",),
         "enabledSubJobOrder": (),
         "enabledSubJobPipelined": (),
         "enabledSubJobReady": (),
-        "enabledVictim": ("outcasts",),
+        "enabledVictim": ("evictees",),
     }
 )
 

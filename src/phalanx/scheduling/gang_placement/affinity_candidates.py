@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from phalanx.cluster.affinity.selector_sets import company_wanted
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.peers.book import company_wanted
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.session.session import Session
 
@@ -47,7 +46,7 @@ def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[Cl
         if not company.peers.affinity:
             continue
         crowd = company.stated[company_wanted(company.peers)]
-        near = bearing_of(session.state.nodes.peers, cls).nearness
+        near = cls.affinity_state(session.state.nodes.peers).nearness
         assert near is not None
         if any(crowd in other.company.kin for other in wanted) and not any(
             each.counts.any() for each in near.counters

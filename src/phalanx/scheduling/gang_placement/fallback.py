@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.pod_sets import PodBatch
 from phalanx.scheduling.gangs.quorum import QuorumRequirement

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import TopologyRule
 

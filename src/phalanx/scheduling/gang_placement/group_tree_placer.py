@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot
 from phalanx.scheduling.gang_placement.domain_trials import together, try_domains

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
+from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
-from phalanx.scheduling.ordering.shared_verdicts import tell_unit
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import NominatedSignature, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import Leaving
 from phalanx.scheduling.session.session import Session

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import PodRecord
-from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.placement.affinity_order import leaders_first
 from phalanx.scheduling.session.session import Session
 
@@ -33,7 +33,7 @@ Order = Callable[[Session, list[PodBatch]], list[PodBatch]]
 
 
 def batches_of(
-    members: list[PodRecord], roles: set[str], charged: bool, huddles: Huddles | None = None
+    members: list[PodRecord], roles: set[str], charged: bool, huddles: ColocationGroups | None = None
 ) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
     found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], PodBatch] = {}
@@ -42,7 +42,7 @@ def batches_of(
         if pod.problem:
             continue
         role, payer = pod.role if pod.role in roles else "", member.payer if charged else None
-        key = -pod.priority, member.cls, role, payer, huddles.of(member) if huddles is not None else None
+        key = -pod.priority, member.cls, role, payer, huddles.group_of(member) if huddles is not None else None
         batch = found.get(key)
         if batch is None:
             batch = found[key] = PodBatch(*key)

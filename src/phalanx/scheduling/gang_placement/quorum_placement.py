@@ -8,13 +8,13 @@ import msgspec
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord, PodRecord
 from phalanx.cluster.network.topology import Level
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.cluster.transaction import Transaction
 from phalanx.model.resources import PODS, Requests, requests_of
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage, Spot, shortage
-from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.gang_placement.affinity_candidates import affinity_candidates
 from phalanx.scheduling.gang_placement.domain_trials import Facts, try_domains
 from phalanx.scheduling.gang_placement.fallback import FallbackPlacement, fallback_placement
@@ -78,7 +78,7 @@ class GangPlacement:
         self.extras: list[PodSet] = []
         self.placed: list[tuple[PodRecord, int]] = []
         self.area: Area | None = None
-        self.huddles: Huddles | None = None
+        self.huddles: ColocationGroups | None = None
         if not self.need.satisfied:
             noun = gang.noun
             assert noun is not None
@@ -86,7 +86,7 @@ class GangPlacement:
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
             members = session.in_order(gang)
-            self.huddles = session.huddles(gang)
+            self.huddles = session.colocation_groups(gang)
             if not noun.subgroups:
                 self.rest = PodSet(batches_of(members, roles, charged, self.huddles))
                 return
@@ -474,7 +474,7 @@ class _Turn:
     def _leaning(self, member: PodRecord) -> FloatArray | None:
         """How good each row is for the member because of who is there."""
         huddles = self._call.huddles
-        return huddles.points(member, self._call.placed) if huddles is not None else None
+        return huddles.scores(member, self._call.placed) if huddles is not None else None
 
     def _short_of(self, batch: PodBatch, missing: int, start: int, need: int) -> Facts:
         session, cls, place = self._session, batch.cls, self._place

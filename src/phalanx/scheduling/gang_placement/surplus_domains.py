@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.gangs.quorum import counted
 from phalanx.scheduling.gangs.subgroups import Subgroup, part_key, subgroups_of

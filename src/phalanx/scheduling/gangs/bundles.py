@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import MOST_GANGS, GangKey
 
 

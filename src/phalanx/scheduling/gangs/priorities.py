@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.pod import MemberState
 
 _ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})

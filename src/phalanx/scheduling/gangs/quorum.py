@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.gang import Gang, GangCounts, MatchPolicy
 from phalanx.model.pod import MemberState, PlanMark
 from phalanx.scheduling.gangs.subgroups import lacking

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangCounts
 from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
-from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.plugins.queues.capacity import Capacity
+from phalanx.scheduling.framework.plugin import Plugin, overrides
 
 if TYPE_CHECKING:
     from phalanx.scheduling.session.session import Session
@@ -45,10 +44,12 @@ def has_min(session: Session, tree: Tree) -> frozenset[str]:
 
 def _left_to_parents(session: Session, plugin: Plugin, queue: AccountRecord) -> frozenset[str]:
     """The resources of which neither a queue nor a sibling says what it deserves, but one above them does."""
-    if not isinstance(plugin, Capacity) or queue.parent is None:
+    if not overrides(plugin, "declared_resources") or queue.parent is None:
         return frozenset()
-    above = (plugin.stated(session, each) for each in queue.parent.lineage()[:-1])
-    beside = (plugin.stated(session, each) | each.guarantee.keys() for each in queue.parent.children.values())
+    above = (plugin.declared_resources(session, each) for each in queue.parent.lineage()[:-1])
+    beside = (
+        plugin.declared_resources(session, each) | each.guarantee.keys() for each in queue.parent.children.values()
+    )
     return frozenset().union(*above).difference(*beside)
 
 

@@ -16,14 +16,24 @@ from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
 # others silence could break a limit or a veto, so there the unit waits instead.
-_ORDERS = frozenset({"queue_order", "tenant_order", "gang_order", "pod_order", "victim_order"})
+_ORDERS = frozenset({"queue_order", "subqueue_order", "gang_order", "pod_order", "victim_order"})
 _PREFERENCES = frozenset(
-    {"tenants", "huddles", "preference", "score", "explain", "wakes", "season", "admitted", "outcasts"}
+    {
+        "subqueues",
+        "colocation_groups",
+        "static_score",
+        "score",
+        "explain",
+        "next_wake",
+        "time_key",
+        "admitted",
+        "evictees",
+    }
 )
 
 
@@ -55,7 +65,7 @@ class _Silent(Plugin):
     def _same(self, *asked: object) -> _NoOpinion:
         return NO_OPINION
 
-    queue_order = tenant_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
+    queue_order = subqueue_order = gang_order = pod_order = victim_order = _same  # type: ignore[assignment]
 
 
 _SILENT = _Silent()
@@ -114,7 +124,7 @@ def silence_plugin(session: Session, error: Exception) -> bool:
     if place is None:
         return False
     session.plan.failures.append(_told(f"plugin {plugin.name} at {point}", error, plugin=plugin.name))
-    session.pipeline.silence(point, place, _SILENT if point in _ORDERS else None)
+    session.pipeline.disable(point, place, _SILENT if point in _ORDERS else None)
     return True
 
 
@@ -138,7 +148,9 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
 
 def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     """The plugin whose extension point the framework had called when something raised, and which that was."""
-    plugins = {id(entry.plugin) for entry in (*session.pipeline.policy.always, *session.pipeline.policy.plugins)}
+    plugins = {
+        id(entry.plugin) for entry in (*session.pipeline.policy.standing_plugins, *session.pipeline.policy.plugins)
+    }
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")

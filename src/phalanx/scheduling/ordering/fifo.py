@@ -5,9 +5,9 @@ from __future__ import annotations
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.ordering.shared_verdicts import tell_unit
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.queue.signatures import FifoBlocked, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.quota.limits import BlockedByFifo
 from phalanx.scheduling.session.session import Session

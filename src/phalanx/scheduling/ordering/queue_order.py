@@ -7,10 +7,10 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import count
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.session.session import Session
 
@@ -131,7 +131,7 @@ class QueueOrder:
         self._root = QueueBranch()
         self._numbers = count()
         self._queues = session.pipeline.plugins("queue_order")
-        self._tenants = session.pipeline.plugins("tenants")
+        self._tenants = session.pipeline.plugins("subqueues")
         self._way: list[QueueBranch] = []
         # A lane and the branches that lead to it, from the root down.
         self._lanes: dict[tuple[Payer, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
@@ -215,7 +215,7 @@ class QueueOrder:
             steps += [self._by_account(account, self._queue_place) for account in reversed(lineage)]
         steps.append((("band", band, stage), lambda _: (_OWN, *band[1:], stage)))
         for plugin in self._tenants:
-            for account in plugin.tenants(self._session, payer):
+            for account in plugin.subqueues(self._session, payer):
                 steps.append(self._by_account(account, self._tenant_place))
         steps.append(("units", lambda _: (_OWN,)))
         return steps
@@ -235,8 +235,8 @@ class QueueOrder:
     def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
         """The tenant whose next unit is older goes first where the plugins know no difference."""
         self._session.state.ledger.settle()
-        plugins = self._session.pipeline.plugins("tenant_order")
-        return (*[plugin.tenant_order(self._session, account) for plugin in plugins], *below.head(), account.key)
+        plugins = self._session.pipeline.plugins("subqueue_order")
+        return (*[plugin.subqueue_order(self._session, account) for plugin in plugins], *below.head(), account.key)
 
 
 def _rank(unit: QueuedUnit) -> Rank:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from itertools import takewhile
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.diagnosis.verdicts import subgroup_too_small, unreadable
 from phalanx.scheduling.gang_placement.nominated_placement import place_nominated, waits_on
+from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import (
     SurplusDomain,
     kind_of,
     place_in_domain,
     surplus_domain,
 )
-from phalanx.scheduling.ordering.shared_verdicts import tell_unit
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     NominatedSignature,
     PodSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.session.session import Session
 
@@ -98,8 +98,8 @@ class SurplusTurns:
             wanted = min(
                 turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
             )
-            huddles = session.huddles(turn.gang) if wanted else None
-            with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
+            huddles = session.colocation_groups(turn.gang) if wanted else None
+            with session.placer.leaning(huddles.scores(head, ()) if huddles is not None else None):
                 rows = session.placer.place(head.cls, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)

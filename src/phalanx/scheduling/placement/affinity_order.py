@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import TypeVar
 
+from phalanx.cluster.affinity.selector_sets import company_wanted
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers.book import company_wanted
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.peers.bearings import Evenness
-from phalanx.cluster.peers.domains import Domains
+from phalanx.cluster.affinity.domains import Domains
+from phalanx.cluster.affinity.state import Evenness
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.placement.inter_pod_constraints import (
     Grouping,

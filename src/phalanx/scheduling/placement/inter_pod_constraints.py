@@ -13,13 +13,13 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.state import AffinityState, Evenness, through
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import Bearing, Evenness, through
-from phalanx.cluster.peers.domains import Counter, Domains
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 
 _HOSTNAME = "kubernetes.io/hostname"
 # Scores of classes with wishes about others are whole multiples of this, so that sums of them are exact.
@@ -69,7 +69,7 @@ class InterPodConstraints:
     """
 
     def __init__(
-        self, nodes: NodeTable, cls: ClassRecord, bearing: Bearing, rules: PeerRules, static: BoolArray
+        self, nodes: NodeTable, cls: ClassRecord, bearing: AffinityState, rules: InterPodRules, static: BoolArray
     ) -> None:
         self._nodes = nodes
         self._bearing = bearing
@@ -94,7 +94,7 @@ class InterPodConstraints:
         )
         self.pulls = self._pulls() if rules.affinity_weight else []
 
-    def holds(self, bearing: Bearing, static: BoolArray) -> bool:
+    def holds(self, bearing: AffinityState, static: BoolArray) -> bool:
         """Whether it is still about these rules and nodes."""
         return self._bearing is bearing and self._static is static and self._labels == self._nodes.relabelled.end
 

@@ -8,15 +8,16 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.peers.bearings import bearing_of
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY, Stock
-from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import NO_RULES, InterPodRules
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.pipeline import Pipeline
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.placement.domain_greedy import NOWHERE, CopyScores, DomainGreedy, until_limits_grow
 from phalanx.scheduling.placement.greedy import best_rows, place_greedily
@@ -105,20 +106,20 @@ class Placer:
         preferences: Sequence[Plugin],
         scorers: Sequence[Plugin],
         stocks: Collection[str] = (),
-        rules: PeerRules = NO_RULES,
+        rules: InterPodRules = NO_RULES,
         rooms: Sequence[Plugin] = (),
     ) -> None:
         self._rules = rules
         self._rooms = rooms
         self._nodes = nodes
         self._filters = filters
-        self._consenters = [each for each in filters if overrides(each, "consents")]
+        self._consenters = [each for each in filters if overrides(each, "pre_bind_check")]
         self._stocks = frozenset(stocks)
         self._scope: BoolArray | None = None
         self._lean: FloatArray | None = None
         self._preferences = preferences
         self._scorers = scorers
-        self._wide = [each for each in scorers if overrides(each, "wide")]
+        self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
         self._views: dict[int, ClassView] = {}
 
     def forget(self) -> None:
@@ -173,11 +174,11 @@ class Placer:
                 self._nodes.changes.note(row)
 
     def _consented(self, cls: ClassRecord, row: int) -> bool:
-        return all(plugin.consents(cls, self._nodes, row) for plugin in self._consenters)
+        return all(plugin.pre_bind_check(cls, self._nodes, row) for plugin in self._consenters)
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.stocks(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -238,7 +239,7 @@ class Placer:
     @property
     def _single(self) -> bool:
         """Whether copies have to be placed one at a time, whatever their class."""
-        return self._lean is not None or any(scorer.wide for scorer in self._wide)
+        return self._lean is not None or any(scorer.depends_on_other_nodes for scorer in self._wide)
 
     @contextmanager
     def within(self, rows: BoolArray) -> Iterator[None]:
@@ -334,7 +335,7 @@ class Placer:
         idle = self._nodes.idle[cls.columns][:, rows]
         fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY)
         for plugin in self._rooms:
-            fits = np.minimum(fits, plugin.room(cls, self._nodes, rows))
+            fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
 
     def _in_scope(self, score: FloatArray) -> FloatArray:
@@ -379,7 +380,7 @@ class Placer:
         if not cls.company.restricts or self._rules == NO_RULES:
             view.peering = None
             return
-        bearing = bearing_of(nodes.peers, cls)
+        bearing = cls.affinity_state(nodes.peers)
         if view.peering is None or not view.peering.holds(bearing, view.static):
             view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
@@ -418,7 +419,7 @@ class Placer:
             view.limit = np.zeros(len(view.static), dtype=np.int64)
         limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
         for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls, rows))
+            limit = np.minimum(limit, stock.copies(view.cls.pod_class, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
@@ -458,14 +459,14 @@ class Placer:
     def _preference(self, view: ClassView) -> FloatArray | None:
         total: FloatArray | None = None
         for plugin in self._preferences:
-            part = plugin.preference(view.cls, self._nodes, view.allowed)
+            part = plugin.static_score(view.cls, self._nodes, view.allowed)
             if part is not None:
                 total = part if total is None else total + part
         return total
 
     def _refresh_score(self, view: ClassView) -> None:
         nodes = self._nodes
-        afresh = view.cursor < 0 or any(scorer.wide for scorer in self._wide)
+        afresh = view.cursor < 0 or any(scorer.depends_on_other_nodes for scorer in self._wide)
         changed = None if afresh else nodes.changes.since(view.cursor, nodes.capacity // _RESCORE_PART)
         rows = np.flatnonzero(view.allowed) if changed is None else np.array(changed, dtype=np.intp)
         self._score_rows(view, rows)
@@ -477,7 +478,7 @@ class Placer:
         fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
         fits &= view.allowed.take(rows)
         for plugin in self._rooms:
-            fits &= plugin.room(cls, nodes, rows) > 0
+            fits &= plugin.max_copies(cls, nodes, rows) > 0
         load = Load(cls, nodes, rows)
         total: FloatArray | float = 0.0
         for scorer in self._scorers:
@@ -493,3 +494,19 @@ class Placer:
         found = np.where(view.allowed[rows], self._copies(view, rows), 0)
         view.room += int(found.sum()) - int(copies[rows].sum())
         copies[rows] = found
+
+
+def build_placer(pipeline: Pipeline, nodes: NodeTable, backoff: NodeBackoff | None = None) -> Placer:
+    """The placer that asks the plugins of a policy."""
+    for plugin in pipeline.plugins("configure"):
+        plugin.configure(nodes, backoff if backoff is not None else NodeBackoff())
+    filters, preferences, scorers = (pipeline.plugins(point) for point in ("filter", "static_score", "score"))
+    return Placer(
+        nodes,
+        filters,
+        preferences,
+        scorers,
+        pipeline.stocks,
+        pipeline.inter_pod_rules,
+        pipeline.plugins("max_copies"),
+    )

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import NO_NODE, PodRecord
 from phalanx.cluster.network.topology import USUAL_LEVELS, Ladder, Level, Topology
+from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.pod import ACTIVE
 from phalanx.model.resources import PODS

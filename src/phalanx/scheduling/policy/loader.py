@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeVar
 
-import msgspec
 import yaml
 
 from phalanx.model.account import SelfProtection
@@ -21,6 +19,7 @@ from phalanx.scheduling.framework.eviction_options import (
     without_effect,
 )
 from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.framework.vocabulary import (
     ACTION_ARGUMENTS,
     FOREIGN_VICTIMS,
@@ -46,55 +45,10 @@ tiers:
   - name: nodeorder
 """
 
-T = TypeVar("T")
-
 _TOP = ("actions", "tiers", "configurations", "metrics", "phalanx")
 _OWN_TIER = -1
 _OWN = ("partialGang", "cycleBudgetMilliseconds", "dialects", "evictions", "selfProtection", "createPodGroups")
 _Options = Mapping[str, object]
-
-
-class ConfiguredPlugin(msgspec.Struct, frozen=True):
-    """A plugin of the policy; `silent` are the extension points that the file switches off."""
-
-    plugin: Plugin
-    tier: int
-    silent: frozenset[str] = frozenset()
-
-
-class Policy(msgspec.Struct, frozen=True):
-    """A policy that can run. `always` are plugins that no file names: what objects in the cluster say (quotas,
-    budgets) holds whatever the policy. `inactive` tells, a sentence each, what was accepted but has no effect yet.
-
-    `partial_gang` says what happens to a gang that stays below its quorum past its timeout because bindings
-    failed: `keep` lets the bound members run on and keeps trying, `release` evicts them. `evictions` says how pods
-    are evicted: `delete`, or `eviction-api`, where the API server keeps PodDisruptionBudgets. `self_protection`
-    holds for accounts that say nothing about it, and none above them does. `custom_actions` are those of `actions`
-    that installed packages bring, by name. With `create_pod_groups` gangs that only pods declare get an object.
-    """
-
-    actions: tuple[str, ...]
-    plugins: tuple[ConfiguredPlugin, ...]
-    always: tuple[ConfiguredPlugin, ...] = ()
-    inactive: tuple[str, ...] = ()
-    partial_gang: str = "keep"
-    cycle_budget: float = 0.1
-    dialects: Mapping[str, object] = {}
-    evictions: str = "delete"
-    eviction: EvictionOptions = EvictionOptions()
-    self_protection: SelfProtection = SelfProtection.GUARANTEED
-    custom_actions: Mapping[str, Action] = {}
-    create_pod_groups: bool = True
-
-    @property
-    def places_slots_only(self) -> bool:
-        """Whether no action is for members of gangs that ask for more than a slot; of others' nobody knows."""
-        return "allocate" not in self.actions and not self.custom_actions
-
-    def configured(self, kind: type[T]) -> T | None:
-        """The plugin of a class that a tier names."""
-        found = (entry.plugin for entry in self.plugins)
-        return next((plugin for plugin in found if isinstance(plugin, kind)), None)
 
 
 def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
@@ -116,7 +70,7 @@ def load_policy(text: str = DEFAULT_POLICY, source: str = "policy") -> Policy:
     custom = _custom_actions(actions, offered, arguments, errors)
     eviction = eviction_options(actions, arguments, options, errors)
     own = _own_settings(document.get("phalanx") or {}, errors)
-    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.silent for entry in plugins):
+    if not any(overrides(entry.plugin, "filter") and "filter" not in entry.disabled_points for entry in plugins):
         inactive.append("no plugin filters nodes (predicates does): selectors, taints and ports are not looked at")
     if errors:
         raise PolicyError("\n".join(f"{source}: {error}" for error in errors))
@@ -208,7 +162,7 @@ def _tiers(
             plugin = _plugin(name, option, known, place, errors, inactive)
             silent = _silent(option, f"{place} ({name})", errors)
             if plugin is not None:
-                if overrides(plugin, "spares"):
+                if overrides(plugin, "evict_veto"):
                     silent |= _silent_vetoes(name, option, actions, inactive)
                 configured.append(ConfiguredPlugin(plugin, tier, silent))
         if "capacity" in seen and "proportion" in seen and {"capacity", "proportion"} & names:
@@ -281,7 +235,7 @@ def _silent_vetoes(name: str, option: _Options, actions: Sequence[str], inactive
     silent, remark = silences_vetoes(option, actions)
     if remark is not None:
         inactive.append(f"plugin {name}: {remark}")
-    return frozenset({"spares"}) if silent else frozenset()
+    return frozenset({"evict_veto"}) if silent else frozenset()
 
 
 def _configurations(

@@ -19,7 +19,7 @@ from phalanx.scheduling.plugins.nodes.binpack import Binpack
 from phalanx.scheduling.plugins.nodes.deviceshare import DeviceShare
 from phalanx.scheduling.plugins.nodes.extender import Extender
 from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
-from phalanx.scheduling.plugins.nodes.node_backoff import Rest
+from phalanx.scheduling.plugins.nodes.node_backoff import NodeBackoffPlugin
 from phalanx.scheduling.plugins.nodes.nodegroup import NodeGroup
 from phalanx.scheduling.plugins.nodes.nodeorder import NodeOrder
 from phalanx.scheduling.plugins.nodes.numa_aware import NumaAware
@@ -78,7 +78,7 @@ def builtin_plugins() -> dict[str, type[Plugin]]:
 
 def standing() -> tuple[type[Plugin], ...]:
     """The plugins that are part of every policy without being named."""
-    return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, Rest)
+    return (Budgets, Quotas, Guarantees, Protection, SelfProtectionPlugin, NodeBackoffPlugin)
 
 
 def available_plugins() -> dict[str, type[Plugin]]:

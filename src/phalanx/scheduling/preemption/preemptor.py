@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.accounts import Payer, add_amounts
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
@@ -18,8 +18,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import (
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, kind_of, place_in_domain
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 

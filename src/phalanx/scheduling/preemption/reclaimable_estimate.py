@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.reclaimees import Lenders
 from phalanx.scheduling.session.session import Session
 

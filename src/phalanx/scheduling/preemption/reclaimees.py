@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from phalanx.cluster.accounts import Payer, add_amounts
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.pods.victim_index import Kind, Table
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
-from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
 from phalanx.scheduling.preemption.rules.drf_preemption import Levelling

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.cost import Cost
 from phalanx.scheduling.preemption.victims import Victim

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.claims import Claim
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.cluster.pods.victim_index import Kind, Table
 from phalanx.cluster.resource_space import BoolArray, IntArray
-from phalanx.cluster.tenancy import Kind, Table
 from phalanx.model.account import Tree
 from phalanx.scheduling.session.session import Session
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import GangKey

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps
 from phalanx.scheduling.preemption.rules.min_available import Headcount, whole
@@ -61,8 +61,8 @@ class Departures:
         """Why the pod may not leave, whoever else does."""
         if record.state not in CAN_LEAVE:
             return "is on its way already"
-        for plugin in self._session.pipeline.plugins("spares"):
-            spared = plugin.spares(self._session, record)
+        for plugin in self._session.pipeline.plugins("evict_veto"):
+            spared = plugin.evict_veto(self._session, record)
             if spared is not None:
                 return spared.why
         return None

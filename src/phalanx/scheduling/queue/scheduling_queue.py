@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import count
 from math import inf
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.bundles import bundle_of_gangs
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -20,51 +19,10 @@ from phalanx.scheduling.queue.signatures import (
     SurplusSignature,
     helped_by_placements,
 )
-from phalanx.scheduling.queue.unschedulable import BundleKey, FitError, Rank, UnitKey, UnschedulableUnits
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit_index import UnitIndex
+from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
 from phalanx.scheduling.quota.limits import BlockedByFifo
-
-
-class QueuedUnit:
-    """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
-
-    `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
-    do not name them in turn: they are waited for. A gang is `overbundled` where more are tied to it than may start
-    as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank` and
-    `band` (a prefix of it) are set when the cycle puts its units in order.
-    """
-
-    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank")
-
-    def __init__(
-        self,
-        key: UnitKey,
-        pod: PodRecord | None = None,
-        gangs: tuple[GangRecord, ...] = (),
-        missing: tuple[GangKey, ...] = (),
-        composite: GangKey | None = None,
-        overbundled: bool = False,
-    ) -> None:
-        self.composite = composite
-        self.key = key
-        self.pod = pod
-        self.gangs = gangs
-        self.missing = missing
-        self.overbundled = overbundled
-        self.rank: Rank = ()
-        self.band: Rank = ()
-
-    @property
-    def members(self) -> tuple[GangRecord | PodRecord, ...]:
-        """The gangs, or the pod, for whom accounts are charged."""
-        return (self.pod,) if self.pod is not None else self.gangs
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
-
-    def __repr__(self) -> str:
-        return f"Unit({self.pod or self.gangs})"
 
 
 class SchedulingQueue:
@@ -95,11 +53,7 @@ class SchedulingQueue:
         self._alarms: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
-        # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
-        self._unit_of: dict[GangKey, BundleKey] = {}
-        self._owners: dict[BundleKey, set[GangKey]] = {}
-        self._units_with: dict[GangKey, set[BundleKey]] = {}
-        self._overbundled: set[GangKey] = set()
+        self._index = UnitIndex(state)
 
     @property
     def idle(self) -> bool:
@@ -119,7 +73,7 @@ class SchedulingQueue:
         self._parked.clear()
         self._groups.clear()
         self._active.update(dict.fromkeys(self._state.lone))
-        self._active.update(dict.fromkeys(key for key in sorted(self._owners) if self._unit(key) is not None))
+        self._active.update(dict.fromkeys(key for key in self._index.keys() if self._index.unit(key) is not None))
 
     def take(
         self,
@@ -148,13 +102,13 @@ class SchedulingQueue:
 
     def _take_active(self) -> list[QueuedUnit]:
         active, self._active = self._active, {}
-        return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
+        return [unit for key, known in active.items() if (unit := known or self._index.unit(key)) is not None]
 
     def everything(self) -> list[QueuedUnit]:
         """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
         self._absorb()
-        keys: list[UnitKey] = [*self._state.lone, *sorted(self._owners)]
-        return [unit for key in keys if (unit := self._unit(key)) is not None]
+        keys: list[UnitKey] = [*self._state.lone, *self._index.keys()]
+        return [unit for key in keys if (unit := self._index.unit(key)) is not None]
 
     def take_content(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
@@ -207,10 +161,12 @@ class SchedulingQueue:
         """Of those who wait with the demand the first that may evict others."""
         group = self._groups[demand]
         first = group.first()
-        unit = self._unit(first) if first is not None else None
+        unit = self._index.unit(first) if first is not None else None
         if unit is None or self._evicts(unit):
             return unit
-        others = ((rank, other) for key, rank in group.units.items() if (other := self._unit(key)) is not None)
+        others = (
+            (rank, other) for key, rank in group.units.items() if (other := self._index.unit(key)) is not None
+        )
         return min(
             (each for each in others if self._evicts(each[1])), key=lambda each: each[0], default=(None, None)
         )[1]
@@ -228,7 +184,7 @@ class SchedulingQueue:
         if self._ripened != self._state.ripened:
             self._ripen()
         for key in self._unasked:
-            demand, unit = self._parked.get(key), self._unit(key)
+            demand, unit = self._parked.get(key), self._index.unit(key)
             if demand is not None and unit is not None:
                 found.append((unit, demand, self._groups[demand].refusal))
                 self._leave(key)
@@ -266,7 +222,7 @@ class SchedulingQueue:
         for demand, group in self._groups.items():
             if group.unheard or group.open or group.refusal.version != self._state.version:
                 key = group.first()
-                unit = self._unit(key) if key is not None else None
+                unit = self._index.unit(key) if key is not None else None
                 if unit is not None:
                     return demand, unit
         self._all_true_at = self._state.version
@@ -279,7 +235,7 @@ class SchedulingQueue:
         self._renew(group, refusal)
         for key in list(group.unheard):
             del group.unheard[key]
-            unit = self._unit(key)
+            unit = self._index.unit(key)
             if unit is not None:
                 yield unit
 
@@ -362,12 +318,12 @@ class SchedulingQueue:
         rank: Callable[[QueuedUnit], Rank] | None,
     ) -> None:
         key = group.first()
-        unit = self._unit(key) if key is not None else None
+        unit = self._index.unit(key) if key is not None else None
         most = bound(demand, unit) if unit is not None else 0
         if not most:
             return
         if rank is not None:
-            units = (self._unit(key) for key in list(group.units))
+            units = (self._index.unit(key) for key in list(group.units))
             group.rank_anew({unit.key: rank(unit) for unit in units if unit is not None})
         group.open = True
         self._all_true_at = -1
@@ -392,17 +348,20 @@ class SchedulingQueue:
             if uid in self._state.lone:
                 self._active[uid] = None
         touched = [*gangs, *self._forest.moved(gangs)]
-        units = self._index(touched) if touched else set()
+        units, dropped = self._index.update(touched) if touched else (set(), [])
+        for unit in dropped:
+            self._active.pop(unit, None)
+            self._leave(unit)
         for key in touched:
             self._stray.update((member.pod.uid, member) for member in self._lapsed(key))
-            units |= self._units_with.get(key, set())
+            units |= self._index.units_with(key)
         for unit in sorted(units):
             self._leave(unit)
             self._active.pop(unit, None)
-            asks = self._unit(unit) is not None
+            asks = self._index.unit(unit) is not None
             if asks:
                 self._active[unit] = None
-            for gang in self._owners[unit]:
+            for gang in self._index.gangs_of(unit):
                 self._note_content(gang, asks)
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
@@ -413,69 +372,6 @@ class SchedulingQueue:
         else:
             self._content.pop(key, None)
 
-    def _index(self, keys: list[GangKey]) -> set[BundleKey]:
-        """Keeps the index of bundles when declarations may have changed: their own units, and those that name them.
-        The units that are new because of that (of a tree that a gang has left, say)."""
-        fresh: set[BundleKey] = set()
-        ask = dict.fromkeys(keys)
-        for key in keys:
-            former = (self._owners[unit] for unit in self._units_with.get(key, ()))
-            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
-        settled: set[GangKey] = set()
-        while ask:
-            gang, _ = ask.popitem()
-            if gang in settled:
-                continue
-            unit, owners = self._bundle(gang)
-            for owner in owners:
-                # Whoever was tied to it may not be any more, or be so to others that were too many before.
-                news = self._move(owner, unit)
-                ask.update(dict.fromkeys(sorted(news - settled)))
-                if news and unit is not None:
-                    fresh.add(unit)
-            settled.update(owners)
-        return {unit for unit in fresh if unit in self._owners}
-
-    def _move(self, gang: GangKey, unit: BundleKey | None) -> set[GangKey]:
-        """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
-        last = self._unit_of.get(gang)
-        if last == unit:
-            return set()
-        if last is not None:
-            del self._unit_of[gang]
-            self._owners[last].discard(gang)
-            if not self._owners[last]:
-                self._drop(last)
-        if unit is not None:
-            self._unit_of[gang] = unit
-            self._owners.setdefault(unit, set()).add(gang)
-            for member in unit:
-                self._units_with.setdefault(member, set()).add(unit)
-        return {*(last or ()), *(unit or ())} - {gang}
-
-    def _bundle(self, key: GangKey) -> tuple[BundleKey | None, tuple[GangKey, ...]]:
-        """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
-        record = self._declared(key)
-        self._overbundled.discard(key)
-        if record is None or record.noun is None:
-            return None, (key,)
-        if record.noun.composite is not None:
-            return self._forest.kin(key), (key,)
-        if not record.noun.bundle:
-            return (key,), (key,)
-        bundle = bundle_of_gangs(record, self._state.gangs)
-        if bundle is None:
-            self._overbundled.add(key)
-            bundle = {key: record}
-        else:
-            self._overbundled -= bundle.keys()
-        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
-        return tuple(sorted({key}.union(*named))), tuple(bundle)
-
-    def _declared(self, key: GangKey) -> GangRecord | None:
-        record = self._state.gangs.get(key)
-        return record if record is not None and record.noun is not None else None
-
     def _lapsed(self, key: GangKey) -> list[PodRecord]:
         """Members for whom room is held although nobody declares their gang, or another object does now."""
         record = self._state.gangs.get(key)
@@ -483,36 +379,6 @@ class SchedulingQueue:
             return []
         record.renewed = False
         return [member for member in record.pending.values() if member.claim is not None]
-
-    def _drop(self, unit: BundleKey) -> None:
-        del self._owners[unit]
-        for member in unit:
-            units = self._units_with[member]
-            units.discard(unit)
-            if not units:
-                del self._units_with[member]
-        self._active.pop(unit, None)
-        self._leave(unit)
-
-    def _unit(self, key: UnitKey) -> QueuedUnit | None:
-        """The unit as it is now; None if it wants nothing."""
-        if isinstance(key, str):
-            pod = self._state.lone.get(key)
-            return QueuedUnit(key, pod) if pod is not None else None
-        owners = self._owners.get(key, ())
-        gangs = tuple(
-            record for member in key if member in owners and (record := self._declared(member)) is not None
-        )
-        if not any(gang.pending or awaits_admission(gang) for gang in gangs):
-            return None
-        composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
-        over = any(gang.key in self._overbundled for gang in gangs)
-        return QueuedUnit(key, None, gangs, missing, composite, over)
-
-
-def awaits_admission(gang: GangRecord) -> bool:
-    noun = gang.noun
-    return noun is not None and noun.admission and not noun.admitted and not gang.admitted
 
 
 def _opens(unit: QueuedUnit) -> bool:

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from typing import Protocol, TypeVar
 
 import numpy as np
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.eligibility import objections
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.ledger import Ledger
+from phalanx.cluster.nodes.eligibility import objections
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import exact_sums
+from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.node import HOLD
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.quota.water_filling import real_capability
 
-if TYPE_CHECKING:
-    from phalanx.scheduling.framework.view import View
-
+T = TypeVar("T")
 Amounts = Mapping[str, int]
 QUEUE_CLOSED = "QueueClosed"
 _NOTHING: Amounts = {}
+
+
+class QueueView(Protocol):
+    """What is asked about the cycle that is being planned."""
+
+    state: ClusterState
+
+    @property
+    def ledger(self) -> Ledger:
+        """The accounts, up to date."""
+
+    def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
+        """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
+
+    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+        """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
 
 
 def takes_part(queue: AccountRecord) -> bool:
@@ -62,14 +78,14 @@ def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
     return sums
 
 
-def offered(session: View) -> dict[str, int]:
+def offered(session: QueueView) -> dict[str, int]:
     """resource -> what there is to share: what nodes offer, or hold where that is more."""
     nodes = session.state.nodes
     sums = exact_sums(np.maximum(nodes.allocatable, nodes.used))
     return dict(zip(session.state.space.names, sums, strict=True))
 
 
-def usable(session: View) -> dict[str, int]:
+def usable(session: QueueView) -> dict[str, int]:
     """The same without what no queue can have: nodes whose taints none of our pods tolerates, waiting or not, and
     what pods of nobody's queue hold on the others."""
     state = session.state
@@ -135,7 +151,7 @@ class QueueShareRequests:
         self._own: dict[str, dict[str, int]] = {}
         self._sums: dict[AccountKey, dict[str, int]] = {}
 
-    def of(self, session: View, queue: AccountRecord) -> Amounts:
+    def of(self, session: QueueView, queue: AccountRecord) -> Amounts:
         self._version, changed = session.state.promises.claims_since(self._version)
         for name, amounts in changed.items():
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
@@ -147,15 +163,15 @@ class QueueShareRequests:
         return self._sums.get(queue.key, _NOTHING)
 
 
-def real_capabilities(session: View) -> RealCapabilities:
+def real_capabilities(session: QueueView) -> RealCapabilities:
     return session.memo("real capabilities", lambda: _real_capabilities(session))
 
 
-def _real_capabilities(session: View) -> RealCapabilities:
+def _real_capabilities(session: QueueView) -> RealCapabilities:
     return RealCapabilities(offered(session), capability(session.ledger.accounts[ROOT]))
 
 
-def admission_room(session: View, gang: GangRecord) -> int:
+def admission_room(session: QueueView, gang: GangRecord) -> int:
     """At most how many groups like this one its queue and the queues above may admit now.
 
     A queue may while minResources + held + promised - elastic <= real capability, per resource that minResources
@@ -175,7 +191,7 @@ def admission_room(session: View, gang: GangRecord) -> int:
     return room
 
 
-def admission_objection(session: View, gang: GangRecord) -> tuple[str, str] | None:
+def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str] | None:
     """(which queue has no room for the group, what would help); only what cannot change unnoticed is told."""
     queue, closed = _entrance(session, gang)
     if closed is not None:
@@ -192,7 +208,7 @@ def admission_objection(session: View, gang: GangRecord) -> tuple[str, str] | No
     return None
 
 
-def _entrance(session: View, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
+def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
     noun = gang.noun
     if noun is None:
@@ -207,7 +223,7 @@ def _entrance(session: View, gang: GangRecord) -> tuple[AccountRecord | None, tu
 
 
 def _bounds(
-    session: View, gang: GangRecord, queue: AccountRecord | None
+    session: QueueView, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
     """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
     noun = gang.noun

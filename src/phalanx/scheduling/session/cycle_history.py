@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.timers import Rounds
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
+from phalanx.scheduling.framework.timers import Timers
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.eviction_log import EvictionLog
 from phalanx.scheduling.session.no_solution import NoSolutionCache
-from phalanx.scheduling.session.node_backoff import NodeBackoff
 
 
 class CycleHistory:
@@ -17,7 +17,7 @@ class CycleHistory:
 
     def __init__(self, history: UsageHistory | None = None) -> None:
         self.history = history if history is not None else UsageHistory()
-        self.rounds = Rounds()
+        self.timers = Timers()
         self.evictions = EvictionLog()
         self.futility = NoSolutionCache()
-        self.rests = NodeBackoff()
+        self.node_backoff = NodeBackoff()

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import AccountKey, EvictionRate
 from phalanx.model.duration import format_duration
 

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
 
 _MOST = 10_000

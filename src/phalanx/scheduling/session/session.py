@@ -6,13 +6,13 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.claims import Claim
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.occupancy import hands
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
-from phalanx.cluster.tenants import hands
 from phalanx.model.decisions import Admit, Bind, Evict, EvictionReason, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark
@@ -21,13 +21,14 @@ from phalanx.model.verdict import GangVerdict, PodVerdict, Verdict
 from phalanx.scheduling.diagnosis.domain_shortage import no_room_near
 from phalanx.scheduling.diagnosis.shortage import Shortage, shortage
 from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod, over_ceiling_for_pod
-from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.framework.capabilities import UsageDecay
+from phalanx.scheduling.framework.colocation import ColocationGroups
+from phalanx.scheduling.framework.view import WaitingUnit
 from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, joining_mark, quorum_requirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
-from phalanx.scheduling.plugins.nodes.network_topology_aware import NetworkTopologyAware
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     UNBOUNDED,
     AdmissionSignature,
@@ -39,6 +40,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     helped_by_placements,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit, OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
@@ -56,6 +58,10 @@ _LEAST_PART = 64
 
 def _none(gang: GangRecord, account: AccountRecord | None) -> Mapping[str, int]:
     return {}
+
+
+def _pass(units: list[QueuedUnit]) -> None:
+    """Nobody gets a turn."""
 
 
 class Session:
@@ -106,9 +112,9 @@ class Session:
         self._priorities = Priorities(state.surroundings.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
-        self.history, self.rounds, self.evictions, self.futility = (
+        self.history, self.timers, self.evictions, self.futility = (
             past.history,
-            past.rounds,
+            past.timers,
             past.evictions,
             past.futility,
         )
@@ -117,16 +123,16 @@ class Session:
         self.asked: set[UnitKey] = set()
         self.made_room = False
         self.disruptions: dict[UnitKey, object] = {}
+        # What is above the session: giving units their turn, and who could make room for whom.
+        self.walk: Callable[[list[QueuedUnit]], None] = _pass
         self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
         self.own_words: object = None
         self.allowance = QuotaCheck(state.ledger, self._ceilings)
-        aware = pipeline.policy.configured(NetworkTopologyAware)
-        self.domains = TopologyDomains(
-            state.topology, placer, *((aware.levels, aware.layers, aware.max_domains) if aware else ())
-        )
+        network = pipeline.policy.topology
+        self.domains = TopologyDomains(state.topology, placer, network.levels, network.layers, network.max_domains)
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
@@ -193,17 +199,18 @@ class Session:
         """
         return self._memory.recall(key, self.state.ledger.demand_version, compute)
 
-    def configured(self, kind: type[T]) -> T | None:
-        """The policy's plugin of a class, as the policy configures it."""
-        return self.pipeline.policy.configured(kind)
+    @property
+    def usage_decay(self) -> UsageDecay:
+        """How far the policy lets what accounts have held count."""
+        return self.pipeline.policy.usage_decay
 
     def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
         return self.prospects(gang, account)
 
     def _ceilings(self, account: AccountRecord) -> Iterator[Limit]:
-        for plugin in self.pipeline.plugins("ceiling"):
-            ceiling = plugin.ceiling(self, account)
+        for plugin in self.pipeline.plugins("limit"):
+            ceiling = plugin.limit(self, account)
             if ceiling is not None:
                 yield ceiling
 
@@ -224,16 +231,16 @@ class Session:
         self.state.ledger.refresh()
         if payer.fault is not None:
             return Blocked(payer.fault.code, payer.fault.message)
-        for plugin in self.pipeline.plugins("held"):
-            verdict = plugin.held(self, unit, payer)
+        for plugin in self.pipeline.plugins("blocked"):
+            verdict = plugin.blocked(self, unit, payer)
             if verdict is not None:
                 return Blocked(verdict.code, verdict.message, verdict.change)
         return None
 
     def alarm(self, unit: QueuedUnit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
-        plugins = self.pipeline.plugins("until")
-        times = [plugin.until(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
+        plugins = self.pipeline.plugins("recheck_at")
+        times = [plugin.recheck_at(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
         return min((when for when in times if when is not None and when > self.now), default=None)
 
     # what actions ask
@@ -253,9 +260,9 @@ class Session:
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
         )
 
-    def huddles(self, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, gang: GangRecord) -> ColocationGroups | None:
         """Which members of a gang would rather be on one node."""
-        found = (plugin.huddles(self, gang) for plugin in self.pipeline.plugins("huddles"))
+        found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
         return next((huddles for huddles in found if huddles is not None), None)
 
     def bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
@@ -274,7 +281,7 @@ class Session:
         if demand.bundled:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
-        return min((self.pipeline.admission_room(self, gang) for gang in waiting), default=UNBOUNDED)
+        return min((self.pipeline.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
 
     def known(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
@@ -341,6 +348,11 @@ class Session:
             idle = dict(zip(self.state.space.names, sums, strict=True))
             self._idle = (self.state.version if not afresh else -1, idle)
         return tuple((name, amount - idle.get(name, 0)) for name, amount in wanted if amount > idle.get(name, 0))
+
+    def place(self, units: Iterable[WaitingUnit]) -> None:
+        """Gives some of the units their turn, as the action `allocate` does."""
+        ours = {id(unit): unit for unit in self.units}
+        self.walk([ours[id(unit)] for unit in units if id(unit) in ours])
 
     def out_of_time(self) -> bool:
         """Whether the cycle is to end here; asked between transactions.

@@ -11,8 +11,8 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.actions.preempt import beneficiary_of, search
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import SurplusSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.hypothesis import Hypothesis, suppose

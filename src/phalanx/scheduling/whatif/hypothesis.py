@@ -9,13 +9,13 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.accounts import Payer
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.framework.plugin import Spared
+from phalanx.scheduling.framework.plugin import EvictVeto
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.reclaimees import Lenders
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays
@@ -174,8 +174,8 @@ class _Obstacles:
         for record in victim.records:
             for objection in _objections(self._session, self._lenders, record):
                 stuck.add(record.pod.uid)
-                why = f"each {objection.why}" if isinstance(objection, Spared) else objection
-                self._note(why, [record], objection.until if isinstance(objection, Spared) else None)
+                why = f"each {objection.why}" if isinstance(objection, EvictVeto) else objection
+                self._note(why, [record], objection.until if isinstance(objection, EvictVeto) else None)
         if stuck:
             self._note(MATE_STAYS, [record for record in victim.records if record.pod.uid not in stuck])
         options = self._options
@@ -208,9 +208,9 @@ class _Obstacles:
             times.append(until)
 
 
-def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[str | Spared]:
+def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[str | EvictVeto]:
     """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
-    found: list[str | Spared] = []
+    found: list[str | EvictVeto] = []
     ground = _ground_against(session, lenders, record)
     if ground is not None:
         found.append(ground)

@@ -7,13 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import Account, Tree, limits_of
 from phalanx.model.duration import format_moment
 from phalanx.model.events import AccountUpdated, ClusterEvent, GangUpdated, PodUpdated
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.plugins.queues.capacity import Capacity
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.rules.reclaim_rules import held
 from phalanx.scheduling.preemption.solution import Eviction
@@ -150,7 +149,7 @@ def _outranking(session: Session, beneficiary: Beneficiary, records: Sequence[Po
 
 def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
     """Having more of one's own: then it can be asked back."""
-    declares = session.configured(Capacity) is not None
+    declares = bool(session.pipeline.plugins("declared_resources"))
     for payer, wanted in beneficiary.payers.items():
         for account in payer.path:
             noun = account.noun

@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
-from phalanx.model.pod import MemberState
-from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.model.pod import MemberState, bound_at
+from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.plugins.evictions.protection import bound_at
 
 
 class Cdp(Plugin):
     """Spares a running pod for as long after it got its node as its `volcano.sh/cooldown-time` says."""
 
     name = "cdp"
+    honours_owners = True
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         pod = record.pod
         if not pod.cooldown or record.state is not MemberState.RUNNING:
             return None
         until = bound_at(pod) + pod.cooldown
         if until <= session.now:
             return None
-        return Spared(
+        return EvictVeto(
             f"is protected for {format_duration(pod.cooldown)} after it got its node", float(until), own=True
         )

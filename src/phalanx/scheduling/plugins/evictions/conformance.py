@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
 from phalanx.scheduling.framework.view import View
 
 _SYSTEM = "kube-system"
-_CRITICAL = Spared("is critical to the cluster")
-_IN_SYSTEM = Spared(f"is in the namespace {_SYSTEM}")
+_CRITICAL = EvictVeto("is critical to the cluster")
+_IN_SYSTEM = EvictVeto(f"is in the namespace {_SYSTEM}")
 
 
 class Conformance(Plugin):
@@ -16,7 +16,7 @@ class Conformance(Plugin):
 
     name = "conformance"
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         pod = record.pod
         if pod.critical:
             return _CRITICAL

@@ -5,8 +5,8 @@ Without it budgets are a preference, as in kube-scheduler: what breaks fewer goe
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
-from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
 from phalanx.scheduling.framework.view import View
 
 
@@ -16,12 +16,16 @@ class Pdb(Plugin):
     """
 
     name = "pdb"
+    keeps_budgets = True
+    honours_owners = True
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         pod = record.pod
         budgets = session.state.budgets.get(pod.namespace, {}) if pod.budgets else {}
         for name in pod.budgets:
             budget = budgets.get(name)
             if budget is not None and budget.allowed <= 0 and pod.name not in budget.disrupted:
-                return Spared(f"is counted by PodDisruptionBudget {name}, which allows no disruption now", own=True)
+                return EvictVeto(
+                    f"is counted by PodDisruptionBudget {name}, which allows no disruption now", own=True
+                )
         return None

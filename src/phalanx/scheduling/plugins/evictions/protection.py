@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
-from phalanx.model.pod import Pod
+from phalanx.model.pod import bound_at
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 
-_FIXTURE = Spared("belongs to its node: another would come in its place")
+_FIXTURE = EvictVeto("belongs to its node: another would come in its place")
 
 
 class Protection(Plugin):
@@ -27,26 +27,23 @@ class Protection(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._foreign = arguments.boolean(FOREIGN_VICTIMS, False)
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         pod = record.pod
         if pod.fixture:
             return _FIXTURE
         if not self._foreign and pod.scheduler not in session.state.schedulers:
-            return Spared(f"belongs to scheduler {pod.scheduler}")
+            return EvictVeto(f"belongs to scheduler {pod.scheduler}")
         return max(_for_a_time(session, record), key=lambda spared: spared.until or 0.0, default=None)
 
 
-def _for_a_time(session: View, record: PodRecord) -> Iterator[Spared]:
+def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:
     since = bound_at(record.pod)
     for account in record.payer.path if record.payer is not None else ():
         least = account.noun.min_run_time if account.noun is not None else 0
         if least and since + least > session.now:
             span = format_duration(least)
-            yield Spared(f"has not had the {span} yet that {account.label} lets its pods run", float(since + least))
+            yield EvictVeto(
+                f"has not had the {span} yet that {account.label} lets its pods run", float(since + least)
+            )
     if record.spared > session.now:
-        yield Spared("could not be evicted a short while ago", record.spared)
-
-
-def bound_at(pod: Pod) -> int:
-    """When the pod got its node, or the best that is known about that."""
-    return pod.bound or pod.started or pod.created
+        yield EvictVeto("could not be evicted a short while ago", record.spared)

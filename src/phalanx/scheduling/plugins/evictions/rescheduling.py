@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 import msgspec
 
-from phalanx.cluster.members import PodRecord
-from phalanx.cluster.nodes import NO_ROW
+from phalanx.cluster.node_table import NO_ROW
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.plugin import Evictee, Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
@@ -70,15 +70,15 @@ class Rescheduling(Plugin):
             remarks.append("no targetThresholds below 100 is stated: no node can be above it, so nothing is moved")
         self.remarks = tuple(remarks)
 
-    def wakes(self, session: View) -> float | None:
-        return session.rounds.next(self.name, self._interval)
+    def next_wake(self, session: View) -> float | None:
+        return session.timers.next(self.name, self._interval)
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
-        if session.rounds.next(self.name, self._interval) is None:
-            session.rounds.begin(self.name, session.now)  # what a new process does not know yet may come in first
-        if self._strategy is None or self._paused or not session.rounds.due(self.name, self._interval, session.now):
+    def evictees(self, session: View) -> Iterator[Evictee]:
+        if session.timers.next(self.name, self._interval) is None:
+            session.timers.begin(self.name, session.now)  # what a new process does not know yet may come in first
+        if self._strategy is None or self._paused or not session.timers.due(self.name, self._interval, session.now):
             return
-        session.rounds.begin(self.name, session.now)
+        session.timers.begin(self.name, session.now)
         balance = Balance(session.state.nodes, self._strategy.thresholds, self._strategy.targets)
         if balance.low.sum() > self._strategy.nodes and balance.high.any():
             yield from _Round(session, self._strategy, balance, self._queues).outcasts()
@@ -112,14 +112,14 @@ class _Round:
         self._transaction = session.state.transaction()
         self._room = balance.room()
 
-    def outcasts(self) -> Iterator[Outcast]:
+    def outcasts(self) -> Iterator[Evictee]:
         try:
             for row in self._balance.fullest_first():
                 yield from self._from(row)
         finally:
             self._transaction.rollback()
 
-    def _from(self, row: int) -> Iterator[Outcast]:
+    def _from(self, row: int) -> Iterator[Evictee]:
         transaction, node = self._transaction, self._nodes.names[row]
         movable = [record for record in self._session.state.tenants(row) if self._may_move(record)]
         for record in sorted(movable, key=_least_important_first):
@@ -135,7 +135,7 @@ class _Round:
             if target is None:
                 continue
             where = f", there is room on {self._nodes.names[target]}" if target != NO_ROW else ""
-            yield Outcast(record, EvictionReason.RESCHEDULED, reason + where)
+            yield Evictee(record, EvictionReason.RESCHEDULED, reason + where)
             if record.state is not MemberState.RUNNING:
                 self._arrive(record, target)
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Spared
+from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
 from phalanx.scheduling.framework.view import View
 
-_FIRM = Spared("is not preemptible, and holds no more than its quota's min", own=True)
-_MARKED = Spared("is marked as not preemptable", own=True)
+_FIRM = EvictVeto("is not preemptible, and holds no more than its quota's min", own=True)
+_MARKED = EvictVeto("is marked as not preemptable", own=True)
 
 
 class SelfProtectionPlugin(Plugin):
@@ -20,12 +20,12 @@ class SelfProtectionPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def spares(self, session: View, record: PodRecord) -> Spared | None:
+    def evict_veto(self, session: View, record: PodRecord) -> EvictVeto | None:
         pod, gang = record.pod, record.gang
         if pod.firm:
             return _FIRM
         if not pod.preemptable:
             return _MARKED
         if gang is not None and gang.noun is not None and not gang.noun.preemptable:
-            return Spared(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
+            return EvictVeto(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
         return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.cards import CardPolicy
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.devices import Family
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 _FAMILIES = {
@@ -51,17 +52,17 @@ class DeviceShare(Plugin):
             self._policy = arguments.parsed(key, CardPolicy, "binpack or spread")
         self._weight = arguments.integer("deviceshare.ScheduleWeight", 0, least=0)
         if not self._weight or self._policy is CardPolicy.LAST:
-            self.quiet = frozenset({"score"})
+            self.disabled_points = frozenset({"score"})
         for switch in ("AscendHAMiVNPUEnable", "AscendMindClusterVNPUEnable", "NodeLockEnable"):
             arguments.boolean(f"deviceshare.{switch}", False)
 
-    def equip(self, nodes: NodeTable) -> None:
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
         _stock(nodes).equip(self._families, self._policy)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         if cls.pod_class.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(cls, load.rows, load.depth)
+        points = _stock(load.nodes).points(cls.pod_class, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)

@@ -8,9 +8,9 @@ import numpy as np
 
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
 from phalanx.model.verdict import Verdict
@@ -79,18 +79,18 @@ class Extender(Plugin):
         self._enqueueable = arguments.text("extender.jobEnqueueableVerb")
         self._enqueued = arguments.text("extender.jobEnqueuedVerb")
         points = {
-            "consents": self._predicate,
+            "pre_bind_check": self._predicate,
             "filter": self._predicate,
             "explain": self._predicate,
-            "preference": self._prioritize,
-            "held": self._overused,
+            "static_score": self._prioritize,
+            "blocked": self._overused,
             "admit": self._enqueueable,
             "admitted": self._enqueued,
         }
-        self.quiet = frozenset(point for point, verb in points.items() if not verb)
+        self.disabled_points = frozenset(point for point, verb in points.items() if not verb)
         if not self.url:
             self.remarks = ("no extender.urlPrefix is stated: nobody is asked",)
-            self.quiet = frozenset({*points, "season", "wakes"})
+            self.disabled_points = frozenset({*points, "time_key", "next_wake"})
         self._link = Link()
         self._season = 0
         self._renewals = 0
@@ -101,7 +101,7 @@ class Extender(Plugin):
         """From now on it can be asked."""
         self._link.caller = caller
 
-    def season(self, now: float) -> Hashable:
+    def time_key(self, now: float) -> Hashable:
         """How often answers were forgotten; where nothing was asked there are none to forget."""
         season = int(now // _SEASON)
         if season != self._season:
@@ -112,13 +112,13 @@ class Extender(Plugin):
                 self._refused.clear()
         return self._renewals
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         """When another answer may be given to those who wait."""
         return (self._season + 1) * _SEASON if self._link.busy else None
 
     # nodes
 
-    def consents(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
+    def pre_bind_check(self, cls: ClassRecord, nodes: NodeTable, row: int) -> bool:
         if not self._minds(cls):
             return True
         key = cls.number, nodes.names[row]
@@ -144,7 +144,7 @@ class Extender(Plugin):
             found.setdefault(reason, np.zeros(nodes.capacity, dtype=np.bool_))[row] = True
         return [(reason, mask[rows]) for reason, mask in found.items()]
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         if not self._minds(cls):
             return None
         rows = np.flatnonzero(mask).tolist()
@@ -165,7 +165,7 @@ class Extender(Plugin):
 
     # queues and groups
 
-    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         queue = payer.queue
         if queue is None:
             return None
@@ -183,7 +183,7 @@ class Extender(Plugin):
         status = answer.get("status")
         return Vote(max(-1, min(1, status))) if isinstance(status, int) else Vote.ABSTAIN
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         return "the extender does not let it in", ""
 
     def admitted(self, session: View, gang: GangRecord) -> None:

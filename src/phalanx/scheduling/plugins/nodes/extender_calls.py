@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import IntArray
 from phalanx.model.resources import CPU, MEMORY, Requests, scale_of
 

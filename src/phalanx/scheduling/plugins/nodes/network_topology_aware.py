@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level, Topology
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import FloatArray
 from phalanx.model.topology import TopologyRule
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.capabilities import TopologySettings
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.load import Load
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
 
 _TIERS = TopologyRule(hypernodes=True)
 
 
 class NetworkTopologyAware(Plugin):
-    """`levels` are the node labels that part the network, the widest first; without them those count that clusters
-    are usually labelled with, the wider the fewer domains they have. `layers` gives labels short names, by which
-    groups may ask for them. `max_domains` is in how many domains others are asked to go for a gang.
+    """Says how the network is parted (`TopologySettings`), and scores nodes by how full their domains are.
 
     Domains are filled up, so that whole ones stay free for gangs: a node's score is
 
@@ -48,11 +46,12 @@ class NetworkTopologyAware(Plugin):
     )
 
     def __init__(self, arguments: Arguments) -> None:
-        self.levels = _labels(arguments)
-        self.layers: Mapping[str, str] = {
-            name: str(label) for name, label in arguments.mapping("layers").items() if label
-        }
-        self.max_domains = arguments.integer("hypernode.gradient.evict.max-hypernodes", 8, least=1)
+        self._levels = _labels(arguments)
+        self.topology = TopologySettings(
+            self._levels,
+            {name: str(label) for name, label in arguments.mapping("layers").items() if label},
+            arguments.integer("hypernode.gradient.evict.max-hypernodes", 8, least=1),
+        )
         self._weight = arguments.integer("weight", 1, least=0)
         self._fading = arguments.number("hypernode.binpack.normal-pod.fading", 0.8, least=0)
         self._weights = {
@@ -62,15 +61,15 @@ class NetworkTopologyAware(Plugin):
         for name in arguments.text("hypernode.binpack.resources").split(","):
             if resource := name.strip():
                 self._weights[resource] = arguments.integer(f"hypernode.binpack.resources.{resource}", 1, least=0)
-        self._topology: Topology | None = None
+        self._domains: Topology | None = None
         if not self._weight or not arguments.boolean("hypernode.binpack.normal-pod.enable", True):
-            self.quiet = frozenset({"score"})
+            self.disabled_points = frozenset({"score"})
 
-    def equip(self, nodes: NodeTable) -> None:
-        self._topology = nodes.topology
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
+        self._domains = nodes.topology
 
     @property
-    def wide(self) -> bool:
+    def depends_on_other_nodes(self) -> bool:
         return bool(self._tiers())
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
@@ -93,12 +92,12 @@ class NetworkTopologyAware(Plugin):
 
     def _tiers(self) -> tuple[Level, ...]:
         """The levels that are filled up, the narrowest first."""
-        topology = self._topology
+        topology = self._domains
         if topology is None:
             return ()
         if len(topology.hypernodes):
             return topology.ladder(_TIERS).levels[:-1]
-        return topology.ladder(TopologyRule(), self.levels, True).levels[:-1] if self.levels else ()
+        return topology.ladder(TopologyRule(), self._levels, True).levels[:-1] if self._levels else ()
 
 
 def _labels(arguments: Arguments) -> tuple[str, ...]:

@@ -5,25 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NO_ROW, NodeTable
+from phalanx.cluster.node_table import NO_ROW, NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.node_backoff import NodeBackoff
 from phalanx.scheduling.framework.plugin import Plugin
-from phalanx.scheduling.session.node_backoff import NodeBackoff
 
 
-class Rest(Plugin):
-    """`rests` is the scheduler's: it outlasts a change of the policy."""
+class NodeBackoffPlugin(Plugin):
+    """Keeps pods off the nodes that the scheduler leaves alone."""
 
     name = "rest"
 
     def __init__(self, arguments: Arguments) -> None:
-        self.rests = NodeBackoff()
+        self._rests = NodeBackoff()
         self._resting: tuple[str, ...] = ()
 
-    def season(self, now: float) -> tuple[str, ...]:
-        self._resting = self.rests.resting(now)
+    def configure(self, nodes: NodeTable, backoff: NodeBackoff) -> None:
+        self._rests = backoff
+
+    def time_key(self, now: float) -> tuple[str, ...]:
+        self._resting = self._rests.resting(now)
         return self._resting
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import ABSENT, Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import ABSENT, Rows
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.pools import POOL_LABEL, PoolRule
 from phalanx.scheduling.framework.arguments import Arguments
@@ -49,7 +49,7 @@ class NodeGroup(Plugin):
         reason = "node(s) were in a node group that the queue may not use"
         return [("node(s) were in no node group", ungrouped), (reason, refused & ~ungrouped)]
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         rule = self._rule(cls)
         if rule is None:
             return None

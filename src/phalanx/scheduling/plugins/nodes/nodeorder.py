@@ -6,12 +6,12 @@ import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS, DeviceClaims
-from phalanx.cluster.labels import term_matches
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import term_matches
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.selectors import tolerates
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.load import Load
 from phalanx.scheduling.framework.plugin import Plugin
 
@@ -42,7 +42,7 @@ class NodeOrder(Plugin):
         self._taint = arguments.integer("tainttoleration.weight", 3)
         self._images = arguments.integer("imagelocality.weight", 1)
         self._claims = arguments.integer("dynamicresources.weight", 2)
-        self.peers = PeerRules(
+        self.inter_pod_rules = InterPodRules(
             affinity_weight=arguments.integer("podaffinity.weight", 2),
             spread_weight=arguments.integer("podtopologyspread.weight", 2),
         )
@@ -70,12 +70,12 @@ class NodeOrder(Plugin):
         """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
         claims = load.nodes.stocks[CLAIMS]
         assert isinstance(claims, DeviceClaims)
-        merits = claims.merits(cls, load.rows, load.depth)
+        merits = claims.merits(cls.pod_class, load.rows, load.depth)
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         parts = (
             self._preferred(cls, nodes, mask) if self._affinity else None,
             self._avoided(cls, nodes, mask) if self._taint else None,

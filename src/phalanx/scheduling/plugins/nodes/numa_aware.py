@@ -32,5 +32,5 @@ class NumaAware(Plugin):
             return 0.0
         stock = load.nodes.stocks[NUMA]
         assert isinstance(stock, NumaNodes)
-        points: FloatArray = stock.closeness(cls, load.rows, load.depth) * float(self._weight)
+        points: FloatArray = stock.closeness(cls.pod_class, load.rows, load.depth) * float(self._weight)
         return points[:, 0] if load.copies is None else points

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.devices.claims import CLAIMS
-from phalanx.cluster.eligibility import objections, selected, tolerated
-from phalanx.cluster.labels import Rows, row_numbers
-from phalanx.cluster.nodes import NodeTable
-from phalanx.cluster.ports import PORTS
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.eligibility import objections, selected, tolerated
+from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.cluster.volumes.attachments import ATTACHMENTS
 from phalanx.cluster.volumes.disks import DISKS
@@ -18,7 +18,7 @@ from phalanx.cluster.volumes.supply import VOLUMES
 from phalanx.model.node import Node
 from phalanx.model.selectors import Taint, tolerates
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.inter_pod_rules import PeerRules
+from phalanx.scheduling.framework.inter_pod_rules import InterPodRules
 from phalanx.scheduling.framework.plugin import Plugin
 
 _UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -67,7 +67,7 @@ class Predicates(Plugin):
         self._claims = arguments.boolean(_CLAIMS_ENABLED, True)
         self._zones = arguments.boolean("predicate.VolumeZoneEnable", True)
         self._taints = arguments.boolean("predicate.TaintTolerationEnable", True)
-        self.peers = PeerRules(
+        self.inter_pod_rules = InterPodRules(
             spread=arguments.boolean("predicate.PodTopologySpreadEnable", True),
             affinity=arguments.boolean("predicate.PodAffinityEnable", True),
         )
@@ -75,7 +75,7 @@ class Predicates(Plugin):
             if key.endswith("Enable"):
                 arguments.boolean(key, True)
 
-    def refuse(self, cls: ClassRecord) -> str | None:
+    def pre_filter(self, cls: ClassRecord) -> str | None:
         if cls.pod_class.claims and not self._claims:
             return f"spec.resourceClaims: the policy sets {_CLAIMS_ENABLED} to false"
         fields = cls.pod_class.unsupported

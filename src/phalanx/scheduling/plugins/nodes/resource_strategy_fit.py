@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
+from phalanx.cluster.allocators.base import MANY
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray, IntArray
-from phalanx.cluster.stock import MANY
 from phalanx.model.decoding import decode_json
 from phalanx.model.resources import CPU, MEMORY
 from phalanx.scheduling.framework.arguments import Arguments
@@ -56,9 +56,9 @@ class ResourceStrategyFit(Plugin):
         self._scarce = _scarce(arguments)
         self._kept = _kept(arguments)
         if not self._kept:
-            self.quiet = frozenset({"room", "explain"})
+            self.disabled_points = frozenset({"max_copies", "explain"})
 
-    def room(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
+    def max_copies(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
         """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
         of those may use it."""
         found = np.full(nodes.alive[rows].shape, MANY, dtype=np.int64)
@@ -81,7 +81,9 @@ class ResourceStrategyFit(Plugin):
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         names = ", ".join(name for name, _, _ in self._kept)
-        return [(f"node(s) keep CPU and memory for pods that ask for {names}", self.room(cls, nodes, rows) == 0)]
+        return [
+            (f"node(s) keep CPU and memory for pods that ask for {names}", self.max_copies(cls, nodes, rows) == 0)
+        ]
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         return self._fit(cls, load) + self._away(cls, load)

@@ -8,14 +8,14 @@ from functools import partial
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import ABSENT, Rows
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import ABSENT, Rows
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Outcast, Plugin
+from phalanx.scheduling.framework.plugin import Evictee, Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 
@@ -57,14 +57,14 @@ class Tdm(Plugin):
 
     # time
 
-    def season(self, now: float) -> frozenset[str]:
+    def time_key(self, now: float) -> frozenset[str]:
         """The zones that are open."""
         self._open = frozenset(name for name, window in self._windows.items() if window.is_open(now))
         return self._open
 
-    def wakes(self, session: View) -> float | None:
+    def next_wake(self, session: View) -> float | None:
         """When a window opens or closes, or those who are to leave may be looked at again."""
-        times = (next_turn(self._windows.values(), session.now), session.rounds.next(self.name, self._period))
+        times = (next_turn(self._windows.values(), session.now), session.timers.next(self.name, self._period))
         return min((when for when in times if when is not None and when > session.now), default=None)
 
     # nodes
@@ -80,7 +80,7 @@ class Tdm(Plugin):
             reasons.append(("node(s) were in a revocable zone, for preemptable pods only", opened))
         return reasons
 
-    def preference(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
+    def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         if not (cls.pod_class.revocable and self._open):
             return None
         opened = self._opened(nodes, slice(None))
@@ -100,14 +100,14 @@ class Tdm(Plugin):
 
     # the end of a window
 
-    def outcasts(self, session: View) -> Iterator[Outcast]:
-        if not session.rounds.due(self.name, self._period, session.now):
+    def evictees(self, session: View) -> Iterator[Evictee]:
+        if not session.timers.due(self.name, self._period, session.now):
             return
         for outcast in self._leaving(session):
-            session.rounds.begin(self.name, session.now)
+            session.timers.begin(self.name, session.now)
             yield outcast
 
-    def _leaving(self, session: View) -> Iterator[Outcast]:
+    def _leaving(self, session: View) -> Iterator[Evictee]:
         nodes, state = session.state.nodes, session.state
         everything = slice(None)
         thinned: set[GangRecord] = set()
@@ -122,7 +122,7 @@ class Tdm(Plugin):
                 if record.gang in thinned or record.state not in CAN_LEAVE:
                     continue
                 message = f"node {nodes.names[row]} was lent until {self._windows[zone].end}"
-                yield Outcast(record, EvictionReason.REVOKED, message, whole=True)
+                yield Evictee(record, EvictionReason.REVOKED, message, whole=True)
                 if record.gang is not None and record.state not in CAN_LEAVE and not _has_budget(record.gang):
                     thinned.add(record.gang)
 

@@ -8,8 +8,8 @@ import msgspec
 import numpy as np
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.labels import Rows
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import CPU_COLUMN, MEMORY_COLUMN, BoolArray, FloatArray
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.load import Load
@@ -37,6 +37,7 @@ class Usage(Plugin):
     """
 
     name = "usage"
+    needs_node_usage = True
     arguments = ("cpu.weight", "estimator", "memory.weight", "thresholds", "type", "usage.weight")
 
     def __init__(self, arguments: Arguments) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from phalanx.cluster.accounts import Payer
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin, Vote
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 
 _NEVER = 2**62
 
@@ -37,7 +37,7 @@ class Sla(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return self._deadline(gang)
 
-    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """The deadline of a group that waits to be admitted: then its vote changes by itself."""
         if isinstance(unit, PodRecord) or not awaits_admission(unit):
             return None

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from phalanx.cluster.members import PodRecord
-from phalanx.cluster.nodes import NodeTable
+from phalanx.cluster.node_table import NodeTable
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.resources import CPU, MEMORY, PODS
 from phalanx.model.tasks import TaskTopology
@@ -100,7 +100,7 @@ class TaskBuckets:
         if most:
             self._points_each = _BEST * weight / most
 
-    def of(self, record: PodRecord) -> int | None:
+    def group_of(self, record: PodRecord) -> int | None:
         bucket = self._bucket_of.get(record.pod.uid)
         return bucket.number if bucket is not None else None
 
@@ -112,7 +112,7 @@ class TaskBuckets:
         stated, rank = self._rules.precedence(record.pod.role)
         return 0, -len(bucket.waiting), bucket.number, -stated, -rank
 
-    def points(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
+    def scores(self, record: PodRecord, placed: Sequence[tuple[PodRecord, int]]) -> FloatArray | None:
         """Per node: members of the bucket that are there, plus those who wait and would fit there together with
         this one, less others there that its task repels; the largest bucket's size is 100."""
         bucket = self._bucket_of.get(record.pod.uid)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.colocation import Huddles
+from phalanx.scheduling.framework.colocation import ColocationGroups
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.order.task_buckets import TaskBuckets
@@ -21,7 +21,7 @@ class TaskTopologyPlugin(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._weight = arguments.integer("task-topology.weight", 1, least=0)
 
-    def huddles(self, session: View, gang: GangRecord) -> Huddles | None:
+    def colocation_groups(self, session: View, gang: GangRecord) -> ColocationGroups | None:
         return self._buckets(session, gang) if self._weight else None
 
     def pod_order(self, session: View, pod: PodRecord) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from phalanx.cluster.accounts import AccountRecord, Payer
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import Budget
 from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.quantity import format_quantity
@@ -25,7 +25,7 @@ class Budgets(Plugin):
 
     name = "budgets"
 
-    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, payer):
             end = format_moment(window_end(session.now, budget))
             # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
@@ -40,7 +40,7 @@ class Budgets(Plugin):
             )
         return None
 
-    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
         """When the last of the windows ends whose budget is spent."""
         ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
         return float(max(ends)) if ends else None

@@ -41,7 +41,7 @@ class Capacity(QueueAdmission):
 
     def __init__(self, arguments: Arguments) -> None:
         level = arguments.integer(_RECLAIM_LEVEL, -1, least=0)
-        self.reclaim_level: int | None = level if level >= 0 else None
+        self.reclaim_level = level if level >= 0 else None
         for key in _DEVICES:
             arguments.boolean(key, False)
 
@@ -52,7 +52,7 @@ class Capacity(QueueAdmission):
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
         return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
 
-    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("capacity", account.key), lambda: _ceiling(session, account))
@@ -60,16 +60,18 @@ class Capacity(QueueAdmission):
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session, account) if account.key.tree is Tree.QUEUE else None
 
-    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
+    def nominal_quota(self, session: View, account: AccountRecord) -> Amounts | None:
         return self.deserved(session, account)
 
-    def stated(self, session: View, account: AccountRecord) -> frozenset[str]:
+    def declared_resources(self, session: View, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue, or one below it, says what it deserves; guarantees do not count."""
         return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
 
     def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
         declared = (account.noun.deserved or ()) if account.noun is not None else ()
-        below = (self.stated(session, child) for child in account.children.values() if takes_part(child))
+        below = (
+            self.declared_resources(session, child) for child in account.children.values() if takes_part(child)
+        )
         return frozenset(name for name, _ in declared).union(*below)
 
     def _deserved(self, session: View, account: AccountRecord) -> Amounts:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord, PodRecord
-from phalanx.cluster.paths import ROOT
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
@@ -27,7 +27,7 @@ class Drf(Plugin):
 
     def __init__(self, arguments: Arguments) -> None:
         self._hierarchical = arguments.hierarchical
-        self.quiet = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
+        self.disabled_points = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
         if isinstance(gang, PodRecord) or not gang.holdings:

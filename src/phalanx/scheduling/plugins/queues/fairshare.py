@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.framework.arguments import Arguments
+from phalanx.scheduling.framework.capabilities import UsageDecay
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.usage_history import shifted_weights
@@ -43,19 +44,20 @@ class Fairshare(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         self._namespaces = arguments.boolean("fairshare.namespaces", True)
         self._users = arguments.boolean("fairshare.users", True)
-        self.half_life = arguments.duration("fairshare.half-life")
-        self.denied = arguments.boolean("fairshare.denied", False)
-        self.shift = min(arguments.number("fairshare.shift", 0.0, least=0), _HIGHEST_SHIFT)
-        if self.half_life is None:
-            self.quiet = frozenset({"queue_order"})
-            idle = [key for key, on in (("fairshare.denied", self.denied), ("fairshare.shift", self.shift)) if on]
+        half_life = self._half_life = arguments.duration("fairshare.half-life")
+        denied = arguments.boolean("fairshare.denied", False)
+        shift = min(arguments.number("fairshare.shift", 0.0, least=0), _HIGHEST_SHIFT)
+        self.usage_decay = UsageDecay(half_life, denied, shift)
+        if half_life is None:
+            self.disabled_points = frozenset({"queue_order"})
+            idle = [key for key, on in (("fairshare.denied", denied), ("fairshare.shift", shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
-    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+    def subqueues(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
         levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
         return tuple(account for wanted, account in levels if wanted and account is not None)
 
-    def tenant_order(self, session: View, account: AccountRecord) -> Turn:
+    def subqueue_order(self, session: View, account: AccountRecord) -> Turn:
         return self._turn(session, account)
 
     def queue_order(self, session: View, account: AccountRecord) -> Turn:
@@ -64,7 +66,7 @@ class Fairshare(Plugin):
     def _turn(self, session: View, account: AccountRecord) -> Turn:
         """(whether it weighs nothing, share by weight); between equals the line goes by name."""
         weight, amounts = max(1, account.weight), account.used
-        if self.half_life is None:
+        if self._half_life is None:
             return account.weight <= 0, _dominant_share(amounts, _totals(session), weight)
         both = dict(session.history.decayed(account, session.now))
         for name, amount in amounts.items():
@@ -76,9 +78,9 @@ def surplus_weights(session: View, siblings: Iterable[AccountRecord]) -> dict[Ac
     """By what siblings share what is left, in units of 1 / WEIGHT_SCALE: their weights, unless the policy shifts
     them."""
     records = {record.key: record for record in siblings}
-    rule, usages, shift = session.configured(Fairshare), dict[AccountKey, float](), 0.0
-    if rule is not None and rule.shift and rule.half_life is not None:
-        totals, shift = _totals(session), rule.shift
+    decay, usages, shift = session.usage_decay, dict[AccountKey, float](), 0.0
+    if decay.shift and decay.half_life is not None:
+        totals, shift = _totals(session), decay.shift
         usages = {
             key: _dominant_share(session.history.decayed(record, session.now), totals, 1)
             for key, record in records.items()

@@ -23,7 +23,7 @@ class Guarantees(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or not account.children:
             return None
         return session.memo(("guarantees", account.key), lambda: _ceiling(session, account))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin, Vote
@@ -33,9 +33,9 @@ class Overcommit(Plugin):
         self._per_mille = round(min(factor, _HIGHEST_FACTOR) * 1000)
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
-        return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+        return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         noun = gang.noun
         promised, totals = session.promised(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
@@ -58,7 +58,7 @@ class Overcommit(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()
 
-    def admission_room(self, session: View, gang: GangRecord) -> int:
+    def max_admissions(self, session: View, gang: GangRecord) -> int:
         noun = gang.noun
         if noun is None or not noun.min_resources:
             return _UNLIMITED

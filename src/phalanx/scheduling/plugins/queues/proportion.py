@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from phalanx.cluster.account_paths import ROOT
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.paths import ROOT
 from phalanx.model.account import AccountKey, Tree
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.view import View
@@ -52,7 +52,7 @@ class Proportion(QueueAdmission):
         share = order_by_share(account.used.items(), deserved, unfounded=True)
         return (-account.noun.priority if account.noun is not None else 0, share)
 
-    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
             return None
         return session.memo(("proportion", account.key), lambda: self._ceiling(session, account))
@@ -60,12 +60,12 @@ class Proportion(QueueAdmission):
     def deserved(self, session: View, account: AccountRecord) -> Amounts | None:
         return self._deserved(session).get(account.key, _NONE) if account.key.tree is Tree.QUEUE else None
 
-    def entitled(self, session: View, account: AccountRecord) -> Amounts | None:
+    def nominal_quota(self, session: View, account: AccountRecord) -> Amounts | None:
         if account.key.tree is not Tree.QUEUE:
             return None
         return session.memo("entitled shares", lambda: entitled_shares(session)).get(account.key, _NONE)
 
-    def prospect(
+    def deserved_with_request(
         self, session: View, account: AccountRecord, asker: AccountRecord, wanted: Mapping[str, int]
     ) -> Amounts | None:
         if account.key.tree is not Tree.QUEUE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.framework.plugin import Plugin, Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.queue_tree import admission_objection, admission_room
@@ -19,8 +19,8 @@ class QueueAdmission(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return ()
 
-    def admission_room(self, session: View, gang: GangRecord) -> int:
+    def max_admissions(self, session: View, gang: GangRecord) -> int:
         return admission_room(session, gang)
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         return admission_objection(session, gang)

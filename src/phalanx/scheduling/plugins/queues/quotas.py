@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import KOORDINATOR_BESIDE, KOORDINATOR_ROOT, AccountKey, Tree
@@ -34,7 +34,7 @@ class Quotas(Plugin):
     def __init__(self, arguments: Arguments) -> None:
         pass
 
-    def ceiling(self, session: View, account: AccountRecord) -> Limit | None:
+    def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.fault is not None:
             return None
         tree = account.key.tree
@@ -49,6 +49,10 @@ class Quotas(Plugin):
         if tree is Tree.FIRM:
             return _firm(account)
         return None
+
+    def runtime_quota(self, session: View, account: AccountRecord) -> Mapping[str, int]:
+        ceiling = self.limit(session, account)
+        return ceiling.limits if ceiling is not None and ceiling.computed else {}
 
 
 def _own(account: AccountRecord, word: str) -> Limit | None:

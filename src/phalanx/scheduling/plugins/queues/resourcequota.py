@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
 
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.account import ResourceQuota
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
@@ -32,9 +32,9 @@ class ResourceQuotaPlugin(Plugin):
         pass
 
     def admit(self, session: View, gang: GangRecord) -> Vote:
-        return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
+        return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
-    def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
+    def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         for quota, name, amount, room in _claims(session, gang):
             if amount > room:
                 resource = name.removeprefix(_REQUESTS)
@@ -49,7 +49,7 @@ class ResourceQuotaPlugin(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return gang.key.namespace, gang.noun.min_member if gang.noun is not None else 0
 
-    def admission_room(self, session: View, gang: GangRecord) -> int:
+    def max_admissions(self, session: View, gang: GangRecord) -> int:
         rooms = (room // amount for _, _, amount, room in _claims(session, gang))
         return max(0, min(rooms, default=_UNLIMITED))
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import add_amounts
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.quota.dominant_share import dominant_share
 
 if TYPE_CHECKING:

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import EvictionRate
 from phalanx.model.disruption import DisruptionBudget
-from phalanx.scheduling.plugins.evictions.pdb import Pdb
 from phalanx.scheduling.session.eviction_log import EvictionLog, pace, rates
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ class Caps:
         pipeline = session.pipeline
         # Where the API server keeps the budgets, a decision that breaks one would be refused in the midst of it.
         api = pipeline.policy.evictions == "eviction-api"
-        self._strict = api or any(isinstance(plugin, Pdb) for plugin in pipeline.plugins("spares"))
+        self._strict = api or any(plugin.keeps_budgets for plugin in pipeline.plugins("evict_veto"))
         self._overrules = never if api else overrules
         self._lost: dict[AccountRecord, int] = {}
         self._gone: dict[AccountRecord, int] = {}

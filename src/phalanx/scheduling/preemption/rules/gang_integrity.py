@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.gang import Gang, GangCounts, GangKey, MatchPolicy
 from phalanx.scheduling.gangs.bundles import bundle_of_gangs
 from phalanx.scheduling.gangs.subgroups import PartKey, part_key, subgroups_of

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.gang import Gang
 from phalanx.model.pod import CAN_LEAVE, MemberState

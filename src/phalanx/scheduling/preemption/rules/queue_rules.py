@@ -10,7 +10,6 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 from phalanx.scheduling.ordering.entitlements import has_share
-from phalanx.scheduling.plugins.queues.capacity import Capacity
 from phalanx.scheduling.preemption.rules.rule import (
     NO_PREEMPTION,
     NO_RECLAIM,
@@ -37,8 +36,8 @@ class QueueGrounds:
         self._session = session
         self._question = question
         self._plugins = session.pipeline.plugins("deserved")
-        capacity = session.configured(Capacity)
-        self._levels = capacity.reclaim_level if capacity is not None else None
+        levels = (plugin.reclaim_level for plugin in self._plugins)
+        self._levels = next((level for level in levels if level is not None), None)
         self._chain = payer.queue.lineage() if payer.queue is not None else ()
         self._depths = {account: depth for depth, account in enumerate(self._chain)}
         self._named = {plugin: has_share(session, plugin) for plugin in self._plugins}
@@ -157,7 +156,11 @@ class QueueGrounds:
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue has a share of its own, in the words of a plugin."""
-        return plugin.stated(self._session, account) if isinstance(plugin, Capacity) else self._named[plugin]
+        return (
+            plugin.declared_resources(self._session, account)
+            if overrides(plugin, "declared_resources")
+            else self._named[plugin]
+        )
 
     def _kept(self, plugin: Plugin) -> frozenset[str]:
         """The resources of which a lender keeps what it deserves, unless they are taken back. A share that follows
@@ -176,13 +179,13 @@ class QueueGrounds:
 
     def _deserved(self, plugin: Plugin, account: AccountRecord) -> Amounts | None:
         if self._question.announced and self._chain and _follows(plugin):
-            return plugin.prospect(self._session, account, self._chain[0], self._question.wanted)
+            return plugin.deserved_with_request(self._session, account, self._chain[0], self._question.wanted)
         return plugin.deserved(self._session, account)
 
 
 def _follows(plugin: Plugin) -> bool:
     """Whether what queues deserve follows from what they ask for."""
-    return overrides(plugin, "prospect")
+    return overrides(plugin, "deserved_with_request")
 
 
 def _broken(queue: AccountRecord) -> bool:

@@ -8,7 +8,6 @@ from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.ordering.entitlements import has_min, quota_of
-from phalanx.scheduling.plugins.queues.quotas import Quotas
 from phalanx.scheduling.preemption.rules.rule import (
     NO_PREEMPTION,
     NO_RECLAIM,
@@ -88,8 +87,4 @@ class QuotaGrounds:
 
 def _runtime(session: Session, quota: AccountRecord) -> Amounts:
     """What a Koordinator quota may use at this moment, of the resources that its max names."""
-    for plugin in session.pipeline.plugins("ceiling"):
-        if isinstance(plugin, Quotas):
-            ceiling = plugin.ceiling(session, quota)
-            return ceiling.limits if ceiling is not None and ceiling.computed else {}
-    return {}
+    return next((plugin.runtime_quota(session, quota) for plugin in session.pipeline.plugins("runtime_quota")), {})

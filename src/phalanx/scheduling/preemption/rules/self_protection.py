@@ -9,17 +9,14 @@ import numpy as np
 
 from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.classes import Footprint
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
-from phalanx.model.pod import ACTIVE
-from phalanx.scheduling.framework.plugin import Spared
+from phalanx.model.pod import ACTIVE, bound_at
+from phalanx.scheduling.framework.plugin import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.plugins.evictions.cdp import Cdp
-from phalanx.scheduling.plugins.evictions.pdb import Pdb
-from phalanx.scheduling.plugins.evictions.protection import bound_at
 from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
 from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
 from phalanx.scheduling.preemption.rules.rule import Ground
@@ -58,7 +55,7 @@ class OwnWords:
             self._by_payer.setdefault(record.payer, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: Spared, ground: Ground) -> Spared | None:
+    def objection(self, record: PodRecord, spared: EvictVeto, ground: Ground) -> EvictVeto | None:
         """What a plugin says against an eviction, as far as it counts on this ground."""
         if not spared.own:
             return spared
@@ -112,9 +109,9 @@ class OwnWords:
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
-    def _words(self, record: PodRecord) -> Iterator[Spared]:
-        for plugin in self._session.pipeline.plugins("spares"):
-            spared = plugin.spares(self._session, record)
+    def _words(self, record: PodRecord) -> Iterator[EvictVeto]:
+        for plugin in self._session.pipeline.plugins("evict_veto"):
+            spared = plugin.evict_veto(self._session, record)
             if spared is not None and spared.own:
                 yield spared
 
@@ -130,7 +127,7 @@ class OwnWords:
     def _stated(self, columns: Columns) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
-        guards = any(isinstance(plugin, Cdp | Pdb) for plugin in session.pipeline.plugins("spares"))
+        guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
         table = session.state.tenancy_table()
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
@@ -235,15 +232,15 @@ def own_words_of(session: Session) -> OwnWords:
     return found
 
 
-def objection(session: Session, record: PodRecord, ground: Ground) -> Spared | None:
+def objection(session: Session, record: PodRecord, ground: Ground) -> EvictVeto | None:
     """What the first plugin says that objects to the pod's eviction on this ground."""
     return next(objections(session, record, ground), None)
 
 
-def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[Spared]:
+def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[EvictVeto]:
     """What all plugins say; without a ground, whatever owners say counts."""
-    for plugin in session.pipeline.plugins("spares"):
-        spared = plugin.spares(session, record)
+    for plugin in session.pipeline.plugins("evict_veto"):
+        spared = plugin.evict_veto(session, record)
         if spared is not None and ground is not None:
             spared = own_words_of(session).objection(record, spared, ground)
         if spared is not None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.peers.bearings import bearing_of
 from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.session.session import Session
 
@@ -20,7 +19,7 @@ class Interplay:
             id(tally)
             for cls in classes
             if cls.company.restricts
-            for counter in bearing_of(book, cls).counters()
+            for counter in cls.affinity_state(book).counters()
             for tally, _ in counter.parts
         }
 

@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.classes import ClassRecord
-from phalanx.cluster.members import GangRecord
+from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.preemption.cost import Cost, cost_of
 from phalanx.scheduling.preemption.victims import Spare, Victim
 from phalanx.scheduling.session.session import Session

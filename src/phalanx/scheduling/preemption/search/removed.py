@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from phalanx.cluster.members import PodRecord
+from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps
 from phalanx.scheduling.preemption.search.affinity_dependents import Interplay

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.cluster.members import GangRecord, PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays, never
 from phalanx.scheduling.preemption.victims import Removals, Victim

@@ -1,0 +1,201 @@
+"""Counts per topology domain, where nodes share the value of a label, kept in O(change)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+
+if TYPE_CHECKING:
+    from phalanx.cluster.nodes.rows import NodeRows
+
+IdArray = npt.NDArray[np.int32]
+
+NOWHERE = -1
+"""The domain of a row that has none. Arrays over domains have one place more than there are domains, which stands
+for it."""
+
+
+class Domains:
+    """The domains of one node label: `ids[row]` is the domain of a row, `values[id]` what the label says there.
+
+    A domain keeps its number as long as it has a row. `rows[id]` is how many it has.
+    """
+
+    def __init__(self, key: str, nodes: NodeRows) -> None:
+        self.key = key
+        self.ids: IdArray = np.full(0, NOWHERE, dtype=np.int32)
+        self.values: list[str] = []
+        self.rows: IntArray = np.zeros(1, dtype=np.int64)
+        self._nodes = nodes
+        self._id_of: dict[str, int] = {}
+        self._free: list[int] = []
+        self._cursor = -1
+
+    @property
+    def size(self) -> int:
+        """How many numbers of domains are in use, or were."""
+        return len(self.values)
+
+    def follow(self) -> None:
+        """Takes in what the log of relabelled rows tells."""
+        nodes = self._nodes
+        if self._cursor == nodes.relabelled.end and len(self.ids) == nodes.capacity:
+            return
+        stale = nodes.relabelled.since(self._cursor, nodes.capacity) if self._cursor >= 0 else None
+        self.ids = padded(self.ids, nodes.capacity, NOWHERE)
+        rows: Iterable[int] = range(nodes.extent) if stale is None else dict.fromkeys(stale)
+        for row in rows:
+            self._place(row, nodes.labels.of(row).get(self.key))
+        self._cursor = nodes.relabelled.end
+
+    def _place(self, row: int, value: str | None) -> None:
+        last = int(self.ids[row])
+        if (self.values[last] if last != NOWHERE else None) == value:
+            return
+        self.ids[row] = self._number(value) if value is not None else NOWHERE
+        if last != NOWHERE:
+            self.rows[last] -= 1
+            if not self.rows[last]:
+                del self._id_of[self.values[last]]
+                heapq.heappush(self._free, last)
+
+    def _number(self, value: str) -> int:
+        found = self._id_of.get(value)
+        if found is None:
+            if self._free:
+                found = heapq.heappop(self._free)
+                self.values[found] = value
+            else:
+                found = len(self.values)
+                self.values.append(value)
+                self.rows = widened(self.rows, len(self.values))
+            self._id_of[value] = found
+        self.rows[found] += 1
+        return found
+
+
+class Region:
+    """The domains of a label as far as they are of interest to somebody: `where[row]` is the domain of a row that
+    is, NOWHERE otherwise; `present[id]` is how many such rows a domain has.
+    """
+
+    def __init__(
+        self, domains: Domains, nodes: NodeRows, includes: Callable[[Rows], BoolArray] | None = None
+    ) -> None:
+        self.domains = domains
+        self.where: IdArray = np.full(0, NOWHERE, dtype=np.int32)
+        self.present: IntArray = np.zeros(1, dtype=np.int64)
+        self.counters: dict[Counter, None] = {}
+        self._nodes = nodes
+        self._includes = includes
+        self._cursor = -1
+
+    def follow(self) -> None:
+        """Takes in what the log of relabelled rows tells; what is counted moves with its row."""
+        nodes = self._nodes
+        if self._cursor == nodes.relabelled.end and len(self.where) == nodes.capacity:
+            return
+        stale = nodes.relabelled.since(self._cursor, nodes.capacity) if self._cursor >= 0 else None
+        self.domains.follow()
+        self.where = padded(self.where, nodes.capacity, NOWHERE)
+        self.present = widened(self.present, self.domains.size)
+        for counter in self.counters:
+            counter.counts = widened(counter.counts, self.domains.size)
+        rows = np.arange(nodes.capacity) if stale is None else np.unique(np.array(stale, dtype=np.intp))
+        if len(rows):
+            now = self.domains.ids[rows]
+            if self._includes is not None:
+                now = np.where(self._includes(rows), now, NOWHERE)
+            moved = now != self.where[rows]
+            self._move(rows[moved], self.where[rows[moved]], now[moved])
+        self._cursor = nodes.relabelled.end
+
+    def _move(self, rows: npt.NDArray[np.intp], last: IdArray, now: IdArray) -> None:
+        np.subtract.at(self.present, last[last != NOWHERE], 1)
+        np.add.at(self.present, now[now != NOWHERE], 1)
+        self.where[rows] = now
+        for counter in self.counters:
+            for row, old, new in zip(rows.tolist(), last.tolist(), now.tolist(), strict=True):
+                counter.move(row, old, new)
+
+
+class Tally:
+    """How many of somebody each row has (or what they weigh); only rows that have any are kept."""
+
+    __slots__ = ("at", "counters")
+
+    def __init__(self) -> None:
+        self.at: dict[int, int] = {}
+        self.counters: list[tuple[Counter, int]] = []
+
+    def add(self, row: int, amount: int) -> None:
+        left = self.at.get(row, 0) + amount
+        if left:
+            self.at[row] = left
+        else:
+            self.at.pop(row, None)
+        for counter, sign in self.counters:
+            counter.add(row, sign * amount)
+
+
+class Counter:
+    """What some tallies (each with a sign) come to per domain of a region: `counts[id]`.
+
+    `ticks` grows with every change.
+    """
+
+    __slots__ = ("counts", "parts", "region", "ticks")
+
+    def __init__(self, region: Region, *parts: tuple[Tally, int]) -> None:
+        region.follow()
+        self.region = region
+        self.parts = parts
+        self.counts: IntArray = np.zeros(region.domains.size + 1, dtype=np.int64)
+        self.ticks = 0
+        region.counters[self] = None
+        for tally, sign in parts:
+            tally.counters.append((self, sign))
+            for row, amount in tally.at.items():
+                self.add(row, sign * amount)
+
+    def add(self, row: int, amount: int) -> None:
+        where = self.region.where
+        # A row that the region has not seen yet is counted when it is.
+        domain = where[row] if row < len(where) else NOWHERE
+        if domain != NOWHERE:
+            self.counts[domain] += amount
+            self.ticks += 1
+
+    def move(self, row: int, last: int, now: int) -> None:
+        """The row belongs to another domain from now on."""
+        amount = sum(sign * tally.at.get(row, 0) for tally, sign in self.parts)
+        if last != NOWHERE:
+            self.counts[last] -= amount
+        if now != NOWHERE:
+            self.counts[now] += amount
+        self.ticks += 1
+
+    def drop(self) -> None:
+        """Nobody asks any more."""
+        del self.region.counters[self]
+        for tally, sign in self.parts:
+            tally.counters.remove((self, sign))
+
+
+def padded(ids: IdArray, length: int, value: int) -> IdArray:
+    if len(ids) == length:
+        return ids
+    return np.concatenate([ids, np.full(length - len(ids), value, dtype=np.int32)])
+
+
+def widened(counts: IntArray, size: int) -> IntArray:
+    """Counts over so many domains, the place for none at the end."""
+    missing = size + 1 - len(counts)
+    return np.concatenate([counts, np.zeros(missing, dtype=np.int64)]) if missing > 0 else counts

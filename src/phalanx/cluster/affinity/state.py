@@ -1,0 +1,212 @@
+"""What the places of other pods mean for the pods of one class: which domains are closed to them, and which better.
+
+The rules are those of kube-scheduler 1.36's plugins PodTopologySpread and InterPodAffinity. Everything is said per
+domain of a node label: arrays over domains have one place more, at the end, for nodes without the label, so that
+indexing them with the domains of rows (NOWHERE = -1 where there is none) says it per row.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.selector_sets import Company, Inclusion, PeerBook, company_wanted
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.peers import Spread
+from phalanx.model.pod import PodClass
+
+MISSING_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"
+UNEVEN = "node(s) didn't match pod topology spread constraints"
+NOT_NEAR = "node(s) didn't match pod affinity rules"
+TOO_NEAR = "node(s) didn't match pod anti-affinity rules"
+UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+# What a spread constraint has where no domain is eligible: nothing exceeds it.
+UNLIMITED = 2**31
+
+
+class Evenness:
+    """One spread constraint: `counter` counts those who are meant and stay, on eligible nodes; `own` is 1 where the
+    pod itself is meant."""
+
+    __slots__ = ("counter", "domains", "own", "rule")
+
+    def __init__(self, rule: Spread, counter: Counter, own: int) -> None:
+        self.rule = rule
+        self.counter = counter
+        self.domains: Domains = counter.region.domains
+        self.own = own
+
+    def least(self) -> int:
+        """What the emptiest eligible domain has."""
+        present = self.counter.region.present[:-1] > 0
+        eligible = int(np.count_nonzero(present))
+        if eligible < self.rule.min_domains:
+            return 0
+        return int(self.counter.counts[:-1][present].min()) if eligible else UNLIMITED
+
+    def most(self) -> int:
+        """What a domain may have at most for one more pod to be let in."""
+        return self.rule.max_skew - self.own + self.least()
+
+    def open(self) -> BoolArray:
+        """bool[domains + 1]."""
+        found: BoolArray = self.counter.counts <= self.most()
+        found[-1] = False
+        return found
+
+
+class Nearness:
+    """Required affinity: `counters` count, per key, those whom all terms mean; `own` tells whether they mean the
+    pod itself: then the first of a series may begin anywhere."""
+
+    __slots__ = ("counters", "own")
+
+    def __init__(self, counters: list[Counter], own: bool) -> None:
+        self.counters = counters
+        self.own = own
+
+    @property
+    def begins(self) -> bool:
+        """Whether there is nobody yet to be near to, and none is needed."""
+        return self.own and not any(counter.counts.any() for counter in self.counters)
+
+    def open(self) -> list[tuple[Domains, BoolArray]]:
+        begins = self.begins
+        found = []
+        for counter in self.counters:
+            mask: BoolArray = np.ones(len(counter.counts), dtype=np.bool_) if begins else counter.counts > 0
+            mask[-1] = False
+            found.append((counter.region.domains, mask))
+        return found
+
+
+class AffinityState:
+    """All of it for one class. `shape` is the book's as of which it holds."""
+
+    __slots__ = ("anti", "evenness", "nearness", "pulls", "shape", "unwelcome", "wishes")
+
+    def __init__(self, book: PeerBook, company: Company, pod_class: PodClass) -> None:
+        peers = company.peers
+        kin = set(company.kin)
+        self.shape = book.shape
+        self.evenness = [
+            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=True))
+            for rule in peers.spread
+            if rule.required
+        ]
+        self.wishes = [
+            _evenness(book, company, pod_class, rule, _keys(peers.spread, required=False))
+            for rule in peers.spread
+            if not rule.required
+        ]
+        self.nearness: Nearness | None = None
+        if peers.affinity:
+            crowd = company.stated[company_wanted(peers)]
+            keys = dict.fromkeys(term.key for term in peers.affinity)
+            self.nearness = Nearness([book.counter(key, (crowd.present, 1)) for key in keys], crowd in kin)
+        self.anti = [book.counter(term.key, (company.stated[term.whom,].present, 1)) for term in peers.anti]
+        # Whether one pod of the class keeps the next one away is told by both.
+        self.unwelcome = [
+            book.counter(key, (tally, 1)) for crowd in company.kin for key, tally in crowd.repelling.items()
+        ]
+        # (what is counted, what one of it weighs, whether it is the required affinity of others)
+        self.pulls: list[tuple[Counter, int, bool]] = []
+        for each in peers.preferred:
+            crowd = company.stated[each.term.whom,]
+            self.pulls.append((book.counter(each.term.key, (crowd.present, 1)), each.weight, False))
+        for crowd in company.kin:
+            for key, tally in crowd.leaning.items():
+                self.pulls.append((book.counter(key, (tally, 1)), 1, False))
+            for key, tally in crowd.drawing.items():
+                self.pulls.append((book.counter(key, (tally, 1)), 1, True))
+
+    def counters(self) -> list[Counter]:
+        """Everything that it depends on."""
+        found = [each.counter for each in (*self.evenness, *self.wishes)]
+        found += self.nearness.counters if self.nearness is not None else []
+        return [*found, *self.anti, *self.unwelcome, *(counter for counter, _, _ in self.pulls)]
+
+    def ticks(self) -> int:
+        """Grows with every change of a count."""
+        return sum(counter.ticks for counter in self.counters())
+
+    def gates(self, spread: bool = True, affinity: bool = True) -> list[tuple[Domains, BoolArray]]:
+        """(domains of a label, bool[domains + 1] open to one more pod); a row must be open by all of them."""
+        found: list[tuple[Domains, BoolArray]] = []
+        if spread:
+            found += [(each.domains, each.open()) for each in self.evenness]
+        if affinity:
+            found += self.nearness.open() if self.nearness is not None else []
+            found += [(counter.region.domains, shunned(counter)) for counter in (*self.anti, *self.unwelcome)]
+        return found
+
+    def explain(self, rows: Rows, spread: bool = True, affinity: bool = True) -> list[tuple[str, BoolArray]]:
+        """(reason in kube-scheduler's words, bool[rows] kept out for it), each as if it were the only one."""
+        parts: list[tuple[str, list[tuple[Domains, BoolArray]]]] = []
+        if spread:
+            known = [(each.domains, _labelled(each)) for each in self.evenness]
+            parts += [(MISSING_LABEL, known), (UNEVEN, [(each.domains, _even(each)) for each in self.evenness])]
+        if affinity:
+            parts.append((NOT_NEAR, self.nearness.open() if self.nearness is not None else []))
+            parts.append((TOO_NEAR, [(counter.region.domains, shunned(counter)) for counter in self.anti]))
+            parts.append((UNWELCOME, [(counter.region.domains, shunned(counter)) for counter in self.unwelcome]))
+        return [(reason, ~through(gates, rows)) for reason, gates in parts if gates]
+
+
+def through(gates: list[tuple[Domains, BoolArray]], rows: Rows) -> BoolArray:
+    """bool[rows]: open by all of the gates, of which there is one at least."""
+    (domains, mask), *others = gates
+    found: BoolArray = mask[domains.ids[rows]]
+    for domains, mask in others:
+        found = found & mask[domains.ids[rows]]
+    return found
+
+
+def shunned(counter: Counter) -> BoolArray:
+    """bool[domains + 1]: nobody is there; who has no domain is nobody's neighbour."""
+    return counter.counts <= 0
+
+
+def _evenness(
+    book: PeerBook, company: Company, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
+) -> Evenness:
+    inclusion = Inclusion(
+        keys,
+        pod_class.node_selector if rule.affinity else (),
+        pod_class.affinity if rule.affinity else None,
+        pod_class.tolerations if rule.taints else None,
+    )
+    crowd = company.stated[rule.whom,]
+    counter = book.counter(rule.key, (crowd.present, 1), (crowd.leaving, -1), inclusion=inclusion)
+    return Evenness(rule, counter, int(crowd in company.kin))
+
+
+def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
+    """A node counts only if it has the labels of all constraints of a kind."""
+    return tuple(sorted({rule.key for rule in rules if rule.required is required and not rule.lenient}))
+
+
+def _labelled(each: Evenness) -> BoolArray:
+    mask = np.ones(len(each.counter.counts), dtype=np.bool_)
+    mask[-1] = False
+    return mask
+
+
+def _even(each: Evenness) -> BoolArray:
+    """Nodes without the label are told so."""
+    mask = each.open()
+    mask[-1] = True
+    return mask
+
+
+def raw_pull(pulls: list[tuple[Counter, int, bool]], hard_weight: int) -> list[tuple[Domains, IntArray]]:
+    """Per node label what those in each domain weigh, for a preference."""
+    found: dict[str, tuple[Domains, IntArray]] = {}
+    for counter, weight, hard in pulls:
+        domains = counter.region.domains
+        part = counter.counts * (weight * hard_weight if hard else weight)
+        known = found.get(domains.key)
+        found[domains.key] = (domains, part if known is None else known[1] + part)
+    return list(found.values())

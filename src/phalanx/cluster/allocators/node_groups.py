@@ -1,0 +1,148 @@
+"""The stock of what queues may hold in groups of nodes (Volcano's nodegroup-resource-limits)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.pools import POOL_LABEL, PoolRule
+from phalanx.model.resources import Requests
+
+if TYPE_CHECKING:
+    from phalanx.cluster.nodes.rows import NodeRows
+
+NODE_GROUPS = "node-groups"
+
+
+class Portion(msgspec.Struct, frozen=True):
+    """What a pod holds of its queue's part of the group that its node belongs to."""
+
+    queue: str
+    amounts: Requests
+
+
+class NodeGroups(Stock):
+    """What the pods of queues with limits hold, by row and by group; a node that changes its group takes them
+    along.
+
+    The limits come with the classes of the pods (`PoolRule.limits`).
+    """
+
+    name = NODE_GROUPS
+
+    def __init__(self, nodes: NodeRows) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self._group: dict[int, str] = {}
+        self._rows: dict[str, set[int]] = {}
+        self._held_on: dict[int, dict[str, Counter[str]]] = {}
+        self._held_in: dict[tuple[str, str], Counter[str]] = {}
+
+    def held(self, queue: str, group: str) -> Mapping[str, int]:
+        return self._held_in.get((queue, group), {})
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return pod_class.pool is not None and bool(pod_class.pool.limits)
+
+    def shared(self, pod_class: PodClass) -> bool:
+        return True
+
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        rule, column = _rule(pod_class), self._nodes.labels.column(POOL_LABEL)
+        left = np.full(len(column.values), MANY, dtype=np.int64)
+        limits, charged = dict(rule.limits), pod_class.charged(pod_class.requests)
+        for number, group in enumerate(column.values):
+            if number and group in limits:
+                left[number] = self._left(rule.queue, group, limits[group], charged)
+        result: IntArray = left[column.ids[rows]]
+        return result
+
+    def observed(self, pod: Pod, row: int) -> object | None:
+        charged = pod.pod_class.charged(pod.usage or pod.pod_class.requests)
+        portion = Portion(_rule(pod.pod_class).queue, tuple(sorted(charged.items())))
+        self.book(portion, row, 1)
+        return portion
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, Portion)
+        here = self._held_on.setdefault(row, {})
+        _add(here.setdefault(taken.queue, Counter()), dict(taken.amounts), sign)
+        if not here[taken.queue]:
+            del here[taken.queue]
+        if not here:
+            del self._held_on[row]
+        group = self._group.get(row, "")
+        if group:
+            self._count(taken.queue, group, dict(taken.amounts), sign)
+            self._note(group)
+
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        return [
+            ("node(s) were in a node group of which the queue has all it may", self.copies(pod_class, rows) == 0)
+        ]
+
+    def node_added(self, row: int) -> None:
+        self._move(row, self._nodes.labels.of(row).get(POOL_LABEL, ""))
+
+    def node_removed(self, row: int) -> None:
+        self._move(row, "")
+
+    def _move(self, row: int, group: str) -> None:
+        last = self._group.get(row, "")
+        if last == group:
+            return
+        for queue, amounts in self._held_on.get(row, {}).items():
+            if last:
+                self._count(queue, last, amounts, -1)
+            if group:
+                self._count(queue, group, amounts, 1)
+        for name in filter(None, (last, group)):
+            self._note(name)
+        if last:
+            self._rows[last].discard(row)
+            if not self._rows[last]:
+                del self._rows[last]
+            del self._group[row]
+        if group:
+            self._rows.setdefault(group, set()).add(row)
+            self._group[row] = group
+        self.changes.note(row)
+
+    def _note(self, group: str) -> None:
+        """Each of its nodes offers something else now."""
+        rows = self._rows.get(group, ())
+        self.changes.note_all(rows)
+        self._nodes.changes.note_all(rows)
+
+    def _count(self, queue: str, group: str, amounts: Mapping[str, int], sign: int) -> None:
+        held = self._held_in.setdefault((queue, group), Counter())
+        _add(held, amounts, sign)
+        if not held:
+            del self._held_in[queue, group]
+
+    def _left(self, queue: str, group: str, limit: Requests, wanted: Mapping[str, int]) -> int:
+        held = self.held(queue, group)
+        parts = [(most - held.get(name, 0)) // wanted[name] for name, most in limit if wanted.get(name)]
+        return max(0, min(parts, default=MANY))
+
+
+def _rule(pod_class: PodClass) -> PoolRule:
+    rule = pod_class.pool
+    assert rule is not None
+    return rule
+
+
+def _add(counter: Counter[str], amounts: Mapping[str, int], sign: int) -> None:
+    for name, amount in amounts.items():
+        counter[name] += sign * amount
+        if not counter[name]:
+            del counter[name]

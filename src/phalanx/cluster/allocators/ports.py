@@ -1,0 +1,71 @@
+"""Host ports in use, by row and by port, so that a conflict is looked up and never searched for."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.allocators.inventory import Inventory
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.nodes.labels import Rows
+from phalanx.cluster.resource_space import BoolArray, IntArray
+from phalanx.model.pod import Pod, PodClass
+from phalanx.model.selectors import HostPort
+
+if TYPE_CHECKING:
+    from phalanx.cluster.nodes.rows import NodeRows
+
+PORTS = "ports"
+TAKEN = "node(s) didn't have free ports for the requested pod ports"
+
+
+class Ports(Stock):
+    """The stock of host ports; several pods may hold the same one (others bound them so)."""
+
+    name = PORTS
+
+    def __init__(self, nodes: NodeRows) -> None:
+        self._nodes = nodes
+        self.changes = ChangeLog()
+        self._held = Inventory[tuple[int, str], HostPort](lambda port: (port.port, port.protocol))
+
+    def taken(self, row: int) -> dict[HostPort, int]:
+        """port -> how many pods hold it."""
+        return dict(self._held.at(row))
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        return bool(pod_class.host_ports)
+
+    def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
+        """A second copy would want the ports of the first."""
+        return np.where(self._free(pod_class.host_ports, rows), 1, 0)
+
+    def observed(self, pod: Pod, row: int) -> object | None:
+        ports = pod.pod_class.host_ports
+        self.book(ports, row, 1)
+        return ports
+
+    def book(self, taken: object, row: int, sign: int) -> None:
+        assert isinstance(taken, tuple)
+        self._held.count(row, taken, sign)
+        self.changes.note(row)
+
+    def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
+        return [(TAKEN, ~self._free(pod_class.host_ports, rows))]
+
+    def _free(self, ports: tuple[HostPort, ...], rows: Rows) -> BoolArray:
+        """bool[rows]: where none of the ports conflicts with one that is taken."""
+        if isinstance(rows, slice):
+            free = np.ones(self._nodes.capacity, dtype=np.bool_)
+            suspects = {row for port in ports for row in self._held.rows((port.port, port.protocol))}
+            for row in suspects:
+                free[row] = not self._conflict(ports, row)
+            result: BoolArray = free[rows]
+            return result
+        return np.array([not self._conflict(ports, row) for row in rows.tolist()], dtype=np.bool_)
+
+    def _conflict(self, ports: tuple[HostPort, ...], row: int) -> bool:
+        taken = self._held.at(row)
+        return any(wanted.conflicts_with(port) for wanted in ports for port in taken)

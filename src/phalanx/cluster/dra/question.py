@@ -1,0 +1,190 @@
+"""What the claims of a pod ask of a node, resolved once for all nodes and pods of the same kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from phalanx.cluster.dra.errors import SelectorError
+from phalanx.cluster.dra.selectors import Selectors
+from phalanx.cluster.dra.sharing import Consumption, consumption
+from phalanx.cluster.dra.supply import CounterId, Offer
+from phalanx.model.claims import (
+    ClaimSpec,
+    Device,
+    DeviceAsk,
+    DeviceAttribute,
+    DeviceClass,
+    DeviceRequest,
+    DeviceTaint,
+    DeviceToleration,
+)
+from phalanx.model.quantity import QuantityError
+
+_EFFECTS = ("NoSchedule", "NoExecute")
+_SCALARS = ("int", "bool", "string", "version")
+
+
+class View(msgspec.Struct, frozen=True, cache_hash=True):
+    """All that the question sees of a device: devices with equal views are interchangeable while their use is.
+
+    `fits` has a bit for each ask whose selectors the device meets, `tolerated` one for each that puts up with its
+    taints. `attributes` are the values that constraints compare (None: absent). `consumes` says for each ask what
+    it would take of a shareable device.
+    """
+
+    fits: int
+    tolerated: int
+    attributes: tuple[DeviceAttribute | None, ...] = ()
+    draws: tuple[tuple[CounterId, int], ...] = ()
+    shareable: bool = False
+    consumes: tuple[Consumption | None, ...] = ()
+    fault: str = ""
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """A constraint: the column of `View.attributes`, and for which (request, alternative) of the claim it holds."""
+
+    column: int
+    distinct: bool
+    concerns: frozenset[tuple[int, int]]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One claim: its requests, each with the numbers of its asks (alternatives, best first), and its rules."""
+
+    spec: ClaimSpec
+    requests: tuple[tuple[DeviceRequest, tuple[int, ...]], ...]
+    rules: tuple[Rule, ...]
+
+
+class Question:
+    """Asks of several claims that are allocated together. `fault` says why they can be met nowhere."""
+
+    def __init__(
+        self, specs: Sequence[ClaimSpec], classes: Mapping[str, DeviceClass], selectors: Selectors
+    ) -> None:
+        self.asks: list[DeviceAsk] = []
+        self.classes = classes
+        self.fault = ""
+        self._selectors = selectors
+        self._columns: dict[str, int] = {}
+        self._views: WeakKeyDictionary[Offer, View | None] = WeakKeyDictionary()
+        self._known: dict[View | None, View | None] = {}
+        self.parts = tuple(self._part(spec) for spec in specs)
+        if not self.fault:
+            self.fault = next(filter(None, map(self._complaint, self.asks)), "")
+
+    def view(self, offer: Offer) -> View | None:
+        """None for a device that no ask is about."""
+        if offer not in self._views:
+            view = self._look(offer.id[0], offer)
+            self._views[offer] = self._known.setdefault(view, view)
+        return self._views[offer]
+
+    def _part(self, spec: ClaimSpec) -> Part:
+        requests: list[tuple[DeviceRequest, tuple[int, ...]]] = []
+        for request in spec.requests:
+            first = len(self.asks)
+            self.asks.extend(request.asks)
+            requests.append((request, tuple(range(first, len(self.asks)))))
+        rules = tuple(
+            Rule(
+                self._columns.setdefault(constraint.match or constraint.distinct, len(self._columns)),
+                not constraint.match,  # where both are stated, kube-scheduler goes by the first
+                frozenset(
+                    (place, alternative)
+                    for place, (request, asks) in enumerate(requests)
+                    for alternative in range(len(asks))
+                    if not constraint.requests
+                    or request.name in constraint.requests
+                    or request.full_name(alternative) in constraint.requests
+                ),
+            )
+            for constraint in spec.constraints
+        )
+        self.fault = self.fault or spec.fault
+        return Part(spec, tuple(requests), rules)
+
+    def _complaint(self, ask: DeviceAsk) -> str:
+        device_class = self.classes.get(ask.device_class)
+        if device_class is None:
+            return f"request {ask.name}: device class {ask.device_class} does not exist"
+        if device_class.problem:
+            return f"device class {ask.device_class}: {device_class.problem}"
+        for owner, selectors in self._selectors_of(ask):
+            for number, text in enumerate(selectors):
+                try:
+                    self._selectors.compiled(text)
+                except SelectorError as error:
+                    return f"{owner}: selector #{number}: {error}"
+        return ""
+
+    def _selectors_of(self, ask: DeviceAsk) -> tuple[tuple[str, tuple[str, ...]], tuple[str, tuple[str, ...]]]:
+        device_class = self.classes[ask.device_class]
+        return (f"class {ask.device_class}", device_class.selectors), (f"request {ask.name}", ask.selectors)
+
+    def _look(self, driver: str, offer: Offer) -> View | None:
+        device = offer.device
+        fits = tolerated = 0
+        consumes: list[Consumption | None] = []
+        for number, ask in enumerate(self.asks):
+            try:
+                selected = self._selected(ask, driver, device)
+            except SelectorError as error:
+                return View(0, 0, fault=str(error))
+            try:
+                taken = consumption(ask, device) if selected else None
+            except QuantityError as error:
+                return View(0, 0, fault=f"device {'/'.join(offer.id)}: {error}")
+            consumes.append(taken)
+            fits |= (taken is not None) << number
+            tolerated |= _tolerates(ask.tolerations, device.taints) << number
+        if not fits:
+            return None
+        return View(
+            fits=fits,
+            tolerated=tolerated,
+            attributes=tuple(_attribute(driver, device, name) for name in self._columns),
+            draws=tuple(sorted(offer.draws.items())),
+            shareable=device.shareable,
+            consumes=tuple(consumes) if device.shareable else (),
+        )
+
+    def _selected(self, ask: DeviceAsk, driver: str, device: Device) -> bool:
+        """Raises SelectorError."""
+        for owner, selectors in self._selectors_of(ask):
+            for number, text in enumerate(selectors):
+                try:
+                    if not self._selectors.matches(text, driver, device):
+                        return False
+                except SelectorError as error:
+                    raise SelectorError(f"{owner}: selector #{number}: CEL runtime error: {error}") from None
+        return True
+
+
+def _attribute(driver: str, device: Device, name: str) -> DeviceAttribute | None:
+    attributes = dict(device.attributes)
+    domain, _, identifier = name.rpartition("/")
+    found = attributes.get(name) or (attributes.get(identifier) if domain == driver else None)
+    return found if found is not None and found.kind in _SCALARS else None
+
+
+def _tolerates(tolerations: tuple[DeviceToleration, ...], taints: tuple[DeviceTaint, ...]) -> bool:
+    return all(
+        any(_tolerated(toleration, taint) for toleration in tolerations)
+        for taint in taints
+        if taint.effect in _EFFECTS
+    )
+
+
+def _tolerated(toleration: DeviceToleration, taint: DeviceTaint) -> bool:
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return toleration.operator in ("", "Equal") and toleration.value == taint.value

@@ -1,0 +1,122 @@
+"""What admitted groups have announced and do not use yet: the ledger that admission is decided on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from phalanx.cluster.accounts import add_amounts
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.gang import GangKey
+from phalanx.model.resources import PODS
+
+
+class Promises:
+    """Sums, over the admitted groups, of what they announced in minResources and is yet to come, kept in O(change).
+
+    A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Against the
+    nodes, members draw on it by being placed; against a namespace's quotas, by being created. Members that have
+    finished count as both: the group does not start them again.
+
+    For queues the same is kept net of what is elastic: what any group's members hold beyond its minResources.
+    """
+
+    def __init__(self, gangs: Mapping[GangKey, GangRecord]) -> None:
+        self._gangs = gangs
+        self._shares: dict[GangKey, _Share] = {}
+        self._stale: set[GangKey] = set()
+        self._total: dict[str, int] = {}
+        self._uncreated: dict[str, dict[str, int]] = {}
+        # queue -> (when it last changed, amounts); those that changed last stand last.
+        self._queues: dict[str, tuple[int, dict[str, int]]] = {}
+        self._version = 0
+
+    def changed(self, key: GangKey) -> None:
+        """Something about a gang or its members is different now."""
+        self._stale.add(key)
+
+    def total(self) -> Mapping[str, int]:
+        """resource -> amount promised and not placed yet."""
+        self._settle()
+        return self._total
+
+    def uncreated(self, namespace: str) -> Mapping[str, int]:
+        """resource (pods included) -> amount for which the namespace's admitted groups have created no pods yet."""
+        self._settle()
+        return self._uncreated.get(namespace, {})
+
+    def claims_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
+        """(the version now, queue -> resource -> promised less elastic, of the queues where it changed since).
+
+        Amounts may be negative. Version 0 is before everything.
+        """
+        self._settle()
+        changed: dict[str, dict[str, int]] = {}
+        for queue, (when, amounts) in reversed(self._queues.items()):
+            if when <= version:
+                break
+            changed[queue] = dict(amounts)
+        return self._version, changed
+
+    def _settle(self) -> None:
+        for key in self._stale:
+            self._take(key, self._shares.pop(key, None), -1)
+            record = self._gangs.get(key)
+            share = _share(record) if record is not None else None
+            if share is not None:
+                self._shares[key] = share
+                self._take(key, share, 1)
+        self._stale.clear()
+
+    def _take(self, key: GangKey, share: _Share | None, sign: int) -> None:
+        if share is None:
+            return
+        add_amounts(self._total, share.unplaced, sign)
+        add_amounts(self._uncreated.setdefault(key.namespace, {}), share.uncreated, sign)
+        if not self._uncreated[key.namespace]:
+            del self._uncreated[key.namespace]
+        _, claims = self._queues.pop(share.queue, (0, {}))
+        add_amounts(claims, share.unplaced, sign)
+        add_amounts(claims, share.elastic, -sign)
+        self._version += 1
+        self._queues[share.queue] = (self._version, claims)
+
+
+class _Share(NamedTuple):
+    """What of a group's minResources is not placed, what is not created, and what it holds beyond."""
+
+    queue: str
+    unplaced: dict[str, int]
+    uncreated: dict[str, int]
+    elastic: dict[str, int]
+
+
+def _share(record: GangRecord) -> _Share | None:
+    noun = record.noun
+    if noun is None or not noun.min_resources:
+        return None
+    elastic = _elastic(record, dict(noun.min_resources))
+    if not noun.admission or not (noun.admitted or record.admitted):
+        return _Share(noun.queue, {}, {}, elastic) if elastic else None
+    placed: dict[str, int] = {}
+    created: dict[str, int] = {PODS: len(record.members)}
+    for member in record.members.values():
+        for name, amount in member.pod.usage:
+            created[name] = created.get(name, 0) + amount
+            if member.pod.node or member.target:
+                placed[name] = placed.get(name, 0) + amount
+    announced = {PODS: noun.min_member, **dict(noun.min_resources)}
+    return _Share(
+        noun.queue,
+        {name: max(0, amount - placed.get(name, 0)) for name, amount in noun.min_resources},
+        {name: left for name, amount in announced.items() if (left := amount - created.get(name, 0)) > 0},
+        elastic,
+    )
+
+
+def _elastic(record: GangRecord, least: Mapping[str, int]) -> dict[str, int]:
+    held: dict[str, int] = {}
+    for footprint, count in record.holdings.items():
+        for name, amount in footprint.amounts.items():
+            held[name] = held.get(name, 0) + amount * count
+    return {name: more for name, amount in held.items() if (more := amount - least.get(name, 0)) > 0}

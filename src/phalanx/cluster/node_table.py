@@ -1,0 +1,43 @@
+"""The node table: the rows of the nodes, and everything that is kept about them row by row."""
+
+from __future__ import annotations
+
+from phalanx.cluster.affinity.selector_sets import PeerBook
+from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.allocators.registry import stocks_of
+from phalanx.cluster.network.topology import Topology
+from phalanx.cluster.nodes.load import LoadTable
+from phalanx.cluster.nodes.rows import NO_ROW, NodeRows
+from phalanx.cluster.resource_space import ResourceSpace
+from phalanx.model.node import Node
+
+__all__ = ["NO_ROW", "NodeTable"]
+
+
+class NodeTable(NodeRows):
+    """`stocks` are the books of what pods take one by one, by name (each has a log of its own), `peers` those of
+    who is where, `topology` the domains of the network, `load` what nodes really use.
+    """
+
+    def __init__(self, space: ResourceSpace) -> None:
+        super().__init__(space)
+        self.load = LoadTable(self)
+        self.stocks: dict[str, Stock] = stocks_of(self)
+        self.peers = PeerBook(self)
+        self.topology = Topology(self)
+
+    def upsert(self, node: Node) -> tuple[int, bool]:
+        known = self.row(node.name)
+        if known != NO_ROW and self.nodes[known] == node:
+            return known, False
+        row, more = super().upsert(node)
+        for stock in self.stocks.values():
+            stock.node_added(row)
+        return row, more
+
+    def remove(self, name: str) -> int:
+        row = super().remove(name)
+        self.load.forget(row)
+        for stock in self.stocks.values():
+            stock.node_removed(row)
+        return row

@@ -1,1 +1,0 @@
-"""Who is where, counted for those who mind."""

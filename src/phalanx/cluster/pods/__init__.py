@@ -1,0 +1,1 @@
+"""Pods and gangs as the cluster keeps them: where they are, what they hold, what was decided for them."""

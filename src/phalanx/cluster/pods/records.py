@@ -1,0 +1,241 @@
+"""Pods and gangs as the cluster keeps them: small mutable records with counts that are always current."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from phalanx.cluster.accounts import Bucket, Payer
+from phalanx.cluster.classes import ClassRecord, Footprint
+from phalanx.cluster.pods.nominations import Claim
+from phalanx.model.gang import Gang, GangCounts, GangKey
+from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState, PlanMark, Pod
+from phalanx.model.verdict import Verdict
+
+NO_NODE = -1
+# Where a mark proves something: a pod without a node carries none of ours, one that leaves is not of the run.
+_MARKED = (*ACTIVE, MemberState.SUCCEEDED, MemberState.FAILED)
+
+
+class PodRecord:
+    """One pod: the last noun, its class, where it counts and what it occupies.
+
+    `row` is its node's row while it occupies it, NO_NODE otherwise. `target` names the node that we placed it on
+    until the API confirms or refuses. `told` is what was last said about it, so that nothing is said twice. `payer`
+    is who is charged for it, with `charged` as `bucket` (the ledger keeps these three).
+
+    A pending pod may have a `claim`: room on the node `nominated` is reserved for it. A pod that we have decided to
+    evict is `doomed`: it counts as terminating although the API does not show that yet. `spared` is until when
+    (seconds since the epoch) it is not chosen again because an eviction of it was refused. `taken` is what it got
+    from each stock, by name, while it occupies a node.
+    """
+
+    __slots__ = (
+        "bucket",
+        "charged",
+        "claim",
+        "cls",
+        "doomed",
+        "footprint",
+        "gang",
+        "mark",
+        "nominated",
+        "payer",
+        "pod",
+        "row",
+        "spared",
+        "state",
+        "taken",
+        "target",
+        "told",
+    )
+
+    def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
+        self.pod = pod
+        self.cls = cls
+        self.footprint = footprint
+        self.state = state
+        self.row = NO_NODE
+        self.target = ""
+        self.mark: PlanMark | None = None
+        self.gang: GangRecord | None = None
+        self.told: Verdict | None = None
+        self.payer: Payer | None = None
+        self.charged: Footprint | None = None
+        self.bucket: Bucket | None = None
+        self.claim: Claim | None = None
+        self.nominated = ""
+        self.doomed = False
+        self.spared = 0.0
+        self.taken: dict[str, object] = {}
+
+    def __repr__(self) -> str:
+        return f"PodRecord({self.pod.key}, {self.state.name})"
+
+    @property
+    def order(self) -> tuple[int, int, int, str]:
+        """Members of a gang in the order in which they are placed: priority, index, age, name."""
+        pod = self.pod
+        return (-pod.priority, pod.index, pod.created, pod.name)
+
+
+class GangRecord:
+    """A gang's members and their counts by state, in all and per role.
+
+    `pending` holds the members that are ours to place. `marks` counts, per plan mark, the members that carry it,
+    were bound and are not terminating: this is what tells a half-bound plan from a gang that never started. `peak`
+    is how many members were on nodes at once in the run that is under way; a run is over when nobody is left on a
+    node. `finished` is the newest plan that was seen complete, every member of it confirmed by the API: what it
+    loses later was not cut off. `arrivals` counts how often a member became pending: what was said about the gang
+    before the last arrival has not reached everyone. `told` is what was last said, with the arrivals of that
+    moment. `admitted` stands for an admission that we have decided and the group's phase does not show yet.
+    `holdings` counts, by footprint, the members that hold what they ask for. `known` is for whoever computes
+    something from the noun and the members: it is forgotten when one of them changes. `parted` is for whoever
+    parts the members over nodes.
+    """
+
+    __slots__ = (
+        "_counts",
+        "_roles",
+        "_unconfirmed",
+        "admitted",
+        "arrivals",
+        "failures",
+        "finished",
+        "holdings",
+        "key",
+        "known",
+        "marks",
+        "members",
+        "noun",
+        "parted",
+        "peak",
+        "pending",
+        "renewed",
+        "told",
+    )
+
+    def __init__(self, key: GangKey) -> None:
+        self.key = key
+        self.noun: Gang | None = None
+        self.members: dict[str, PodRecord] = {}
+        self.pending: dict[str, PodRecord] = {}
+        self.marks: dict[PlanMark, int] = {}
+        self.peak = 0
+        self.finished: PlanMark | None = None
+        self.holdings: dict[Footprint, int] = {}
+        self.failures = 0
+        self.known: object = None
+        self.parted: object = None
+        self.arrivals = 0
+        self.told: tuple[Verdict | None, int] | None = None
+        self.admitted = False
+        self.renewed = False  # until what was held for members of the former one has been given up
+        self._counts = [0] * len(MemberState)
+        self._roles: dict[str, list[int]] = {}
+        self._unconfirmed: dict[PlanMark, int] = {}
+
+    def __repr__(self) -> str:
+        return f"GangRecord({self.key}, {self.counts()})"
+
+    def count(self, state: MemberState, role: str | None = None) -> int:
+        if role is None:
+            return self._counts[state]
+        return self._roles[role][state] if role in self._roles else 0
+
+    def counts(self, role: str | None = None) -> GangCounts:
+        values = self._counts if role is None else self._roles.get(role)
+        return GangCounts(*values) if values else GangCounts()
+
+    def confirmed(self, mark: PlanMark) -> int:
+        """How many members that carry the mark the API has confirmed."""
+        return self.marks.get(mark, 0) - self._unconfirmed.get(mark, 0)
+
+    def roles(self) -> Iterator[str]:
+        return iter(self._roles)
+
+    def live_marks(self) -> set[PlanMark]:
+        """The marks of members that are on a node or on the way to one."""
+        return {each.mark for each in self.members.values() if each.mark is not None and each.state in ACTIVE}
+
+    def add(self, record: PodRecord) -> None:
+        record.gang = self
+        self.members[record.pod.uid] = record
+        self._tally(record, record.state, 1)
+        self._note_run()
+
+    def remove(self, record: PodRecord) -> None:
+        record.gang = None
+        del self.members[record.pod.uid]
+        self._tally(record, record.state, -1)
+        self._note_run()
+
+    def move(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
+        """Sets a member's state and mark and counts it under them."""
+        last = record.state
+        self._tally(record, last, -1)
+        record.state, record.mark = state, mark
+        self._tally(record, state, 1)
+        if last in ACTIVE or state in CAN_LEAVE:
+            self._note_run()
+
+    def resume(self, peak: int) -> None:
+        """Goes on with a run that only seemed to end while a member was taken out and put back."""
+        if self.counts().active:
+            self.peak = max(self.peak, peak)
+
+    def renew(self) -> None:
+        """The gang is declared by another object of its name: what was decided for the former one is over."""
+        self.finished, self.failures, self.known = None, 0, None
+        self.renewed = True
+        self.peak = 0
+        self._note_run()
+
+    def _note_run(self) -> None:
+        counts = self._counts
+        on_nodes = counts[MemberState.BOUND] + counts[MemberState.RUNNING]
+        if on_nodes > self.peak:
+            self.peak = on_nodes
+        elif not on_nodes and not counts[MemberState.PLACED]:
+            self.peak = 0
+
+    def hold(self, footprint: Footprint, count: int) -> None:
+        left = self.holdings.get(footprint, 0) + count
+        if left:
+            self.holdings[footprint] = left
+        else:
+            del self.holdings[footprint]
+
+    def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
+        self.known = None
+        self._counts[state] += step
+        role = self._roles.get(record.pod.role)
+        if role is None:
+            role = self._roles[record.pod.role] = [0] * len(MemberState)
+        role[state] += step
+        if state is MemberState.PENDING:
+            if step > 0:
+                self.arrivals += 1
+                self.pending[record.pod.uid] = record
+            else:
+                del self.pending[record.pod.uid]
+        if record.mark is not None:
+            self._tally_mark(record.mark, state, step)
+
+    def _tally_mark(self, mark: PlanMark, state: MemberState, step: int) -> None:
+        if state not in _MARKED:
+            return
+        left = _add(self.marks, mark, step)
+        if state is MemberState.PLACED:
+            _add(self._unconfirmed, mark, step)
+        complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed
+        if complete and (self.finished is None or self.finished.time <= mark.time):
+            self.finished = mark
+
+
+def _add(counts: dict[PlanMark, int], mark: PlanMark, step: int) -> int:
+    left = counts.get(mark, 0) + step
+    if left:
+        counts[mark] = left
+    else:
+        del counts[mark]
+    return left

@@ -1,0 +1,165 @@
+"""Who is where, by kind: how many pods of which kind each node has, as flat arrays over (row, kind)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+from phalanx.cluster.accounts import Payer
+from phalanx.cluster.change_log import ChangeLog
+from phalanx.cluster.classes import Footprint
+from phalanx.cluster.pods.records import GangRecord, PodRecord
+from phalanx.cluster.resource_space import IntArray
+from phalanx.model.pod import ACTIVE, MemberState
+
+
+class Kind:
+    """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
+
+    `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
+    to leave yet. `guarded` ones may have a cooldown or a disruption budget. A kind outlasts the pod with which it
+    began, and what that pod is made into later.
+    """
+
+    __slots__ = (
+        "arriving",
+        "fixture",
+        "footprint",
+        "gang",
+        "guarded",
+        "number",
+        "payer",
+        "preemptable",
+        "priority",
+    )
+
+    def __init__(self, number: int, first: PodRecord) -> None:
+        assert first.payer is not None
+        self.number = number
+        self.payer: Payer = first.payer
+        self.footprint: Footprint = first.footprint
+        self.priority = first.pod.priority
+        self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture
+        self.guarded = bool(first.pod.cooldown or first.pod.budgets)
+        self.gang: GangRecord | None = first.gang
+        self.arriving = first.state is MemberState.PLACED
+
+
+class Table:
+    """`counts[i]` pods of kind `kinds[i]` are on row `rows[i]`; int64 arrays of equal length, rows ascending."""
+
+    __slots__ = ("_pods", "counts", "kinds", "rows")
+
+    def __init__(self, rows: IntArray, kinds: IntArray, counts: IntArray) -> None:
+        self.rows = rows
+        self.kinds = kinds
+        self.counts = counts
+        self._pods: IntArray | None = None
+
+    def pods(self, kinds: int) -> IntArray:
+        """int64[kinds]: how many pods of each kind there are."""
+        if self._pods is None or len(self._pods) != kinds:
+            self._pods = np.bincount(self.kinds, weights=self.counts, minlength=kinds).astype(np.int64)
+        return self._pods
+
+
+class Tenancy:
+    """Built when somebody first asks, and from then on brought up to date row by row (`moved` names them).
+
+    Only pods that are placed, bound or running are counted; whether one may be evicted is not asked here.
+    """
+
+    def __init__(self) -> None:
+        self.moved = ChangeLog()
+        self._cursor = -1
+        self._rows: dict[int, tuple[IntArray, IntArray]] = {}
+        self._kinds: dict[object, Kind] = {}
+        self._table: Table | None = None
+        self.kinds: list[Kind] = []
+        # Numbers of kinds hold for one generation.
+        self.generation = 0
+
+    def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> Table:
+        """The table as of now; `tenants` are the pods of each row."""
+        changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
+        if changed is None or len(self.kinds) > 4 * self._live() + 1000:
+            self._rows.clear()
+            self._kinds.clear()
+            self.kinds.clear()
+            self.generation += 1
+            self._tally(tenants, sorted(tenants))
+        elif changed and self._table is not None:
+            rows = sorted(set(changed))
+            self._tally(tenants, rows)
+            self._cursor = self.moved.end
+            self._table = self._spliced(self._table, rows)
+            return self._table
+        elif self._table is not None:
+            return self._table
+        self._cursor = self.moved.end
+        self._table = self._flatten(sorted(self._rows))
+        return self._table
+
+    def _live(self) -> int:
+        """How many kinds have any pods."""
+        return int(np.count_nonzero(np.bincount(self._table.kinds))) if self._table is not None else 0
+
+    def _tally(self, tenants: Mapping[int, Mapping[str, PodRecord]], rows: Iterable[int]) -> None:
+        for row in rows:
+            counts: dict[int, int] = {}
+            for record in tenants.get(row, {}).values():
+                if record.state in ACTIVE and record.payer is not None:
+                    number = self._number(record)
+                    counts[number] = counts.get(number, 0) + 1
+            if counts:
+                numbers = np.fromiter(counts.keys(), dtype=np.int64, count=len(counts))
+                self._rows[row] = (numbers, np.fromiter(counts.values(), dtype=np.int64, count=len(counts)))
+            else:
+                self._rows.pop(row, None)
+
+    def _number(self, record: PodRecord) -> int:
+        pod = record.pod
+        key = (
+            record.payer,
+            record.footprint,
+            record.gang,
+            pod.priority,
+            pod.preemptable,
+            bool(pod.cooldown or pod.budgets),
+            pod.fixture,
+            record.state is MemberState.PLACED,
+        )
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = Kind(len(self.kinds), record)
+            self.kinds.append(kind)
+        return kind.number
+
+    def _spliced(self, table: Table, changed: list[int]) -> Table:
+        """The table with some of its rows replaced."""
+        last = max(changed[-1], int(table.rows[-1]) if len(table.rows) else 0)
+        gone: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
+        gone[changed] = True
+        stay = ~gone[table.rows]
+        new = self._flatten([row for row in changed if row in self._rows])
+        kept = table.rows[stay]
+        places = np.searchsorted(kept, new.rows)
+        return Table(
+            np.insert(kept, places, new.rows),
+            np.insert(table.kinds[stay], places, new.kinds),
+            np.insert(table.counts[stay], places, new.counts),
+        )
+
+    def _flatten(self, rows: list[int]) -> Table:
+        if not rows:
+            nothing = np.zeros(0, dtype=np.int64)
+            return Table(nothing, nothing, nothing)
+        parts = [self._rows[row] for row in rows]
+        sizes: npt.NDArray[np.int64] = np.array([len(kinds) for kinds, _ in parts], dtype=np.int64)
+        return Table(
+            np.repeat(np.array(rows, dtype=np.int64), sizes),
+            np.concatenate([kinds for kinds, _ in parts]),
+            np.concatenate([counts for _, counts in parts]),
+        )

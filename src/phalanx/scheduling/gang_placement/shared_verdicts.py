@@ -1,0 +1,95 @@
+"""Telling everyone who waits with the same demand what was found out once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.shortage import Gap, NotAdmitted, Shortage
+from phalanx.scheduling.diagnosis.verdicts import (
+    AWAITING_ADMISSION,
+    awaiting_admission,
+    behind,
+    gap,
+    held_account,
+    no_room_for_gang,
+    over_ceiling_for_gang,
+    waiting_for_bundle,
+    waiting_for_leavers,
+)
+from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
+from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
+from phalanx.scheduling.queue.signatures import PodSignature
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
+from phalanx.scheduling.session.session import Session
+
+
+def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
+    """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
+    match facts:
+        case Shortage() if unit.pod is not None:
+            session.judge_pod(unit.pod, session.sentence(facts))
+        case Shortage():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
+        case Gap():
+            culprit = unit.gangs[facts.culprit]
+            assert culprit.noun is not None
+            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
+        case OverQuota() if unit.pod is not None:
+            session.judge_pod(unit.pod, session.sentence(facts))
+        case OverQuota():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
+        case Blocked() if unit.pod is not None:
+            session.judge_pod(unit.pod, held_account(f"pod {unit.pod.pod.key}", facts))
+        case Blocked():
+            culprit = unit.gangs[facts.culprit]
+            judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
+        case NotAdmitted():
+            for gang in unit.gangs:
+                told = gang.told[0] if gang.told is not None else None
+                if (
+                    awaits_admission(gang)
+                    and gang.noun is not None
+                    and (not told or told.code == AWAITING_ADMISSION)
+                ):
+                    session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
+        case GroupTreeFitError():
+            tell_group_tree(session, unit, facts)
+        case Leaving() if unit.pod is not None:
+            session.judge_pod(unit.pod, waiting_for_leavers(f"pod {unit.pod.pod.key}", facts))
+        case Leaving():
+            for gang in unit.gangs:
+                session.judge_gang(gang, waiting_for_leavers(f"gang {gang.key}", facts))
+        case BlockedByFifo() if unit.pod is not None:
+            session.judge_pod(unit.pod, behind(f"pod {unit.pod.pod.key}", facts))
+        case BlockedByFifo():
+            for gang in unit.gangs:
+                session.judge_gang(gang, behind(f"gang {gang.key}", facts))
+        case dict():
+            for gang in unit.gangs:
+                tell_surplus(session, gang, facts)
+
+
+def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature, Shortage | OverQuota]) -> None:
+    """Judges the members above the minimum, by kind."""
+    verdicts, rules = (
+        {kind: session.sentence(reason) for kind, reason in facts.items()},
+        surplus_domain(session, gang),
+    )
+    for member in gang.pending.values():
+        verdict = verdicts.get(rules.kind(member) if rules is not None else PodSignature(member.cls, member.payer))
+        if verdict is not None and not member.pod.problem:
+            session.judge_pod(member, verdict)
+
+
+def judge_unit(session: Session, unit: QueuedUnit, culprit: GangRecord, verdict: Verdict) -> None:
+    """The gang that failed gets the verdict; its mates learn whom they wait for."""
+    for gang in unit.gangs:
+        if gang is culprit:
+            session.judge_gang(gang, verdict)
+        elif gang.pending:
+            session.judge_gang(gang, waiting_for_bundle(gang.key, culprit.key, verdict.message, verdict.change))
