@@ -9,9 +9,9 @@ import msgspec
 
 from phalanx.dialects.core import PodObject, decode_pod
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import confined
+from phalanx.dialects.quotas.account_readers import confine_to_namespace
 from phalanx.dialects.quotas.account_spec import AccountSpec
-from phalanx.dialects.quotas.usage_status import Holdings, UsageInput
+from phalanx.dialects.quotas.usage_status import QuotaUsage, UsageInput
 from phalanx.dialects.reader import Document
 from phalanx.dialects.registry import Dialects
 from phalanx.dialects.status import StatusChange
@@ -154,7 +154,7 @@ def quota_tree(root: Any, name: str = "tree", namespace: str = "kube-system", **
 
 
 def read_account(kind: ServedKind, document: Document, trusted: Container[str] | None = None) -> AccountSpec:
-    return confined(DIALECTS.read_account(kind, document), trusted)
+    return confine_to_namespace(DIALECTS.read_account(kind, document), trusted)
 
 
 def desired_status(
@@ -164,6 +164,6 @@ def desired_status(
 
 
 def usage_status(
-    current: Mapping[str, Any], account: Account, holdings: Holdings, *, tell_state: bool = True
+    current: Mapping[str, Any], account: Account, holdings: QuotaUsage, *, tell_state: bool = True
 ) -> dict[str, Any]:
     return DIALECTS.usage_status(UsageInput(current, account, holdings, tell_state=tell_state))

@@ -16,7 +16,7 @@ from phalanx.cli.manifests import definitions
 from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
-from phalanx.dialects.quotas.usage_status import Holdings
+from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
 from phalanx_local.schema.structural import StructuralSchema
@@ -287,6 +287,6 @@ def test_every_status_of_a_queue_or_quota_fits_its_schema(kind: Any) -> None:
             "spec": {"max": {"pods": 9}},
         }
         (account,) = read_account(kind.served_as(kind.versions[0]), document).accounts
-        status = usage_status({}, account, Holdings(held, held, phases))
+        status = usage_status({}, account, QuotaUsage(held, held, phases))
         assert status
         assert faults(f"{kind.plural}.{kind.group}", {}, status) == []

@@ -49,7 +49,7 @@ def test_an_example_is_read_without_a_complaint(document: dict[str, Any]) -> Non
     door = Intake(["phalanx"])
     events = door.account(served(document), document)
     assert any(isinstance(event, AccountUpdated) and event.account.source for event in events)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_there_is_an_example_of_each_kind() -> None:

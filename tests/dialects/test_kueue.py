@@ -105,4 +105,4 @@ def test_a_pod_that_a_workload_of_kueue_owns_has_lost_no_group() -> None:
     ]
     door.serves_native(False)
     door.pod(decode(document))
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []

@@ -12,7 +12,7 @@ from phalanx.daemon.policy_file import dialect_options
 from phalanx.dialects.dialect import AccessRule, Dialect, GroupKind
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
 from phalanx.dialects.gangs.naming import GangNaming, Precedence
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
@@ -32,7 +32,7 @@ def read_team(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]
     return (GroupSpec(reader.ref, reader.ref.name, min_member=reader.min_member("size")),)
 
 
-def team_status(standing: Standing) -> dict[str, Any]:
+def team_status(standing: GroupStatusInput) -> dict[str, Any]:
     return {"members": standing.scheduled}
 
 

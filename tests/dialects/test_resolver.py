@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.gangs.agreement import Member, Voice
+from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.resolver import GangContext, resolve
 from phalanx.dialects.kinds import ServedKind
@@ -56,7 +56,7 @@ def gang(
         found = declare(read)
         assert found is not None
         assert found.name == name
-        voice = Voice(
+        voice = MemberDeclaration(
             found, read.spec.priority or 0, read.spec.preemption_policy != "Never", read.spec.scheduler_name
         )
         created = parse_time(read.metadata.creation_timestamp)
@@ -303,7 +303,10 @@ def test_odd_the_highest_priority_that_a_user_may_define_is_followed() -> None:
 def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     declaration = declare(labelled())
     assert declaration is not None
-    members = [Member(0, "a", "1", Voice(declaration, 5, active=False)), Member(1, "b", "2", Voice(declaration, 7))]
+    members = [
+        Member(0, "a", "1", MemberDeclaration(declaration, 5, active=False)),
+        Member(1, "b", "2", MemberDeclaration(declaration, 7)),
+    ]
     found = resolve(GangKey("default", "g"), members, [], GangContext(DIALECTS.naming_of), DialectOptions())
     assert found.gang.warnings == ()
 

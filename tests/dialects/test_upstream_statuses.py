@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.usage_status import Holdings
+from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
 from phalanx_local.schema.structural import StructuralSchema
@@ -62,9 +62,9 @@ PHASES = {"Pending": 1, "Inqueue": 2, "Running": 3, "Completed": 4, "Unknown": 5
 
 
 @pytest.mark.parametrize("shape", ACCOUNTS, ids=lambda shape: shape.id)
-@pytest.mark.parametrize("holdings", [Holdings({}, {}), Holdings(HELD, HELD, PHASES)], ids=["empty", "full"])
+@pytest.mark.parametrize("holdings", [QuotaUsage({}, {}), QuotaUsage(HELD, HELD, PHASES)], ids=["empty", "full"])
 @pytest.mark.parametrize("state", ["", "Open", "Closing", "Closed"])
-def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: Holdings, state: str) -> None:
+def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: QuotaUsage, state: str) -> None:
     said = {"state": state} if state and "state" in shape.fields else {}
     metadata = {"name": "q", "namespace": "team-a"}
     document = {"metadata": metadata, "spec": {"max": {"pods": 9}}, "status": said}

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.dialects.core import (
     NamespaceObject,
     NodeObject,
@@ -347,15 +347,15 @@ class Observer:
         self._discovered(served)
         groups = dict(served_groups(served, self._intake))
         accounts = dict(served_accounts(served, self._intake))
-        wanted = {**groups, **accounts, **dict(served_facets(served, self._intake))}
+        wanted = {**groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
                 continue
             _, task = self._kinds.pop(kind)
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
-            if kind in self._intake.facets:
-                self._apply(self._intake.heed(self._intake.facets.unserved(kind)))
+            if kind in self._intake.enrichers:
+                self._apply(self._intake.apply(self._intake.enrichers.unserved(kind)))
                 continue
             self._apply(self._intake.group_kind_removed(kind))
             self._apply(self._intake.account_kind_removed(kind))
@@ -405,10 +405,10 @@ class Observer:
         return noticed
 
     def _facet_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
-        facets, heed = self._intake.facets, self._intake.heed
+        facets, heed = self._intake.enrichers, self._intake.apply
         return self._sink(
             kind,
-            lambda kind, document: heed(facets.take(kind, document)),
+            lambda kind, document: heed(facets.updated(kind, document)),
             lambda kind, namespace, name, uid, error: heed(facets.malformed(kind, namespace, name, uid, error)),
             lambda kind, namespace, name: heed(facets.removed(kind, namespace, name)),
         )

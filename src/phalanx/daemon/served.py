@@ -28,9 +28,9 @@ def served_accounts(served: Discovery, intake: Intake) -> list[tuple[ServedKind,
     return _served(served, [each.kind for each in intake.dialects.accounts.values()])
 
 
-def served_facets(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
+def served_enricher_kinds(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
     """The kinds that decide about sides of pods, likewise."""
-    return _served(served, intake.facets.kinds)
+    return _served(served, intake.enrichers.kinds)
 
 
 def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:

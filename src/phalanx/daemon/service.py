@@ -337,7 +337,7 @@ class SchedulerService:
         self.scheduler.observe(time.time())
         self.scheduler.ring(time.time())
         news = [*self._network_faults.news(), *self._card_doubts.news()]
-        self.executor.tell([*self._intake.drain_notices(), *news])
+        self.executor.tell([*self._intake.drain_warnings(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()

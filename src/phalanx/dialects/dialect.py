@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.enricher import Facet
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.naming import GangNaming
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.quotas.account_spec import AccountSpec
 from phalanx.dialects.quotas.usage_status import UsageInput
 from phalanx.dialects.reader import Document
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 
 Status = dict[str, Any]
 
@@ -46,7 +46,7 @@ class GroupKind(msgspec.Struct, frozen=True):
     kind: WantedKind
     read: Callable[[ServedKind, Document], tuple[GroupSpec, ...]]
     naming: GangNaming
-    status: Callable[[Standing], Status | None] | None = None
+    status: Callable[[GroupStatusInput], Status | None] | None = None
     strategic: bool = False
     queue_counts: bool = False
     says_short: bool = True
@@ -63,7 +63,7 @@ class AccountKind(msgspec.Struct, frozen=True):
     status: Callable[[UsageInput], Status] | None = None
 
 
-def no_enrichers(warnings: NoticeBoard) -> Iterable[Facet]:
+def no_enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
     return ()
 
 
@@ -77,7 +77,7 @@ class Dialect(msgspec.Struct, frozen=True, eq=False):
     namings: tuple[GangNaming, ...] = ()
     groups: tuple[GroupKind, ...] = ()
     accounts: tuple[AccountKind, ...] = ()
-    enrichers: Callable[[NoticeBoard], Iterable[Facet]] = no_enrichers
+    enrichers: Callable[[ObjectWarnings], Iterable[PodEnricher]] = no_enrichers
     access: tuple[AccessRule, ...] = ()
     definitions: Traversable | None = None
     retired: tuple[str, ...] = ()

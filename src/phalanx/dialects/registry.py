@@ -22,7 +22,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas.account_spec import AccountSpec
 from phalanx.dialects.quotas.usage_status import UsageInput
 from phalanx.dialects.reader import Document
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.gang import GroupRef
 
 log = logging.getLogger(__name__)
@@ -114,7 +114,7 @@ def _fault(offered: object, others: Iterable[Dialect]) -> str:
         for word in words(offered):
             if word in taken:
                 return f"{word} belongs to the dialect {taken[word]!r} already"
-    offered.enrichers(NoticeBoard())
+    offered.enrichers(ObjectWarnings())
     return ""
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.dialect import GroupKind
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.options import DialectOptions
 from phalanx.model.gang import Gang, GangCounts, GroupRef
 from phalanx.model.verdict import Verdict
@@ -56,7 +56,7 @@ def desired_status(
     the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
     since the epoch, `generation` that of the object.
     """
-    standing = Standing(
+    standing = GroupStatusInput(
         ref=ref,
         current=current_status,
         gang=gang,

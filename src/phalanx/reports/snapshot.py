@@ -17,7 +17,7 @@ from phalanx.daemon.observer import (
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
 )
-from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
     PodObject,
@@ -110,11 +110,11 @@ async def read_cluster(
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
     for kind, resource in served_accounts(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
-    for kind, resource in served_facets(served, intake):
+    for kind, resource in served_enricher_kinds(served, intake):
         await read(
             resource,
             decode_object,
-            lambda document, kind=kind: intake.heed(intake.facets.take(kind, document)),  # type: ignore[misc]
+            lambda document, kind=kind: intake.apply(intake.enrichers.updated(kind, document)),  # type: ignore[misc]
         )
 
     def take_pod(pod: PodObject) -> list[ClusterEvent]:

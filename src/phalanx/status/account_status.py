@@ -12,7 +12,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.account_index import AccountObject
-from phalanx.dialects.quotas.usage_status import Holdings, UsageInput
+from phalanx.dialects.quotas.usage_status import QuotaUsage, UsageInput
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -230,8 +230,8 @@ class AccountStatuses:
         can be given it is taken to run."""
         return not found.controller and not self._writer.serves(*_COMMANDS)
 
-    def _holdings(self, record: AccountRecord) -> Holdings:
-        return Holdings(record.held, record.running, self._groups(record.key))
+    def _holdings(self, record: AccountRecord) -> QuotaUsage:
+        return QuotaUsage(record.held, record.running, self._groups(record.key))
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
         return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.registry import Dialects
-from phalanx.dialects.warnings import Notice
+from phalanx.dialects.warnings import ObjectWarning
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind, Evict
@@ -122,7 +122,7 @@ class Narrator:
         )
         self._tell_gang(record, "ScheduleTimeout", note)
 
-    def notice(self, notice: Notice) -> None:
+    def notice(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
         self._recorder.record(

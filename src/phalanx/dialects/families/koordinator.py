@@ -8,13 +8,13 @@ from importlib import resources
 from phalanx.dialects.api_groups import KOORDINATOR, KOORDINATOR_QUOTA, SIGS, X_K8S
 from phalanx.dialects.devices.device_objects import DeviceObjects
 from phalanx.dialects.dialect import AccessRule, AccountKind, Dialect
-from phalanx.dialects.enricher import Facet
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.gangs.extras import MIN_AVAILABLE, NAME
 from phalanx.dialects.gangs.naming import GangNaming, MinimumKey, Precedence
 from phalanx.dialects.kinds import WantedKind
 from phalanx.dialects.quotas.quota_profiles import PLURAL as PROFILES
 from phalanx.dialects.quotas.quota_trees import read_quota_tree
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.gang import GangRules, MatchPolicy
 
 ANNOTATIONS = GangNaming(
@@ -27,7 +27,7 @@ ANNOTATIONS = GangNaming(
 )
 
 
-def _enrichers(warnings: NoticeBoard) -> Iterable[Facet]:
+def _enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
     return (DeviceObjects(),)
 
 

@@ -9,7 +9,7 @@ from phalanx.dialects.api_groups import KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATC
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.families.volcano import NAMED, gang_conditions, is_stuck
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.quotas.queues import read_queue
 from phalanx.dialects.quotas.usage_status import kube_batch_queue_status
@@ -39,7 +39,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     return (spec,)
 
 
-def status_of(standing: Standing) -> dict[str, Any]:
+def status_of(standing: GroupStatusInput) -> dict[str, Any]:
     """Phase Pending, Running or Unknown, counts, and the condition Unschedulable.
 
     Members that have succeeded keep a group Running, because kube-batch has no word for one that is through.

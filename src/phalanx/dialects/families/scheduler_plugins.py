@@ -10,7 +10,7 @@ from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, Gro
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
 from phalanx.dialects.gangs.made_groups import made_group
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.quotas.account_spec import AccountSpec
 from phalanx.dialects.quotas.elastic_quotas import read_elastic_quota
@@ -79,7 +79,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec,
     return (spec,)
 
 
-def status_of(standing: Standing) -> dict[str, Any] | None:
+def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
     """The fields of the status as they should be; None once the group has finished, which is final."""
     if standing.phase == "Finished":
         return None
@@ -102,7 +102,7 @@ def status_of(standing: Standing) -> dict[str, Any] | None:
     return status
 
 
-def _phase(standing: Standing, old: bool) -> str:
+def _phase(standing: GroupStatusInput, old: bool) -> str:
     """Derived from the pods alone (coscheduling.md, 2.3, R), so that a replacement lifts a Failed group."""
     counts, needed = standing.counts, standing.gang.min_member
     if counts.succeeded >= needed:
@@ -118,7 +118,7 @@ def _phase(standing: Standing, old: bool) -> str:
     return "PreScheduling" if old and not standing.scheduled else "Scheduling"
 
 
-def _has_failed(standing: Standing) -> bool:
+def _has_failed(standing: GroupStatusInput) -> bool:
     counts, needed = standing.counts, standing.gang.min_member
     if not counts.failed:
         return False

@@ -9,14 +9,14 @@ from typing import Any
 from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
-from phalanx.dialects.enricher import Facet
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpec
 from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
 from phalanx.dialects.gangs.status_input import (
     Conditions,
-    Standing,
+    GroupStatusInput,
     current_conditions,
     find_condition,
     set_condition,
@@ -27,12 +27,12 @@ from phalanx.dialects.gangs.topology_annotations import network_topology, subgro
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.lenient import Fault
 from phalanx.dialects.nodes.hypernodes import HyperNodes
-from phalanx.dialects.nodes.numa import NumaFacet
+from phalanx.dialects.nodes.numa import NumaEnricher
 from phalanx.dialects.pods.revocable import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
 from phalanx.dialects.quotas.queues import read_queue
 from phalanx.dialects.quotas.usage_status import volcano_queue_status
 from phalanx.dialects.reader import Document, describe, is_whole
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.disruption import Portion
 from phalanx.model.gang import GangRules, MatchPolicy, Problem
 
@@ -157,7 +157,7 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
     return stay, miss
 
 
-def status_of(standing: Standing) -> dict[str, Any] | None:
+def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
     """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
     counts = standing.counts
     if standing.phase == "Completed" and standing.is_empty:
@@ -172,7 +172,7 @@ def status_of(standing: Standing) -> dict[str, Any] | None:
     }
 
 
-def gang_conditions(standing: Standing) -> Conditions:
+def gang_conditions(standing: GroupStatusInput) -> Conditions:
     """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
     conditions = current_conditions(standing)
     if standing.is_ready():
@@ -196,13 +196,13 @@ def gang_conditions(standing: Standing) -> Conditions:
     return conditions
 
 
-def is_stuck(standing: Standing) -> bool:
+def is_stuck(standing: GroupStatusInput) -> bool:
     """Some members run, and the rest cannot be placed or is not there any more."""
     held = standing.verdict is not None or standing.gang.problem is not None or has_lost_members(standing)
     return standing.counts.running > 0 and held and not standing.is_ready()
 
 
-def has_lost_members(standing: Standing) -> bool:
+def has_lost_members(standing: GroupStatusInput) -> bool:
     """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
 
     There need not be a verdict about it: none is given where no member waits.
@@ -214,7 +214,7 @@ _READY = "tasks in gang are ready to be scheduled"
 _NO_ROOM = "NotEnoughResources"
 
 
-def _phase(standing: Standing) -> str:
+def _phase(standing: GroupStatusInput) -> str:
     if is_stuck(standing):
         return "Unknown"
     counts = standing.counts
@@ -227,7 +227,7 @@ def _phase(standing: Standing) -> str:
     return "Inqueue" if standing.phase == "Inqueue" or (waiting and standing.admitted) else "Pending"
 
 
-def _reason(standing: Standing) -> str:
+def _reason(standing: GroupStatusInput) -> str:
     if standing.counts.present + standing.counts.succeeded < standing.gang.min_member:
         return "NotEnoughTasks"
     if standing.short_roles(lambda counts: counts.present + counts.succeeded):
@@ -235,8 +235,8 @@ def _reason(standing: Standing) -> str:
     return _NO_ROOM
 
 
-def _enrichers(warnings: NoticeBoard) -> Iterable[Facet]:
-    return (NumaFacet(), HyperNodes(warnings))
+def _enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
+    return (NumaEnricher(), HyperNodes(warnings))
 
 
 VOLCANO_DIALECT = Dialect(

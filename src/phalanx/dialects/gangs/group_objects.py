@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.dialect import GroupKind
-from phalanx.dialects.gangs.gang_index import GangBook
+from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.made_groups import MadeGroup, made_group
 from phalanx.dialects.kinds import ServedKind
@@ -51,14 +51,14 @@ _UNSEEN = Seen()
 class GroupObjects:
     """Takes objects in and tells the gangs what they declare."""
 
-    def __init__(self, gangs: GangBook, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
+    def __init__(self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
         self._kinds = kinds
         self._gangs = gangs
         self._seen: dict[Address, Seen] = {}
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
         self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
-    def take(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
+    def updated(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
         metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         self._seen[address] = seen_of(document)

@@ -90,7 +90,7 @@ class _Resolution:
         self.about: dict[Problem, Member] = {}
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
         if members or self.spec is None:
-            self.naming = members[0].voice.declaration.naming
+            self.naming = members[0].declared.declaration.naming
         else:
             self.naming = context.naming_of[self.spec.ref.group]
         made = sorted((spec for spec in groups if spec.made), key=lambda spec: self._preference(None, spec))
@@ -135,9 +135,9 @@ class _Resolution:
             claims=spec.claims if spec else (),
         )
         self._check_mode()
-        agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
         strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
-        for disagreement in agreement.of(spec if strict else None, strict):
+        for disagreement in agreement.disagreements(spec if strict else None, strict):
             note = self._refuse if disagreement.refused else self._warn
             note(disagreement.code, disagreement.message, disagreement.member)
         return msgspec.structs.replace(
@@ -147,7 +147,7 @@ class _Resolution:
     # Rule 2: which object.
 
     def _choose_object(self, groups: Sequence[GroupSpec]) -> GroupSpec | None:
-        naming = self.members[0].voice.declaration.naming if self.members else None
+        naming = self.members[0].declared.declaration.naming if self.members else None
         if naming is not None and naming.needed:
             # The field of the native API means a native object and nothing else.
             groups = [spec for spec in groups if spec.ref.group in naming.objects]
@@ -205,7 +205,7 @@ class _Resolution:
             return
         if len(self.key.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
-            stated = Stated(member.voice.declaration.key, self.key.name)
+            stated = Stated(member.declared.declaration.key, self.key.name)
             self._refuse(
                 "InvalidPodGroup",
                 f"{self._quote(member, stated)}, which can name no PodGroup; "
@@ -215,7 +215,7 @@ class _Resolution:
 
     def _not_found(self) -> None:
         """Rule 5."""
-        place = self.members[0].voice.declaration.key
+        place = self.members[0].declared.declaration.key
         self._refuse("PodGroupNotFound", self.naming.missing(self.key, place, self.context.native))
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
@@ -424,7 +424,7 @@ class _Resolution:
         """Members that state something, oldest first, one per value."""
         found: dict[Stated, Member] = {}
         for member in self.members:
-            stated = select(member.voice.declaration)
+            stated = select(member.declared.declaration)
             if stated is not None:
                 found.setdefault(stated, member)
         return [(member, stated) for stated, member in found.items()]

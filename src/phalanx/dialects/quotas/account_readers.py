@@ -16,7 +16,7 @@ from phalanx.model.gang import GroupRef, Problem
 _AFTER_TRUSTED = 10
 
 
-def confined(spec: AccountSpec, trusted: Container[str] | None) -> AccountSpec:
+def confine_to_namespace(spec: AccountSpec, trusted: Container[str] | None) -> AccountSpec:
     """In namespaces that are not `trusted` (None: all are) an object speaks for its own namespace only."""
     if trusted is None or spec.ref.namespace in trusted or spec.place.tree not in (Tree.KOORDINATOR, Tree.ACK):
         return spec

@@ -8,7 +8,7 @@ from typing import Any
 from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Place
-from phalanx.dialects.quotas.node_groups import read_pools
+from phalanx.dialects.quotas.node_groups import read_node_group_rule
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.account import (
     DEFAULT_QUEUE,
@@ -100,7 +100,7 @@ class _QueueReader(AccountReader):
             state=self._state(),
             fifo=self._fifo(),
             hierarchy=self._hierarchy(),
-            pools=read_pools(self),
+            pools=read_node_group_rule(self),
             budget=self.budget(),
             min_run_time=self.min_run_time(),
             eviction_rate=self.eviction_rate(),

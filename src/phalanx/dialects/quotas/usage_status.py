@@ -26,7 +26,7 @@ _KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
 _SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
-class Holdings(msgspec.Struct, frozen=True):
+class QuotaUsage(msgspec.Struct, frozen=True):
     """`used` is what pods on nodes hold, `running` what of it the running ones do; `groups` counts the PodGroups
     of a queue by their phase.
     """
@@ -45,7 +45,7 @@ class UsageInput(msgspec.Struct, frozen=True):
 
     current: Mapping[str, Any]
     account: Account
-    holdings: Holdings
+    holdings: QuotaUsage
     tell_state: bool = True
     tell_counts: bool = True
 
@@ -78,7 +78,7 @@ def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
     )
 
 
-def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> str:
+def _state(current: Mapping[str, Any], account: Account, holdings: QuotaUsage) -> str:
     """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true.
 
     What says Closed stays so, whatever runs there: Volcano's webhook takes no change of a queue that is Closing.
@@ -94,7 +94,7 @@ def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> 
     return state.value
 
 
-def _counts(holdings: Holdings) -> dict[str, int]:
+def _counts(holdings: QuotaUsage) -> dict[str, int]:
     return {field: holdings.groups.get(phase, 0) for phase, field in _COUNTS.items()}
 
 
