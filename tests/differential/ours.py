@@ -65,7 +65,7 @@ class Ours:
                 self._apply(self.intake.namespace(decode_namespace(raw)))
             case _:
                 document = decode_object(raw)
-                self._apply(self.intake.heed(self.intake.facets.take(SERVED[kind], document)))
+                self._apply(self.intake.apply(self.intake.enrichers.updated(SERVED[kind], document)))
 
     def drop(self, kind: str, entry: Wire) -> None:
         """An object is gone."""
@@ -79,7 +79,7 @@ class Ours:
                 self._apply(self.intake.namespace_removed(metadata["name"]))
             case _:
                 address = (metadata.get("namespace", ""), metadata["name"])
-                self._apply(self.intake.heed(self.intake.facets.removed(SERVED[kind], *address)))
+                self._apply(self.intake.apply(self.intake.enrichers.removed(SERVED[kind], *address)))
 
     def verdicts(self) -> Verdicts:
         """About every pod that is ours to place now."""

@@ -38,7 +38,7 @@ class SurplusTurn:
         self.refused: dict[PodSignature, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
         noun = gang.noun
-        topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
+        topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
         for member in sorted(session.pending_in_order(gang), key=lambda member: member.claim is None):

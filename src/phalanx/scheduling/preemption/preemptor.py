@@ -227,5 +227,5 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
     itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
-    native = gang.noun is not None and gang.noun.dialect.by_native_rules
+    native = gang.noun is not None and gang.noun.rules.by_native_rules
     return native or session.pipeline.policy.eviction.surplus
