@@ -116,7 +116,7 @@ class MadeGroups:
     def touch(self, key: GangKey) -> None:
         """Something about a gang, its members or its object is different now."""
         record = self._state.gangs.get(key)
-        concerns = record is not None and record.noun is not None and record.noun.dialect in DIALECTS
+        concerns = record is not None and record.spec is not None and record.spec.dialect in DIALECTS
         if concerns or self._intake.made_groups(key):
             self._plan(key, self._entries.setdefault(key, _Entry()), _GATHER)
         elif key in self._entries:
@@ -200,7 +200,7 @@ class MadeGroups:
     def _wanted(self, key: GangKey) -> Gang | None:
         """The gang, if an object of ours should stand for it."""
         record = self._state.gangs.get(key)
-        gang = record.noun if record is not None and record.members else None
+        gang = record.spec if record is not None and record.members else None
         if gang is None or not self._enabled() or gang.dialect not in DIALECTS or gang.problem is not None:
             return None
         mine = {made.ref.uid for made in self._intake.made_groups(key)}

@@ -193,8 +193,8 @@ def _sentence(unit: Unit, facts: Shortage | Gap | Excess) -> Verdict:
         case Excess():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
-            assert gang.noun is not None
-            return gap(facts, gang, gang.noun)
+            assert gang.spec is not None
+            return gap(facts, gang, gang.spec)
 
 
 def _departure(record: PodRecord) -> Departure:

@@ -131,7 +131,7 @@ class Narrator:
     def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
         source = source_reference(record)
         if source is not None:
-            noun = record.noun
+            noun = record.spec
             # Who waits for Volcano's groups waits for its one word.
             volcanic = noun is not None and noun.source is not None and noun.source.group == volcano.GROUP
             told = "Unschedulable" if volcanic and held else reason
@@ -146,7 +146,7 @@ class Narrator:
 
 def source_reference(record: GangRecord) -> ObjectReference | None:
     """The object that declares a gang, where there is one."""
-    source = record.noun.source if record.noun is not None else None
+    source = record.spec.source if record.spec is not None else None
     return object_reference(source) if source is not None else None
 
 

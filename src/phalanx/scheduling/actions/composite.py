@@ -91,7 +91,7 @@ def place_composite(session: Session, unit: Unit, commit: Commit, loans: Loans) 
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(promised)
-    kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
+    kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
     if kept and not place_where_promised(session, transaction, kept):
         for call in kept:
             call.placed = []
@@ -173,7 +173,7 @@ def _tell(session: Session, unit: Unit, attempt: Attempt, refusal: Refusal, park
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
     """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.noun
+    noun = gang.spec
     assert noun is not None
     if noun.problem is not None:
         return held_by_problem(gang, noun)
@@ -188,7 +188,7 @@ def _obstacle(session: Session, gang: GangRecord) -> object:
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
     wrong, _, remedy = fault.message.partition("; ")
-    least = gang.noun.min_member if gang.noun is not None else 0
+    least = gang.spec.min_member if gang.spec is not None else 0
     return Verdict(
         fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
     )

@@ -11,7 +11,7 @@ from itertools import groupby
 
 import msgspec
 
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.actions.composite import attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, claimed
@@ -57,7 +57,7 @@ def make_room_for(session: Session, units: Iterable[Unit]) -> None:
 def _kind(session: Session, unit: Unit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
     demand, record = session.waits[unit.key][0], unit.pod
-    if record is None or not isinstance(demand, Alone) or record.claim is not None:
+    if record is None or not isinstance(demand, Alone) or record.nomination is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
 
@@ -159,7 +159,7 @@ def _surplus_of(session: Session, unit: Unit) -> Iterable[list[PodRecord]]:
     found: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
         for member in session.in_order(gang) if _surplus_preempts(session, gang) else ():
-            if member.claim is None and not member.pod.problem and starts_singly(session, member):
+            if member.nomination is None and not member.pod.problem and starts_singly(session, member):
                 kind = kind_of(session, member)
                 # What has to be near others chooses its domain by who is there: one after the other.
                 alone = member if kind.area is not None else None
@@ -171,7 +171,7 @@ def _surplus_of(session: Session, unit: Unit) -> Iterable[list[PodRecord]]:
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
     itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
-    native = gang.noun is not None and gang.noun.dialect.by_native_rules
+    native = gang.spec is not None and gang.spec.dialect.by_native_rules
     return native or session.pipeline.policy.eviction.surplus
 
 
@@ -257,8 +257,8 @@ def carry_out_for_each(session: Session, beneficiary: PodBeneficiary, units: lis
 
 def _hands(beneficiary: Beneficiary, found: Eviction) -> int:
     """Through how many hands the room has gone that the beneficiary gets."""
-    taken = [record.claim.hands + 1 for record in found.losers if record.claim is not None]
-    own = [record.claim.hands for record in beneficiary.claimed if record.claim is not None]
+    taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
+    own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
@@ -269,12 +269,12 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
-    claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
+    claim = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
     for victim in found.victims:
         message = why(beneficiary, victim)
         for record in victim.records:
-            assert record.payer is not None
-            spite = own_words_of(session).remark(record, victim.grounds[record.payer])
+            assert record.charge_path is not None
+            spite = own_words_of(session).remark(record, victim.grounds[record.charge_path])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
     session.unclaim(found.losers, heir=cause)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
@@ -97,7 +97,7 @@ class Plugin:
         """Which of sibling queues comes first; asked again after every allocation, and only ever grows by one."""
         raise NotImplementedError
 
-    def tenants(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+    def tenants(self, session: View, payer: ChargePath) -> tuple[AccountRecord, ...]:
         """The accounts within a queue that take turns, between priority and all other keys; outermost first."""
         raise NotImplementedError
 
@@ -135,11 +135,11 @@ class Plugin:
         what it deserves now."""
         raise NotImplementedError
 
-    def held(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def held(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
         """Why nothing new may be charged to the payer now, whatever its size; None if it may."""
         raise NotImplementedError
 
-    def until(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def until(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
         """When, in seconds since the epoch, what the plugin says about a waiting unit changes by itself."""
         raise NotImplementedError
 

@@ -27,7 +27,7 @@ class Group:
         self.alike = alike
         self.want: Alone | PartDemand = kind
         if len(members) > 1:
-            counts = (((member.cls, "", member.payer), 1) for member in members)
+            counts = (((member.pod_class, "", member.charge_path), 1) for member in members)
             self.want = PartDemand(0, len(members), portions_of(counts, set(), len(members)), kind.area)
 
 
@@ -35,7 +35,7 @@ class Near:
     """What a gang with a topology or with subgroups asks for its further members, as of now."""
 
     def __init__(self, gang: GangRecord, above: Area | None) -> None:
-        noun = gang.noun
+        noun = gang.spec
         assert noun is not None
         self._rules = noun.subgroups
         self._area = _within(above, area_of(noun.topology, gang.members.values()))
@@ -53,9 +53,9 @@ class Near:
     def kind(self, member: PodRecord) -> Alone:
         part = self.part(member)
         if part is None:
-            return Alone(member.cls, member.payer, self._area)
+            return Alone(member.pod_class, member.charge_path, self._area)
         area = _within(self._area, area_of(part.rule.topology, part.members))
-        return Alone(member.cls, member.payer, area, max(1, part.missing))
+        return Alone(member.pod_class, member.charge_path, area, max(1, part.missing))
 
     def next(self, members: Sequence[PodRecord]) -> Group:
         """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
@@ -64,13 +64,13 @@ class Near:
         if part is not None and part.missing:
             mates = [member for member in members if self.part(member) is part]
             return Group(self.kind(mates[0]), mates[: part.missing], mates)
-        alike = [each for each in members if self.part(each) is part and each.cls is head.cls]
-        return Group(kind, [head], [each for each in alike if each.payer is head.payer])
+        alike = [each for each in members if self.part(each) is part and each.pod_class is head.pod_class]
+        return Group(kind, [head], [each for each in alike if each.charge_path is head.charge_path])
 
 
 def near(session: Session, gang: GangRecord) -> Near | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None:
         return None
     above = _area_above(session, gang) if noun.composite is not None else None
@@ -97,7 +97,7 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
 def kind_of(session: Session, record: PodRecord) -> Alone:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
     rules = near(session, record.gang) if record.gang is not None else None
-    return rules.kind(record) if rules is not None else Alone(record.cls, record.payer)
+    return rules.kind(record) if rules is not None else Alone(record.pod_class, record.charge_path)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:
@@ -122,11 +122,11 @@ def place_near(session: Session, transaction: Transaction, group: Group) -> list
 def _place(session: Session, transaction: Transaction, members: Sequence[PodRecord]) -> list[Placement]:
     mark, placed = transaction.mark(), list[Placement]()
     for member in members:
-        allowed = session.allowance.room(member.payer, member.cls.footprint)
-        rows = session.placer.place(member.cls, 1) if allowed else []
+        allowed = session.allowance.room(member.charge_path, member.pod_class.footprint)
+        rows = session.placer.place(member.pod_class, 1) if allowed else []
         if not rows:
             transaction.back_to(mark)
             return []
-        transaction.place(member.cls, [member], rows)
+        transaction.place(member.pod_class, [member], rows)
         placed.append((member, rows[0]))
     return placed

@@ -36,8 +36,8 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
             judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
         case Gap():
             culprit = unit.gangs[facts.culprit]
-            assert culprit.noun is not None
-            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
+            assert culprit.spec is not None
+            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.spec))
         case Excess() if unit.pod is not None:
             session.judge_pod(unit.pod, session.sentence(facts))
         case Excess():
@@ -50,13 +50,13 @@ def tell(session: Session, unit: Unit, facts: object) -> None:
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
         case NotAdmitted():
             for gang in unit.gangs:
-                told = gang.told[0] if gang.told is not None else None
+                told = gang.last_verdict[0] if gang.last_verdict is not None else None
                 if (
                     awaits_admission(gang)
-                    and gang.noun is not None
+                    and gang.spec is not None
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
-                    session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
+                    session.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
         case Lacks():
             tell_lacks(session, unit, facts)
         case Leaving() if unit.pod is not None:
@@ -78,7 +78,9 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[Alone, Short
     """Judges the members above the minimum, by kind."""
     verdicts, rules = {kind: session.sentence(reason) for kind, reason in facts.items()}, near(session, gang)
     for member in gang.pending.values():
-        verdict = verdicts.get(rules.kind(member) if rules is not None else Alone(member.cls, member.payer))
+        verdict = verdicts.get(
+            rules.kind(member) if rules is not None else Alone(member.pod_class, member.charge_path)
+        )
         if verdict is not None and not member.pod.problem:
             session.judge_pod(member, verdict)
 

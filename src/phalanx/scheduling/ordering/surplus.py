@@ -27,11 +27,11 @@ class Turn:
         self.near: Near | None = near(session, gang)
         self.refused: dict[Alone, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
-        noun = gang.noun
+        noun = gang.spec
         topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
-        for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
+        for member in sorted(session.in_order(gang), key=lambda member: member.nomination is None):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
                 session.unclaim([member])
@@ -43,7 +43,9 @@ class Turn:
         if self.near is not None:
             return 1
         head = self.members[0]
-        same = takewhile(lambda each: each.cls is head.cls and each.payer is head.payer, self.members)
+        same = takewhile(
+            lambda each: each.pod_class is head.pod_class and each.charge_path is head.charge_path, self.members
+        )
         return sum(1 for _ in same)
 
     def rank(self, session: Session) -> Rank:
@@ -53,8 +55,8 @@ class Turn:
         The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes
         on where it was.
         """
-        assert self.gang.noun is not None
-        return (*session.rank(self.gang), _extra(self.gang), self.gang.noun.created, self.gang.key)
+        assert self.gang.spec is not None
+        return (*session.rank(self.gang), _extra(self.gang), self.gang.spec.created, self.gang.key)
 
 
 class Surpluses:
@@ -75,32 +77,36 @@ class Surpluses:
         """Places the gang's next member, or a run of at most so many that are equal."""
         session = self._session
         head = turn.members[0]
-        if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
+        if head.nomination is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._take_promised(turn, head)
             return
         session.unclaim([head])
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
-        kind = Alone(head.cls, head.payer)
+        kind = Alone(head.pod_class, head.charge_path)
         rows: list[int] = []
         if session.known(kind) is None:
             wanted = min(
-                turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
+                turn.run_length() if most > 1 else 1,
+                most,
+                session.allowance.room(kind.payer, head.pod_class.footprint),
             )
             huddles = session.huddles(turn.gang) if wanted else None
             with session.placer.leaning(huddles.points(head, ()) if huddles is not None else None):
-                rows = session.placer.place(head.cls, wanted) if wanted else []
+                rows = session.placer.place(head.pod_class, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)
-            transaction.place(head.cls, turn.members[: len(rows)], rows)
+            transaction.place(head.pod_class, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
                 session.join(record, row, turn.gang)
             turn.members = turn.members[len(rows) :]
         else:
             session.refuse(kind, *session.lack(kind))
             turn.refused[kind] = None
-            turn.members = [each for each in turn.members if (each.cls, each.payer) != (kind.cls, kind.payer)]
+            turn.members = [
+                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.payer)
+            ]
         if not turn.members:
             self._settle(turn.unit)
 
@@ -184,5 +190,5 @@ def _place(kind: Alone) -> tuple[int, object, str]:
 
 
 def _extra(gang: GangRecord) -> int:
-    assert gang.noun is not None
-    return gang.counts().active - gang.noun.min_member
+    assert gang.spec is not None
+    return gang.counts().active - gang.spec.min_member

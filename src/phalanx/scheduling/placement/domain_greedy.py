@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.affinity.domains import Domains
-from phalanx.cluster.affinity.state import Evenness
+from phalanx.cluster.affinity.domains import LabelDomains
+from phalanx.cluster.affinity.state import SpreadConstraint
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.placement.inter_pod_constraints import Grouping, Peering, Pull, Wish
 
@@ -29,7 +29,7 @@ _DEEPER = 8
 class Rising:
     """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
 
-    def __init__(self, evenness: Evenness) -> None:
+    def __init__(self, evenness: SpreadConstraint) -> None:
         region = evenness.counter.region
         self._where = region.where
         self._counts = evenness.counter.counts.copy()
@@ -53,7 +53,7 @@ class Rising:
 class _Varying:
     """A required spread over groups."""
 
-    def __init__(self, evenness: Evenness, rows: RowArray) -> None:
+    def __init__(self, evenness: SpreadConstraint, rows: RowArray) -> None:
         region = evenness.counter.region
         self._ids = evenness.domains.ids[rows]
         self._labelled = self._ids >= 0
@@ -119,9 +119,9 @@ class Seating:
         first: FloatArray,
         limits: Callable[[RowArray], IntArray],
         ladder: Ladder,
-        varying: Sequence[Evenness],
-        closing: Sequence[Domains],
-        rising: Sequence[Evenness],
+        varying: Sequence[SpreadConstraint],
+        closing: Sequence[LabelDomains],
+        rising: Sequence[SpreadConstraint],
     ) -> None:
         groups = grouping.rows
         self._of = grouping.of
@@ -235,7 +235,7 @@ class Seating:
         return found
 
 
-def until_risen(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
+def until_risen(rising: Sequence[SpreadConstraint], rows: list[int]) -> list[int]:
     """The rows up to the first that opens others."""
     if rising:
         levels = [Rising(each) for each in rising]

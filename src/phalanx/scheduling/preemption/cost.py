@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 
 if TYPE_CHECKING:
     from phalanx.scheduling.preemption.rules.rule import Ground
@@ -63,7 +63,7 @@ def cost_of(
 
 
 def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
-    grounds: dict[Payer, Ground] = {}
+    grounds: dict[ChargePath, Ground] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
         for payer, ground in victim.grounds.items():

@@ -31,7 +31,7 @@ def _excess(victim: Victim) -> str:
     for payer, ground in victim.grounds.items():
         for over in ground.overs:
             # Others of the same decision leave already; all are told the same.
-            holding = over.account.held
+            holding = over.account.allocated
             for name, own in sorted(over.limits.items()):
                 amount = holding.get(name, 0)
                 if amount > own and victim.amounts[payer].get(name, 0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
@@ -67,7 +67,7 @@ class QuorumBeneficiary:
 def _right(call: Call, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    noun, above = call.gang.noun, composites.priority(call.gang)
+    noun, above = call.gang.spec, composites.priority(call.gang)
     if above is not None:
         return above
     if noun is not None and noun.priority is not None:
@@ -88,18 +88,20 @@ class PodBeneficiary:
         self.demand: Alone | Quorum = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        noun = first.gang.noun if first.gang is not None else None
+        noun = first.gang.spec if first.gang is not None else None
         stated = noun.priority if noun is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
-        self.claimed = [record for record in records if record.claim is not None]
-        self.classes = (first.cls,)
+        self.claimed = [record for record in records if record.nomination is not None]
+        self.classes = (first.pod_class,)
         self.total = len(records)
-        self.copies = [(first.cls, self.total)]
-        self.payers: dict[Payer, dict[str, int]] = {}
-        if first.payer is not None:
-            add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
+        self.copies = [(first.pod_class, self.total)]
+        self.payers: dict[ChargePath, dict[str, int]] = {}
+        if first.charge_path is not None:
+            add_amounts(
+                self.payers.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
+            )
         self.placed: list[Placement] = []
 
     @property

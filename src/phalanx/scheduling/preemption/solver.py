@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
@@ -97,8 +97,8 @@ class Search:
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
         transaction.remove(self._leaving)
         for record in state.leaving.values():
-            if record not in self._leaving and record.payer is not None and record.pod.node:
-                for account in record.payer.path:
+            if record not in self._leaving and record.charge_path is not None and record.pod.node:
+                for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._for.claimed)
         self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
@@ -206,16 +206,16 @@ class Search:
 
         Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
         """
-        if record.claim is not None and record.claim.hands >= _MOST_HANDS:
+        if record.nomination is not None and record.nomination.transfers >= _MOST_HANDS:
             return False
-        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self._lenders.may_lend(record), str)
 
     def _losers(self) -> tuple[PodRecord, ...]:
         """Those whose claims the beneficiary takes, while it is placed; all others' stand again for this look."""
-        claims: dict[Claim, list[PodRecord]] = {}
+        claims: dict[Nomination, list[PodRecord]] = {}
         for record in self._rivals:
-            if record.claim is not None:
-                claims.setdefault(record.claim, []).append(record)
+            if record.nomination is not None:
+                claims.setdefault(record.nomination, []).append(record)
         losers: list[PodRecord] = []
         priority = self._session.priority
         for records in sorted(
@@ -241,7 +241,9 @@ class Search:
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {bar.account for payer in self._for.payers for bar in self._session.allowance.bars(payer)}
-            here += [r for r in elsewhere if r.payer is not None and not accounts.isdisjoint(r.payer.path)]
+            here += [
+                r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
+            ]
         self._transaction.remove(elsewhere)
         return tuple(here)
 
@@ -332,11 +334,11 @@ class Search:
 
     def _lent(self, record: PodRecord) -> bool:
         """Whether the pod is of a kind that may go."""
-        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self._lenders.may_lend(record), str)
 
     def _in_question(self, record: PodRecord) -> bool:
         """The same, less those of levels beyond what is needed."""
-        if record.payer is None:
+        if record.charge_path is None:
             return False
         ground = self._lenders.may_lend(record)
         if isinstance(ground, str):
@@ -354,7 +356,7 @@ class Search:
         return found
 
     def _judge(self, record: PodRecord) -> bool:
-        if record.state not in CAN_LEAVE or record.payer is None:
+        if record.state not in CAN_LEAVE or record.charge_path is None:
             return False
         ground = self._lenders.may_lend(record)
         if isinstance(ground, str):

@@ -154,7 +154,7 @@ class WorkList:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
         for it."""
         stray, self._stray = self._stray, {}
-        return [member for member in stray.values() if member.claim is not None]
+        return [member for member in stray.values() if member.nomination is not None]
 
     def park(self, unit: Unit, demand: Demand, refusal: Refusal) -> None:
         group = self._groups.get(demand)
@@ -392,7 +392,7 @@ class WorkList:
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
-        waits = record.told is not None and record.told[0] is not None
+        waits = record.last_verdict is not None and record.last_verdict[0] is not None
         if waits and not asks:
             self._content[key] = record
         else:
@@ -442,11 +442,11 @@ class WorkList:
         """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
         record = self._declared(key)
         self._overbundled.discard(key)
-        if record is None or record.noun is None:
+        if record is None or record.spec is None:
             return None, (key,)
-        if record.noun.composite is not None:
+        if record.spec.composite is not None:
             return self._forest.kin(key), (key,)
-        if not record.noun.bundle:
+        if not record.spec.bundle:
             return (key,), (key,)
         bundle = tied(record, self._state.gangs)
         if bundle is None:
@@ -454,20 +454,20 @@ class WorkList:
             bundle = {key: record}
         else:
             self._overbundled -= bundle.keys()
-        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
+        named = (each.spec.bundle for each in bundle.values() if each.spec is not None)
         return tuple(sorted({key}.union(*named))), tuple(bundle)
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._state.gangs.get(key)
-        return record if record is not None and record.noun is not None else None
+        return record if record is not None and record.spec is not None else None
 
     def _lapsed(self, key: GangKey) -> list[PodRecord]:
         """Members for whom room is held although nobody declares their gang, or another object does now."""
         record = self._state.gangs.get(key)
-        if record is None or not (record.noun is None or record.renewed):
+        if record is None or not (record.spec is None or record.redeclared):
             return []
-        record.renewed = False
-        return [member for member in record.pending.values() if member.claim is not None]
+        record.redeclared = False
+        return [member for member in record.pending.values() if member.nomination is not None]
 
     def _drop(self, unit: BundleKey) -> None:
         del self._owners[unit]
@@ -496,12 +496,14 @@ class WorkList:
 
 
 def awaits_admission(gang: GangRecord) -> bool:
-    noun = gang.noun
+    noun = gang.spec
     return noun is not None and noun.admission and not noun.admitted and not gang.admitted
 
 
 def _opens(unit: Unit) -> bool:
     """Whether others may go where they could not if its pods are placed."""
     if unit.pod is not None:
-        return unit.pod.cls.company.opens
-    return any(member.cls.company.opens for gang in unit.gangs for member in gang.pending.values())
+        return unit.pod.pod_class.affinity.may_unblock_others
+    return any(
+        member.pod_class.affinity.may_unblock_others for gang in unit.gangs for member in gang.pending.values()
+    )

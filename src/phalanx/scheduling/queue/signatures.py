@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
@@ -41,7 +41,7 @@ class Alone(msgspec.Struct, frozen=True):
     """
 
     cls: ClassRecord
-    payer: Payer | None = None
+    payer: ChargePath | None = None
     area: Area | None = None
     count: int = 1
 
@@ -82,7 +82,7 @@ class Surplus(msgspec.Struct, frozen=True, cache_hash=True):
 class Charge(msgspec.Struct, frozen=True):
     """Units of a payer that may be charged nothing new, whatever its size."""
 
-    payer: Payer
+    payer: ChargePath
 
 
 class Behind(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class Portion(msgspec.Struct, frozen=True, cache_hash=True):
     cls: ClassRecord
     role: str
     count: int
-    payer: Payer | None = None
+    payer: ChargePath | None = None
 
 
 class PartDemand(msgspec.Struct, frozen=True, cache_hash=True):
@@ -228,11 +228,11 @@ def hopes(demand: Demand) -> bool:
     too empty."""
     match demand:
         case Alone():
-            return demand.cls.company.hopes
+            return demand.cls.affinity.may_be_unblocked
         case Surplus():
-            return any(kind.cls.company.hopes for kind in demand.kinds)
+            return any(kind.cls.affinity.may_be_unblocked for kind in demand.kinds)
         case Quorum():
-            return any(cls.company.hopes for cls in demand.classes)
+            return any(cls.affinity.may_be_unblocked for cls in demand.classes)
         case Parts():
             return any(map(hopes, demand.parts))
         case Awaiting():
@@ -240,7 +240,7 @@ def hopes(demand: Demand) -> bool:
     return False
 
 
-Kind = tuple[ClassRecord, str, Payer | None]
+Kind = tuple[ClassRecord, str, ChargePath | None]
 """(class, role, payer) of a member."""
 
 

@@ -50,7 +50,7 @@ class Capacity(QueueAdmission):
         session.state.ledger.settle()
         deserved = self._deserved(session, account)
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
-        return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
+        return (-account.spec.priority if account.spec is not None else 0, share, not deserved)
 
     def ceiling(self, session: View, account: AccountRecord) -> Ceiling | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
@@ -68,7 +68,7 @@ class Capacity(QueueAdmission):
         return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
 
     def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
-        declared = (account.noun.deserved or ()) if account.noun is not None else ()
+        declared = (account.spec.deserved or ()) if account.spec is not None else ()
         below = (self.stated(session, child) for child in account.children.values() if takes_part(child))
         return frozenset(name for name, _ in declared).union(*below)
 
@@ -76,7 +76,7 @@ class Capacity(QueueAdmission):
         return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
 
     def _deserve(self, session: View, account: AccountRecord) -> Amounts:
-        noun = account.noun
+        noun = account.spec
         declared = dict(noun.deserved or ()) if noun is not None else {}
         below: dict[str, int] = {}
         for child in account.children.values():

@@ -36,7 +36,7 @@ class Overcommit(Plugin):
         return Vote.PERMIT if self.admission_room(session, gang) else Vote.REJECT
 
     def objection(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        noun = gang.noun
+        noun = gang.spec
         promised, totals = session.promised(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
             allocatable, used = totals.get(name, (0, 0))
@@ -59,7 +59,7 @@ class Overcommit(Plugin):
         return ()
 
     def admission_room(self, session: View, gang: GangRecord) -> int:
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not noun.min_resources:
             return _UNLIMITED
         promised, totals = session.promised(), session.totals()

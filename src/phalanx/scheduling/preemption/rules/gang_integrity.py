@@ -24,13 +24,13 @@ def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites:
 
 def is_unit(gang: GangRecord, composites: Composites) -> bool:
     """Whether its members may only be disrupted together, by its own word or that of a composite above."""
-    return gang.noun is not None and (gang.noun.unit or any(each.unit for each in composites.above(gang)))
+    return gang.spec is not None and (gang.spec.unit or any(each.unit for each in composites.above(gang)))
 
 
 def spare_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
     """(how many members the gang can do without, of which so many of each role that has a minimum); (below 0, ...)
     where it lacks some of its minimum already. What subgroups need is not counted (`Subquorum`)."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None or is_unit(gang, composites):
         return 0, Counter()
     held = _held(gang)
@@ -49,7 +49,7 @@ def needs_nobody(noun: Gang) -> bool:
 
 def holds_quorum(gang: GangRecord) -> bool:
     """Whether there is a quorum that could be broken."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None:
         return False
     roles = all(_held(gang, role) >= least for role, least in noun.roles)
@@ -98,8 +98,8 @@ class Subquorum:
 
 def _held(gang: GangRecord, role: str | None = None) -> int:
     """The members that count: on a node or on the way there, and those that are done if the policy counts them."""
-    assert gang.noun is not None
-    return _counted(gang.noun, gang.counts(role))
+    assert gang.spec is not None
+    return _counted(gang.spec, gang.counts(role))
 
 
 def _counted(noun: Gang, counts: GangCounts) -> int:

@@ -35,7 +35,7 @@ class Headcount:
         gang = record.gang
         if gang is None:
             return None
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or noun.problem is not None:
             return "belongs to a gang of which nobody knows what it needs"
         gone = self._going(gang)
@@ -51,7 +51,7 @@ class Headcount:
             if member.gang is not None:
                 by_gang.setdefault(member.gang, []).append(member)
         for gang, leaving in by_gang.items():
-            noun, count = gang.noun, len({*self._going(gang), *(member.pod.uid for member in leaving)})
+            noun, count = gang.spec, len({*self._going(gang), *(member.pod.uid for member in leaving)})
             objection = _over_budget(gang, noun, count) if noun is not None else None
             if objection is not None:
                 return objection
@@ -77,7 +77,7 @@ def whole(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
         return [record]
     gangs = bundle_of(record.gang, state.gangs, state.surroundings.composites)
     members = [member for gang in gangs for member in gang.members.values()]
-    if any(member.state is MemberState.PLACED for member in members):
+    if any(member.state is MemberState.ASSUMED for member in members):
         return "belongs to a gang of which a member is on its way to a node"
     return [member for member in members if member.state in CAN_LEAVE]
 

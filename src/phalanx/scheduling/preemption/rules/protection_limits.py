@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.model.account import SelfProtection, Tree
 
 # From the strictest to the laxest.
@@ -21,13 +21,13 @@ class ProtectionRule(msgspec.Struct, frozen=True):
     limiter: str = ""
 
 
-def protection_rule(payer: Payer, default: SelfProtection) -> ProtectionRule:
+def protection_rule(payer: ChargePath, default: SelfProtection) -> ProtectionRule:
     """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
     all limits the shortest holds."""
     nearest: dict[Tree, tuple[SelfProtection, str]] = {}
     limits: list[tuple[int, str]] = []
     for account in payer.path:
-        noun = account.noun
+        noun = account.spec
         if noun is not None and noun.self_protection is not None:
             nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
         if noun is not None and noun.max_protection:

@@ -14,11 +14,11 @@ class Interplay:
     state, or state something about these themselves."""
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
-        book = session.state.nodes.peers
+        book = session.state.nodes.affinity
         self._counted = {
             id(tally)
             for cls in classes
-            if cls.company.restricts
+            if cls.affinity.restricts
             for counter in cls.affinity_state(book).counters()
             for tally, _ in counter.parts
         }
@@ -29,10 +29,10 @@ class Interplay:
 
     def concerns(self, cls: ClassRecord) -> bool:
         """Whether a pod of the class matters for where it is."""
-        return any(id(tally) in self._counted for tally, _ in cls.company.marks)
+        return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
 
     def first(self, candidates: list[Victim]) -> list[Victim]:
         """Those who matter before those who only hold amounts."""
         return sorted(
-            candidates, key=lambda victim: not any(self.concerns(record.cls) for record in victim.records)
+            candidates, key=lambda victim: not any(self.concerns(record.pod_class) for record in victim.records)
         )

@@ -63,8 +63,8 @@ class Taken:
             if record.row < 0 or self._off[record] > 1:
                 continue
             usage = record.footprint.usage
-            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.stocks:
+            if (idle[:, record.row] < usage)[usage > 0].any() or record.pod_class.allocators:
                 return False
-            if self._interplay.concerns(record.cls):
+            if self._interplay.concerns(record.pod_class):
                 return False
         return True
