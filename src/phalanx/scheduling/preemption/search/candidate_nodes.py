@@ -36,7 +36,7 @@ class Whereabouts:
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        minds = any(cls.company.restricts for cls in self._for.classes)
+        minds = any(cls.affinity.restricts for cls in self._for.classes)
         if accounts or minds or not len(rows):
             # Who keeps pods out of a whole domain may be on a node where none of them could be.
             more = self._lenders.present(None if minds else accounts)
