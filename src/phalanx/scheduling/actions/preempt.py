@@ -15,8 +15,8 @@ from phalanx.scheduling.preemption.preemptor import in_order, joint_preemptors, 
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import SOON, solve
 from phalanx.scheduling.preemption.victim_classes import outranks_nobody
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import SchedulingSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
@@ -29,7 +29,7 @@ def preempt(session: Session) -> None:
 
 def preempt_for(session: Session, units: Iterable[QueuedUnit]) -> None:
     """For some units, in the midst of a cycle; for nobody twice."""
-    waiting = [unit for unit in units if unit.key in session.waits and unit.key not in session.asked]
+    waiting = [unit for unit in units if unit.key in session.unschedulable and unit.key not in session.asked]
     for alike in in_order(session, waiting):
         while alike:
             if session.out_of_time():
@@ -43,7 +43,7 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     turn."""
     for joint in joint_preemptors(session, alike):
         found = solve(session, joint)
-        session.step()
+        session.count_step()
         if isinstance(found, Eviction) and found.evicts:
             session.asked.update(unit.key for unit in joint.units)
             commit_for_each(session, joint, found)
@@ -51,16 +51,16 @@ def _turn(session: Session, alike: list[QueuedUnit]) -> int:
     first = alike[0]
     session.asked.add(first.key)
     if outranks_nobody(session, first):
-        session.step()
+        session.count_step()
         return 1
     answer: Eviction | Futile | None = None
-    for preemptor in preemptors_of(session, first, session.waits[first.key][0]):
+    for preemptor in preemptors_of(session, first, session.unschedulable[first.key][0]):
         answer = solve(session, preemptor)
-        session.step()
+        session.count_step()
         if isinstance(answer, Eviction) and (answer.evicts or preemptor.claimed):
             commit(session, preemptor, answer)
             return 1
-        session.unclaim(preemptor.claimed)
+        session.withdraw_nominations(preemptor.claimed)
         _ask_again(session, first, answer)
     if not isinstance(answer, Futile):
         return 1
@@ -100,9 +100,9 @@ def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | Futile) -> 
     """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
     if isinstance(found, Eviction):
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
-        session.work.set_alarm_by(unit, session.now + SOON)
+        session.queue.recheck_by(unit, session.now + SOON)
         return
     if found.unripe:
-        session.work.ask_when_ripe(unit.key)
+        session.queue.ask_preemption_when_bound(unit.key)
     if found.again is not None:
-        session.work.set_alarm_by(unit, found.again)
+        session.queue.recheck_by(unit, found.again)

@@ -9,8 +9,8 @@ from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missi
 from phalanx.scheduling.gang_placement.group_tree import group_tree_of
 from phalanx.scheduling.gang_placement.group_tree_placer import core
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, signature_of
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
@@ -61,5 +61,5 @@ def _obstacle(session: Session, gang: GangRecord) -> object:
         return None
     verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
     if verdict is None and not need.repair and gang.pending:
-        return session.held(gang)
+        return session.blocked(gang)
     return verdict

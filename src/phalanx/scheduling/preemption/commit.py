@@ -25,7 +25,7 @@ def commit(session: Session, beneficiary: Beneficiary, found: Eviction) -> None:
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
     hands, kept = _hands(beneficiary, found), dict(found.placements)
-    session.unclaim(record for record in nominated_members(unit) if record not in kept)
+    session.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
     _promise(session, beneficiary, beneficiary.name, found, hands)
     await_leavers(session, unit, beneficiary.demand)
 
@@ -81,7 +81,7 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
             spite = own_words_of(session).remark(record, victim.grounds[record.payer])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.unclaim(found.losers, heir=cause)
+    session.withdraw_nominations(found.losers, heir=cause)
     for record, row in found.placements:
         session.nominate(record, row, claim)
 

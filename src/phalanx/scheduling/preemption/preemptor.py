@@ -27,7 +27,6 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
 )
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -35,6 +34,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
@@ -134,7 +134,7 @@ class PodBeneficiary:
         """All of them, or nobody."""
         cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
-        allowed = session.allowance.room(self.kind.payer, cls.footprint)
+        allowed = session.quota_check.room(self.kind.payer, cls.footprint)
         if self.kind.area is not None:
             placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
@@ -147,7 +147,7 @@ class PodBeneficiary:
         if len(placed) == self.total:
             self.placed = placed
             return None
-        facts = session.lack_now(self.kind)
+        facts = session.fit_error_facts_now(self.kind)
         transaction.unplace()
         return facts
 
@@ -168,7 +168,7 @@ def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[Que
 
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
-    demand, record = session.waits[unit.key][0], unit.pod
+    demand, record = session.unschedulable[unit.key][0], unit.pod
     if record is None or not isinstance(demand, PodSignature) or record.claim is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
@@ -214,7 +214,7 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
     """The members above the minimum that may have others evicted, those that are one question together."""
     found: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
-        for member in session.in_order(gang) if _surplus_preempts(session, gang) else ():
+        for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
             if member.claim is None and not member.pod.problem and starts_singly(session, member):
                 kind = kind_of(session, member)
                 # What has to be near others chooses its domain by who is there: one after the other.

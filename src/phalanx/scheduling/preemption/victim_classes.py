@@ -11,7 +11,7 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.pods.victim_index import Kind, Table
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.account import Tree
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
