@@ -441,11 +441,11 @@ def test_whatever_is_planned_can_be_carried_out(scenario: Scenario, more: int, w
     targets = {move.uid: move for move in answer.moves}
     assert len(targets) == len(answer.moves)
     for gang in state.gangs.values():
-        assert gang.noun is not None
+        assert gang.spec is not None
         here = [uid for uid, member in gang.members.items() if member.pod.node]
         left = [uid for uid in here if uid not in targets]
-        if len(left) < len(here) and gang.noun.min_member > 1:
-            assert len(left) >= gang.noun.min_member or (whole and not left)
+        if len(left) < len(here) and gang.spec.min_member > 1:
+            assert len(left) >= gang.spec.min_member or (whole and not left)
     used = dict.fromkeys(NAMES, 0)
     for uid, record in state.pods.items():
         pod, move = record.pod, targets.get(uid)

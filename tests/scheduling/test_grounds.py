@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.model.account import AccountKey, AccountState, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.gang import Problem
@@ -336,12 +336,12 @@ class TestQueues:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 3}).queue("b").pod("b", queue="b", node="n", cpu=1)
         for namespace in ("x", "y"):
             scenario.within(namespace).pods(namespace, 2, queue="a", cpu=1)
-        payers: dict[Payer, dict[str, int]] = {}
+        payers: dict[ChargePath, dict[str, int]] = {}
         for name in ("x-0", "y-0"):
-            payer = scenario.state.pods[name].payer
+            payer = scenario.state.pods[name].charge_path
             assert payer is not None
             payers[payer] = {"cpu": 2000}
-        session, lender = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].payer
+        session, lender = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].charge_path
         assert lender is not None
         for payer, wanted in payers.items():
             alone = Grounds(session, payer, wanted, preempt=True, reclaim=True)

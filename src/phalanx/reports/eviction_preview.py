@@ -192,8 +192,8 @@ def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
         case OverQuota():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
-            assert gang.noun is not None
-            return gap(facts, gang, gang.noun)
+            assert gang.spec is not None
+            return gap(facts, gang, gang.spec)
 
 
 def _departure(record: PodRecord) -> Departure:

@@ -81,9 +81,9 @@ class Inquiry:
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
-            key: quorum_requirement(record, record.noun)
+            key: quorum_requirement(record, record.spec)
             for key, record in self._state.gangs.items()
-            if record.noun is not None
+            if record.spec is not None
         }
         scheduler = self._rehearsal = Rehearsal(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
@@ -126,7 +126,7 @@ class Inquiry:
         record = self._state.gangs.get(key)
         if record is None:
             return None
-        source = record.noun.source if record.noun is not None else None
+        source = record.spec.source if record.spec is not None else None
         answer = Answer(
             "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
         )
@@ -209,7 +209,7 @@ class Inquiry:
 
     def _no_minimum(self, record: GangRecord) -> str:
         """For a gang whose members come one by one now, by its match policy."""
-        noun, need, counts = record.noun, self._needs.get(record.key), self._counts[record.key]
+        noun, need, counts = record.spec, self._needs.get(record.key), self._counts[record.key]
         if noun is None or need is None or noun.match_policy not in ONCE or noun.min_member <= 1:
             return ""
         if not (need.satisfied and counts.active):
@@ -250,12 +250,12 @@ class Inquiry:
         answer.members = self._counts[record.key]
         above = self._state.surroundings.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
-        if record.noun is not None:
-            if record.noun.topology is not None:
+        if record.spec is not None:
+            if record.spec.topology is not None:
                 rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
-                answer.domain = self._domains.home(record.noun.topology, rows)
-            answer.minimum = record.noun.min_member
-            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
+                answer.domain = self._domains.home(record.spec.topology, rows)
+            answer.minimum = record.spec.min_member
+            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _settled(self, answer: Answer, record: PodRecord) -> bool:
         """Whether the pod's own state says it all."""
@@ -349,7 +349,7 @@ class Inquiry:
 
 
 # After the dry run, members that it placed count as PLACED.
-_MOVABLE = frozenset({MemberState.PENDING, MemberState.PLACED})
+_MOVABLE = frozenset({MemberState.PENDING, MemberState.ASSUMED})
 
 
 def _joined(sentence: str, more: str) -> str:

@@ -380,8 +380,8 @@ def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> i
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:
-    assert gang.noun is not None
-    return gang.noun.created, gang.key
+    assert gang.spec is not None
+    return gang.spec.created, gang.key
 
 
 def _by_rank(unit: QueuedUnit) -> Rank:

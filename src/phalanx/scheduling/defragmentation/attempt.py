@@ -62,9 +62,9 @@ class Attempt:
             return "is left where it is"
         if record.pod.fixture or record.state is MemberState.TERMINATING:
             return None
-        if record.claim is not None or record.state is MemberState.FOREIGN:
+        if record.nomination is not None or record.state is MemberState.FOREIGN:
             return "is promised room there"
-        if record.state is MemberState.PLACED:
+        if record.state is MemberState.ASSUMED:
             return "is on its way there"
         if not record.pod.controlled:
             return "has no controller that would make it again elsewhere"
@@ -82,13 +82,13 @@ class Attempt:
 
     def place(self, member: PodRecord) -> bool:
         """Puts a member of the beneficiary where there is room for it, and closes the row to those who move."""
-        rows = self.board.fitting(member.cls, closed_too=True)
+        rows = self.board.fitting(member.pod_class, closed_too=True)
         rows = rows[[row not in self._arrived and self._inside(row) for row in rows.tolist()]]
         held = rows[self.board.closed[rows]]
-        row = self.board.fullest(member.cls, held if len(held) else rows)
+        row = self.board.fullest(member.pod_class, held if len(held) else rows)
         if row is None:
             return False
-        self.board.come(member.cls, row)
+        self.board.come(member.pod_class, row)
         self.board.closed[row] = True
         self.placed[member] = row
         return True
@@ -138,9 +138,9 @@ class Attempt:
             for record in leaving:
                 self.board.leave(record)
             if member is not None:
-                self.board.come(member.cls, row)
+                self.board.come(member.pod_class, row)
             for record in sorted(leaving, key=lambda record: (-self.size(record), record.pod.key)):
-                cls = record.cls
+                cls = record.pod_class
                 target = self.board.home(cls)
                 if target is None:
                     raise StuckError(record, "fits nowhere else")
@@ -195,7 +195,7 @@ class Attempt:
 
 def stays_together(gang: GangRecord) -> bool:
     """Whether members cannot go elsewhere one by one: something says how close they have to be."""
-    noun = gang.noun
+    noun = gang.spec
     rules = [] if noun is None else [noun.topology, *(each.topology for each in noun.subgroups)]
     return any(rule is not None and rule.hard for rule in rules)
 

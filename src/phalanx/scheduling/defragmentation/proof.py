@@ -96,11 +96,11 @@ class Rehearsal:
         settle(self._scheduler, self._facts.now)
         for uid, heir in heirs.items():
             record = self._state.pods[heir.uid]
-            if record.state is not MemberState.PLACED:
+            if record.state is not MemberState.ASSUMED:
                 return Failure(f"pod {heir.key.removesuffix('+')}", _why(record))
-            if any(node.name == record.target for node in self._held):
+            if any(node.name == record.assumed_node for node in self._held):
                 return Failure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
-            self.targets[uid] = record.target
+            self.targets[uid] = record.assumed_node
         return None
 
     def _heir(self, pod: Pod) -> Pod:
@@ -112,7 +112,7 @@ class Rehearsal:
             node="",
             phase=PodPhase.PENDING,
             mark=None,
-            nominated="",
+            nominated_node="",
             created=int(self._facts.now),
             started=0,
             bound=0,
@@ -123,7 +123,7 @@ class Rehearsal:
         settle(self._scheduler, self._facts.now)
         if isinstance(goal.target, str):
             records = [self._state.pods[goal.target]]
-            satisfied = records[0].state is MemberState.PLACED
+            satisfied = records[0].state is MemberState.ASSUMED
         else:
             gang = self._state.gangs[goal.target]
             records = sorted(gang.members.values(), key=lambda member: member.pod.name)
@@ -131,7 +131,7 @@ class Rehearsal:
         if not satisfied:
             waits = next((record for record in records if record.state is MemberState.PENDING), records[0])
             return Failure(goal.name, _why(waits))
-        return [Placement(r.pod.key, r.target) for r in records if r.state is MemberState.PLACED]
+        return [Placement(r.pod.key, r.assumed_node) for r in records if r.state is MemberState.ASSUMED]
 
     def _node(self, name: str) -> Node:
         node = self._state.nodes.nodes[self._state.nodes.row(name)]
@@ -141,7 +141,7 @@ class Rehearsal:
 
 def _why(record: PodRecord) -> str:
     """What the pod, or its gang, was told last."""
-    verdict = record.told
-    if verdict is None and record.gang is not None and record.gang.told is not None:
-        verdict = record.gang.told[0]
+    verdict = record.last_verdict
+    if verdict is None and record.gang is not None and record.gang.last_verdict is not None:
+        verdict = record.gang.last_verdict[0]
     return verdict.message if verdict is not None else "others would go first"

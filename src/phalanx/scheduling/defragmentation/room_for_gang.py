@@ -58,7 +58,7 @@ class RoomMaking:
 
     def _make_room(self, attempt: Attempt, member: PodRecord) -> bool:
         ways: list[tuple[tuple[float, ...], int, list[PodRecord]]] = []
-        for row in attempt.could_take(member.cls):
+        for row in attempt.could_take(member.pod_class):
             way = self._way(attempt, member, row)
             if way is not None:
                 ways.append(((len(way), sum(map(attempt.size, way)), row), row, way))
@@ -78,7 +78,7 @@ class RoomMaking:
 
     def _way(self, attempt: Attempt, member: PodRecord, row: int) -> list[PodRecord] | None:
         """The pods of a row without which the member fits: the less important first, and none in vain."""
-        missing = attempt.board.lacking(member.cls, row)
+        missing = attempt.board.lacking(member.pod_class, row)
         chosen: list[PodRecord] = []
         for record in self._movable(attempt, row, missing):
             if not missing.any():
@@ -88,7 +88,7 @@ class RoomMaking:
                 missing = np.maximum(missing - record.footprint.usage, 0)
         if missing.any():
             return None
-        return self._needed_only(chosen, attempt.board.lacking(member.cls, row))
+        return self._needed_only(chosen, attempt.board.lacking(member.pod_class, row))
 
     def _needed_only(self, chosen: list[PodRecord], missing: IntArray) -> list[PodRecord]:
         """Without those that can stay, the most important one first."""

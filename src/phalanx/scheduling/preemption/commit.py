@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.quantity import format_quantity
@@ -61,8 +61,8 @@ def commit_for_each(session: Session, beneficiary: PodBeneficiary, found: Evicti
 
 def _hands(beneficiary: Beneficiary, found: Eviction) -> int:
     """Through how many hands the room has gone that the beneficiary gets."""
-    taken = [record.claim.hands + 1 for record in found.losers if record.claim is not None]
-    own = [record.claim.hands for record in beneficiary.claimed if record.claim is not None]
+    taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
+    own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
@@ -73,12 +73,12 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
-    claim = Claim(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
+    claim = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
     for victim in found.victims:
         message = _why(beneficiary, victim)
         for record in victim.records:
-            assert record.payer is not None
-            spite = own_words_of(session).remark(record, victim.grounds[record.payer])
+            assert record.charge_path is not None
+            spite = own_words_of(session).remark(record, victim.grounds[record.charge_path])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
     session.withdraw_nominations(found.losers, heir=cause)
@@ -107,7 +107,7 @@ def _excess(victim: Victim) -> str:
     for payer, ground in victim.grounds.items():
         for over in ground.overs:
             # Others of the same decision leave already; all are told the same.
-            holding = over.account.held
+            holding = over.account.allocated
             for name, own in sorted(over.limits.items()):
                 amount = holding.get(name, 0)
                 if amount > own and victim.amounts[payer].get(name, 0):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from itertools import groupby
 
-from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
@@ -88,7 +88,7 @@ class QuorumBeneficiary:
 def _right(call: GangPlacement, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    noun, above = call.gang.noun, composites.priority(call.gang)
+    noun, above = call.gang.spec, composites.priority(call.gang)
     if above is not None:
         return above
     if noun is not None and noun.priority is not None:
@@ -110,18 +110,20 @@ class PodBeneficiary:
         self.demand: PodSignature | QuorumSignature = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        noun = first.gang.noun if first.gang is not None else None
+        noun = first.gang.spec if first.gang is not None else None
         stated = noun.priority if noun is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
-        self.claimed = [record for record in records if record.claim is not None]
-        self.classes = (first.cls,)
+        self.claimed = [record for record in records if record.nomination is not None]
+        self.classes = (first.pod_class,)
         self.total = len(records)
-        self.copies = [(first.cls, self.total)]
-        self.payers: dict[Payer, dict[str, int]] = {}
-        if first.payer is not None:
-            add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
+        self.copies = [(first.pod_class, self.total)]
+        self.payers: dict[ChargePath, dict[str, int]] = {}
+        if first.charge_path is not None:
+            add_amounts(
+                self.payers.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
+            )
         self.placed: list[Placement] = []
 
     @property
@@ -169,7 +171,7 @@ def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[Que
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
     demand, record = session.unschedulable[unit.key][0], unit.pod
-    if record is None or not isinstance(demand, PodSignature) or record.claim is not None:
+    if record is None or not isinstance(demand, PodSignature) or record.nomination is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
 
@@ -215,7 +217,7 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
     found: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
         for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
-            if member.claim is None and not member.pod.problem and starts_singly(session, member):
+            if member.nomination is None and not member.pod.problem and starts_singly(session, member):
                 kind = kind_of(session, member)
                 # What has to be near others chooses its domain by who is there: one after the other.
                 alone = member if kind.area is not None else None
@@ -227,5 +229,5 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
     itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
-    native = gang.noun is not None and gang.noun.dialect.by_native_rules
+    native = gang.spec is not None and gang.spec.rules.by_native_rules
     return native or session.pipeline.policy.eviction.surplus

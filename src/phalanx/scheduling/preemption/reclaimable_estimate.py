@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.preemption.reclaimees import Lenders
 from phalanx.scheduling.session.session import Session
@@ -16,9 +16,9 @@ class Newcomer:
     """A group as its announced size (minResources) makes it a beneficiary."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
-        noun = gang.noun
+        noun = gang.spec
         wanted = dict(noun.min_resources or ()) if noun is not None else {}
-        self.payers: dict[Payer, dict[str, int]] = {session.payer(gang): wanted}
+        self.payers: dict[ChargePath, dict[str, int]] = {session.payer(gang): wanted}
         self.gangs = (gang,)
         self.claimed: tuple[PodRecord, ...] = ()
         self.priority = session.priority(gang)
@@ -36,7 +36,7 @@ class Prospects:
     def of(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what pods hold (of one account, or all) that may have to go for the group."""
         options = self._session.pipeline.policy.eviction
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not (options.preempt or options.reclaim):
             return {}
         newcomer = Newcomer(self._session, gang)

@@ -9,9 +9,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.cluster.pods.victim_index import Kind, Table
+from phalanx.cluster.pods.victim_index import VictimClass, VictimTable
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
@@ -36,7 +36,7 @@ class Asker(Protocol):
     its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
 
     @property
-    def payers(self) -> Mapping[Payer, Mapping[str, int]]: ...
+    def payers(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
     @property
     def gangs(self) -> tuple[GangRecord, ...]: ...
     @property
@@ -52,7 +52,7 @@ class Sums:
 
     __slots__ = ("charges", "freed", "pods")
 
-    def __init__(self, freed: IntArray, charges: dict[Payer, dict[str, int]], pods: int) -> None:
+    def __init__(self, freed: IntArray, charges: dict[ChargePath, dict[str, int]], pods: int) -> None:
         self.freed = freed
         self.charges = charges
         self.pods = pods
@@ -79,8 +79,8 @@ class Lenders:
         )
         together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
         for record in beneficiary.claimed:
-            if record.payer is not None:
-                add_amounts(together.setdefault(record.payer, {}), record.footprint.amounts, -1)
+            if record.charge_path is not None:
+                add_amounts(together.setdefault(record.charge_path, {}), record.footprint.amounts, -1)
         self._rules = [
             Grounds(
                 session,
@@ -99,11 +99,11 @@ class Lenders:
             for amounts in beneficiary.payers.values():
                 add_amounts(wanted, amounts, 1)
             self.levelling = Levelling(session, beneficiary.gangs, wanted, beneficiary.priority)
-        self.grounds: dict[Payer, Ground] = {}
-        self._words: dict[Payer, Ground | str] = {}
+        self.grounds: dict[ChargePath, Ground] = {}
+        self._words: dict[ChargePath, Ground | str] = {}
         self.refused: Counter[str] = Counter()
-        self.table: Table = session.state.tenancy_table()
-        self.kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self.table: VictimTable = session.state.tenancy_table()
+        self.kinds: Sequence[VictimClass] = session.state.tenancy.kinds
         self._columns = columns_of(session)
         self._own_words = own_words_of(session)
         counts = self.table.pods(len(self.kinds))
@@ -182,10 +182,10 @@ class Lenders:
 
     def may_lend(self, record: PodRecord) -> Ground | str:
         """The ground on which one pod may be taken, or why there is none."""
-        assert record.payer is not None
+        assert record.charge_path is not None
         if self._modest and _asks_for_more_than_a_slot(record.footprint.amounts):
             return _MODEST
-        return self._by_priority(self._word(record.payer), record.gang, record.pod.priority)
+        return self._by_priority(self._word(record.charge_path), record.gang, record.pod.priority)
 
     def overrules(self, record: PodRecord) -> bool:
         """Whether what a pod's owner says against its eviction does not count for this beneficiary."""
@@ -212,7 +212,7 @@ class Lenders:
         if most is not None:
             mask = mask & self._up_to(most)
         nodes, rows = self._session.state.nodes, self.table.rows
-        charges: dict[Payer, dict[str, int]] = {}
+        charges: dict[ChargePath, dict[str, int]] = {}
         totals = np.where(mask, self._counts, 0)
         for number in np.flatnonzero(totals).tolist():
             kind = self.kinds[number]
@@ -282,7 +282,7 @@ class Lenders:
         equal = ground.levels and priority == self._beneficiary.priority
         return equal and self.levelling is not None and self.levelling.permits(gang, {})
 
-    def _word(self, payer: Payer) -> Ground | str:
+    def _word(self, payer: ChargePath) -> Ground | str:
         found = self._words.get(payer)
         if found is None:
             words = [rules.of(payer) for rules in self._rules]

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.preemption.rules.rule import Ground
@@ -98,7 +98,7 @@ def cost_of(
 
 
 def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mapping[str, int]]) -> float:
-    grounds: dict[Payer, Ground] = {}
+    grounds: dict[ChargePath, Ground] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
         for payer, ground in victim.grounds.items():

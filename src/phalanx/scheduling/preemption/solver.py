@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
@@ -114,8 +114,8 @@ class Search:
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
         transaction.remove(self._leaving)
         for record in state.leaving.values():
-            if record not in self._leaving and record.payer is not None and record.pod.node:
-                for account in record.payer.path:
+            if record not in self._leaving and record.charge_path is not None and record.pod.node:
+                for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._for.claimed)
         self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
@@ -224,16 +224,16 @@ class Search:
 
         Not without end: of several who may each take from the next, in a circle, nobody would ever get it.
         """
-        if record.claim is not None and record.claim.hands >= _MOST_HANDS:
+        if record.nomination is not None and record.nomination.transfers >= _MOST_HANDS:
             return False
-        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self._lenders.may_lend(record), str)
 
     def _losers(self) -> tuple[PodRecord, ...]:
         """Those whose claims the beneficiary takes, while it is placed; all others' stand again for this look."""
-        claims: dict[Claim, list[PodRecord]] = {}
+        claims: dict[Nomination, list[PodRecord]] = {}
         for record in self._rivals:
-            if record.claim is not None:
-                claims.setdefault(record.claim, []).append(record)
+            if record.nomination is not None:
+                claims.setdefault(record.nomination, []).append(record)
         losers: list[PodRecord] = []
         priority = self._session.priority
         for records in sorted(
@@ -259,7 +259,9 @@ class Search:
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
             accounts = {bar.account for payer in self._for.payers for bar in self._session.quota_check.bars(payer)}
-            here += [r for r in elsewhere if r.payer is not None and not accounts.isdisjoint(r.payer.path)]
+            here += [
+                r for r in elsewhere if r.charge_path is not None and not accounts.isdisjoint(r.charge_path.path)
+            ]
         self._transaction.remove(elsewhere)
         return tuple(here)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.cluster.pods.victim_index import Kind, Table
+from phalanx.cluster.pods.victim_index import VictimClass, VictimTable
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.account import Tree
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -27,14 +27,14 @@ class Columns:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self._kinds: Sequence[VictimClass] = session.state.tenancy.kinds
         self._generation = session.state.tenancy.generation
-        self.payers: list[Payer] = []
+        self.payers: list[ChargePath] = []
         self.gangs: dict[GangRecord, list[int]] = {}
-        self._places: dict[Payer, int] = {}
+        self._places: dict[ChargePath, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
-        self.standing: tuple[Table, Standing] | None = None
+        self.standing: tuple[VictimTable, Standing] | None = None
         self._update()
 
     def current(self) -> bool:
@@ -83,7 +83,7 @@ class Columns:
 class Standing:
     """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
 
-    def __init__(self, columns: Columns, table: Table) -> None:
+    def __init__(self, columns: Columns, table: VictimTable) -> None:
         there = table.pods(len(columns.priority)) > 0
         self.lowest = int(columns.priority[there].min()) if there.any() else None
         payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
@@ -100,10 +100,10 @@ def columns_of(session: Session) -> Columns:
 
 
 def _forbids(gang: GangRecord | None) -> bool:
-    return gang is not None and gang.noun is not None and not gang.noun.preemptable
+    return gang is not None and gang.spec is not None and not gang.spec.preemptable
 
 
-def has_quota(payer: Payer) -> bool:
+def has_quota(payer: ChargePath) -> bool:
     """Whether a quota pays, beside a queue."""
     return any(account.key.tree in _QUOTAS for account in payer.path)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
@@ -51,7 +51,12 @@ class Victim:
     )
 
     def __init__(
-        self, records: list[PodRecord], grounds: Mapping[Payer, Ground], priority: int, work: float, breaks: int = 0
+        self,
+        records: list[PodRecord],
+        grounds: Mapping[ChargePath, Ground],
+        priority: int,
+        work: float,
+        breaks: int = 0,
     ) -> None:
         self.records = records
         self.priority = priority
@@ -63,21 +68,21 @@ class Victim:
         self.exposed = 0
         self.key: tuple[object, ...] = ()
         self.gangs: tuple[GangRecord, ...]
-        self.amounts: dict[Payer, dict[str, int]]
+        self.amounts: dict[ChargePath, dict[str, int]]
         if len(records) == 1:
             (record,) = records
-            assert record.payer is not None
-            ground = grounds[record.payer]
+            assert record.charge_path is not None
+            ground = grounds[record.charge_path]
             self.gangs = (record.gang,) if record.gang is not None else ()
-            self.amounts = {record.payer: record.footprint.amounts}
-            self.grounds = {record.payer: ground}
+            self.amounts = {record.charge_path: record.footprint.amounts}
+            self.grounds = {record.charge_path: ground}
             self.preempted, self.distance = ground.reason is EvictionReason.PREEMPTED, ground.distance
             return
         self.gangs = tuple({r.gang: None for r in records if r.gang is not None})
         self.amounts = {}
         for record in records:
-            assert record.payer is not None
-            add_amounts(self.amounts.setdefault(record.payer, {}), record.footprint.amounts, 1)
+            assert record.charge_path is not None
+            add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
         self.grounds = {payer: grounds[payer] for payer in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.grounds.values())
         self.distance = max(ground.distance for ground in self.grounds.values())
@@ -118,7 +123,7 @@ class Roster:
     def __init__(
         self,
         state: ClusterState,
-        grounds: Mapping[Payer, Ground],
+        grounds: Mapping[ChargePath, Ground],
         may_go: Callable[[PodRecord], bool],
         priority: Callable[[GangRecord | None, int], int],
         work: Callable[[PodRecord], float],
@@ -165,7 +170,7 @@ class Roster:
             return
         there = [member for gang in gangs for member in gang.members.values() if member.state in ACTIVE]
         # What is on its way to a node cannot be told to leave yet.
-        if not there or any(m.state is MemberState.PLACED or not self._may_go(m) for m in there):
+        if not there or any(m.state is MemberState.ASSUMED or not self._may_go(m) for m in there):
             return
         broken = sum(1 for gang in gangs if holds_quorum(gang))
         victim = self._victim(sorted(there, key=lambda member: member.pod.key), broken)
@@ -193,9 +198,9 @@ class Spare:
         if self.free < 0:
             self.free, self._roles, self.everybody = active, Counter(), True
             return
-        assert gang.noun is not None or not self.free
-        if self.free and gang.noun is not None and gang.noun.subgroups:
-            self._subquorum = Subquorum(gang, gang.noun)
+        assert gang.spec is not None or not self.free
+        if self.free and gang.spec is not None and gang.spec.subgroups:
+            self._subquorum = Subquorum(gang, gang.spec)
         self.everybody = not self._roles and self._subquorum is None and self.free >= active
 
     def allows(self, record: PodRecord, spent: Mapping[Part, int]) -> bool:

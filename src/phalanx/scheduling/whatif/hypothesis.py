@@ -8,14 +8,14 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.reclaimees import Lenders
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays
@@ -66,12 +66,12 @@ class _Everybody(Lenders):
     """
 
     def may_lend(self, record: PodRecord) -> Ground | str:
-        assert record.payer is not None
+        assert record.charge_path is not None
         if record.pod.fixture:
             return "they belong to their nodes"
         if record.gang is not None and record.gang in self._beneficiary.gangs:
             return super().may_lend(record)
-        return self._free(record.payer)
+        return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
         # As many as may be: fixtures and pods that are marked may be of one kind.
@@ -85,7 +85,7 @@ class _Everybody(Lenders):
             self._free(self._columns.payers[place])
         return left
 
-    def _free(self, payer: Payer) -> Ground:
+    def _free(self, payer: ChargePath) -> Ground:
         self._word(payer)
         return self.grounds.setdefault(payer, _FAR)
 
@@ -232,11 +232,11 @@ def _objections(session: Session, lenders: Lenders, record: PodRecord) -> list[s
 
 def _ground_against(session: Session, lenders: Lenders, record: PodRecord) -> str | None:
     """What quotas, queues and priorities say against taking from a pod."""
-    assert record.payer is not None
+    assert record.charge_path is not None
     word = lenders.may_lend(record)
     if not isinstance(word, str):
         return None
-    if record.payer in lenders.grounds:  # then only priorities are in the way
+    if record.charge_path in lenders.grounds:  # then only priorities are in the way
         priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word

@@ -152,7 +152,7 @@ def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
     declares = bool(session.pipeline.plugins("declared_resources"))
     for payer, wanted in beneficiary.payers.items():
         for account in payer.path:
-            noun = account.noun
+            noun = account.spec
             own = account.key.tree in _QUOTAS or (declares and account is payer.queue)
             if noun is None or noun.deserved is None or not own:
                 continue
@@ -168,7 +168,7 @@ def _owning(session: Session, beneficiary: Beneficiary) -> Iterator[Remedy]:
 
 def _shared(session: Session, tree: Tree) -> set[str]:
     """The resources of which anybody in trees of a kind has a share."""
-    nouns = (account.noun for key, account in session.ledger.accounts.items() if key.tree is tree)
+    nouns = (account.spec for key, account in session.ledger.accounts.items() if key.tree is tree)
     return {name for noun in nouns if noun is not None for name, _ in noun.deserved or ()}
 
 
@@ -188,9 +188,9 @@ def _releasing(records: Sequence[PodRecord]) -> Iterator[Remedy]:
     """Queues that keep what they borrow."""
     kept: dict[AccountRecord, Account] = {}
     for record in records:
-        for account in record.payer.path if record.payer is not None else ():
-            if account.noun is not None and not account.noun.reclaimable and account.parent is not None:
-                kept[account] = account.noun
+        for account in record.charge_path.path if record.charge_path is not None else ():
+            if account.spec is not None and not account.spec.reclaimable and account.parent is not None:
+                kept[account] = account.spec
 
     def release(trial: Trial) -> None:
         for noun in kept.values():
@@ -226,9 +226,9 @@ def _switching(**changes: bool) -> Callable[[Trial], None]:
 def _unmarking(session: Session, records: Sequence[PodRecord]) -> Iterator[Remedy]:
     marked = [record for record in records if not record.pod.preemptable]
     gangs = {
-        gang.key: gang.noun
+        gang.key: gang.spec
         for record in records
-        if (gang := record.gang) is not None and gang.noun is not None and not gang.noun.preemptable
+        if (gang := record.gang) is not None and gang.spec is not None and not gang.spec.preemptable
     }
 
     def unmark(trial: Trial) -> None:

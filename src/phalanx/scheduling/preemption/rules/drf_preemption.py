@@ -52,6 +52,6 @@ class Levelling:
 def holdings(gang: GangRecord) -> dict[str, int]:
     """What the members of a gang hold, those on their way out included."""
     held: dict[str, int] = {}
-    for footprint, count in gang.holdings.items():
+    for footprint, count in gang.allocated.items():
         add_amounts(held, footprint.amounts, count)
     return held

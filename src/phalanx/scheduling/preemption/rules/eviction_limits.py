@@ -137,7 +137,7 @@ class Caps:
             if self._doomed is None:
                 self._doomed = {}
                 for record in self._state.leaving.values():
-                    for budget in self._budgets(record) if record.doomed else ():
+                    for budget in self._budgets(record) if record.evicting else ():
                         doomed = budget.namespace, budget.name
                         self._doomed[doomed] = self._doomed.get(doomed, 0) + 1
             allowed = self._state.budgets[key[0]][key[1]].allowed

@@ -26,13 +26,13 @@ def bundle_of(gang: GangRecord, gangs: Mapping[GangKey, GangRecord], composites:
 
 def is_unit(gang: GangRecord, composites: Composites) -> bool:
     """Whether its members may only be disrupted together, by its own word or that of a composite above."""
-    return gang.noun is not None and (gang.noun.unit or any(each.unit for each in composites.above(gang)))
+    return gang.spec is not None and (gang.spec.unit or any(each.unit for each in composites.above(gang)))
 
 
 def spare_members(gang: GangRecord, composites: Composites) -> tuple[int, Counter[str]]:
     """(how many members the gang can do without, of which so many of each role that has a minimum); (below 0, ...)
     where it lacks some of its minimum already. What subgroups need is not counted (`Subquorum`)."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None or is_unit(gang, composites):
         return 0, Counter()
     held = _held(gang)
@@ -51,7 +51,7 @@ def needs_nobody(noun: Gang) -> bool:
 
 def holds_quorum(gang: GangRecord) -> bool:
     """Whether there is a quorum that could be broken."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None:
         return False
     roles = all(_held(gang, role) >= least for role, least in noun.roles)
@@ -100,8 +100,8 @@ class Subquorum:
 
 def _held(gang: GangRecord, role: str | None = None) -> int:
     """The members that count: on a node or on the way there, and those that are done if the policy counts them."""
-    assert gang.noun is not None
-    return _counted(gang.noun, gang.counts(role))
+    assert gang.spec is not None
+    return _counted(gang.spec, gang.counts(role))
 
 
 def _counted(noun: Gang, counts: GangCounts) -> int:
@@ -125,7 +125,7 @@ class Headcount:
         gang = record.gang
         if gang is None:
             return None
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or noun.problem is not None:
             return "belongs to a gang of which nobody knows what it needs"
         gone = self._going(gang)
@@ -141,7 +141,7 @@ class Headcount:
             if member.gang is not None:
                 by_gang.setdefault(member.gang, []).append(member)
         for gang, leaving in by_gang.items():
-            noun, count = gang.noun, len({*self._going(gang), *(member.pod.uid for member in leaving)})
+            noun, count = gang.spec, len({*self._going(gang), *(member.pod.uid for member in leaving)})
             objection = _over_budget(gang, noun, count) if noun is not None else None
             if objection is not None:
                 return objection
@@ -167,7 +167,7 @@ def whole(record: PodRecord, state: ClusterState) -> list[PodRecord] | str:
         return [record]
     gangs = bundle_of(record.gang, state.gangs, state.surroundings.composites)
     members = [member for gang in gangs for member in gang.members.values()]
-    if any(member.state is MemberState.PLACED for member in members):
+    if any(member.state is MemberState.ASSUMED for member in members):
         return "belongs to a gang of which a member is on its way to a node"
     return [member for member in members if member.state in CAN_LEAVE]
 

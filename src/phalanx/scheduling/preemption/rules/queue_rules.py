@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.plugin import Plugin, overrides
@@ -45,11 +45,11 @@ class QueueGrounds:
         self._claims: dict[int, frozenset[str] | str] = {}
         self._found: dict[AccountRecord | None, Ground | str] = {}
 
-    def shared(self, lender: Payer) -> bool:
+    def shared(self, lender: ChargePath) -> bool:
         """Whether queues tell the two apart by priority alone: they share one, or the lender has none."""
         return not lender.key.queue or (bool(self._chain) and lender.queue is self._chain[0])
 
-    def of(self, lender: Payer) -> Ground | str:
+    def of(self, lender: ChargePath) -> Ground | str:
         if self.shared(lender):
             depth = 0 if lender.key.queue else max(0, len(self._chain) - 1)
             if not self._question.preempt:
@@ -194,4 +194,4 @@ def _broken(queue: AccountRecord) -> bool:
 
 
 def _reclaimable(queue: AccountRecord) -> bool:
-    return queue.noun is None or queue.noun.reclaimable
+    return queue.spec is None or queue.spec.reclaimable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.ordering.entitlements import has_min, quota_of
@@ -43,7 +43,7 @@ class QuotaGrounds:
             self._objection = question.exceeds(self._quota, self._share(self._quota), f"its {self._word}")
         self._found: dict[AccountRecord, Ground | str] = {}
 
-    def of(self, lender: Payer) -> Ground | str | None:
+    def of(self, lender: ChargePath) -> Ground | str | None:
         """None if neither party has a quota."""
         quota, mine = quota_of(lender, self._tree), self._quota
         if mine is None or quota is None:
@@ -81,7 +81,7 @@ class QuotaGrounds:
         if self._tree is Tree.KOORDINATOR:
             runtime = _runtime(self._session, quota)
             return {name: amount for name, amount in runtime.items() if name in self._question.wanted}
-        least = dict(quota.noun.deserved or ()) if quota.noun is not None else {}
+        least = dict(quota.spec.deserved or ()) if quota.spec is not None else {}
         return {name: least.get(name, 0) for name in self._question.wanted if name in self._named}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.preemption.rules.queue_rules import QueueGrounds
@@ -39,13 +39,13 @@ class Grounds:
     def __init__(
         self,
         session: Session,
-        payer: Payer,
+        payer: ChargePath,
         wanted: Amounts,
         *,
         preempt: bool,
         reclaim: bool,
         announced: bool = False,
-        together: Mapping[Payer, Amounts] | None = None,
+        together: Mapping[ChargePath, Amounts] | None = None,
     ) -> None:
         """`together` tells what all payers of the beneficiary are yet to be charged, this one included: accounts
         that they share are charged for all, and for room that is held already they have been. `announced`: see
@@ -61,16 +61,16 @@ class Grounds:
         self._queues = QueueGrounds(session, question)
         kinds = session.memo("kinds of trees", lambda: {account.key.tree for account in ledger.accounts.values()})
         self._quotas = [QuotaGrounds(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
-        self._found: dict[Payer, Ground | str] = {}
+        self._found: dict[ChargePath, Ground | str] = {}
 
-    def of(self, lender: Payer) -> Ground | str:
+    def of(self, lender: ChargePath) -> Ground | str:
         """The ground on which pods of the lender may be taken, or why there is none: a phrase for people."""
         found = self._found.get(lender)
         if found is None:
             found = self._found[lender] = self._fault or self._find(lender)
         return found
 
-    def _find(self, lender: Payer) -> Ground | str:
+    def _find(self, lender: ChargePath) -> Ground | str:
         words = [word for rule in self._quotas if (word := rule.of(lender)) is not None]
         if not (words and self._queues.shared(lender)):
             words.append(self._queues.of(lender))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.model.decisions import EvictionReason
 from phalanx.scheduling.quota.limits import UNLIMITED
 
@@ -20,10 +20,10 @@ NO_RECLAIM = "the policy has no action that reclaims"
 
 def held(account: AccountRecord) -> Amounts:
     """What the account will hold once everything that is on its way out has gone."""
-    if not account.leaving:
+    if not account.releasing:
         return account.used
     amounts = dict(account.used)
-    add_amounts(amounts, account.leaving, -1)
+    add_amounts(amounts, account.releasing, -1)
     return amounts
 
 
@@ -91,7 +91,7 @@ class Question(msgspec.Struct, frozen=True):
     no pods yet, so that what queues deserve does not count his request: it is what they would deserve if it did.
     """
 
-    payer: Payer
+    payer: ChargePath
     wanted: Amounts
     charges: Mapping[AccountRecord, Amounts]
     preempt: bool

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
@@ -15,7 +15,7 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
 from phalanx.scheduling.preemption.rules.min_available import bundle_of, spare_members
 from phalanx.scheduling.preemption.rules.rule import Ground
@@ -36,13 +36,13 @@ class ProtectionRule(msgspec.Struct, frozen=True):
     limiter: str = ""
 
 
-def protection_rule(payer: Payer, default: SelfProtection) -> ProtectionRule:
+def protection_rule(payer: ChargePath, default: SelfProtection) -> ProtectionRule:
     """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
     all limits the shortest holds."""
     nearest: dict[Tree, tuple[SelfProtection, str]] = {}
     limits: list[tuple[int, str]] = []
     for account in payer.path:
-        noun = account.noun
+        noun = account.spec
         if noun is not None and noun.self_protection is not None:
             nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
         if noun is not None and noun.max_protection:
@@ -69,18 +69,18 @@ class OwnWords:
     def __init__(self, session: Session, columns: Columns) -> None:
         self._session = session
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
-        self._rules: dict[Payer, ProtectionRule] = {}
+        self._rules: dict[ChargePath, ProtectionRule] = {}
         self._covered: set[str] = set()
         # Why those are not covered that are not.
         self._beyond: dict[str, str] = {}
         self._holding: dict[tuple[AccountRecord, str], int] = {}
-        self._needs: dict[tuple[Payer, Footprint], Needs | None] = {}
-        self._hold: dict[tuple[Payer, EvictionReason], bool] = {}
+        self._needs: dict[tuple[ChargePath, Footprint], Needs | None] = {}
+        self._hold: dict[tuple[ChargePath, EvictionReason], bool] = {}
         stated = sorted(self._stated(columns), key=_age)
-        self._by_payer: dict[Payer, list[PodRecord]] = {}
+        self._by_payer: dict[ChargePath, list[PodRecord]] = {}
         for record in stated:
-            assert record.payer is not None
-            self._by_payer.setdefault(record.payer, []).append(record)
+            assert record.charge_path is not None
+            self._by_payer.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
     def objection(self, record: PodRecord, spared: EvictVeto, ground: Ground) -> EvictVeto | None:
@@ -89,8 +89,8 @@ class OwnWords:
             return spared
         if self.overrules(record, ground) is not None:
             return None
-        assert record.payer is not None
-        limit = self._rule(record.payer).limit
+        assert record.charge_path is not None
+        limit = self._rule(record.charge_path).limit
         until = float(bound_at(record.pod) + limit)
         if not limit or (spared.until is not None and spared.until <= until):
             return spared
@@ -98,7 +98,7 @@ class OwnWords:
 
     def overrules(self, record: PodRecord, ground: Ground) -> str | None:
         """Why what the pod's owner says does not count on this ground; None if it does."""
-        payer = record.payer
+        payer = record.charge_path
         assert payer is not None
         rule = self._rule(payer)
         if rule.reach is SelfProtection.NONE:
@@ -111,7 +111,7 @@ class OwnWords:
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def hold_for_all(self, payer: Payer, ground: Ground) -> bool:
+    def hold_for_all(self, payer: ChargePath, ground: Ground) -> bool:
         """Whether the owners' word counts for every pod of the payer's, now and later."""
         key = (payer, ground.reason)
         if key not in self._hold:
@@ -143,7 +143,7 @@ class OwnWords:
             if spared is not None and spared.own:
                 yield spared
 
-    def _rule(self, payer: Payer) -> ProtectionRule:
+    def _rule(self, payer: ChargePath) -> ProtectionRule:
         found = self._rules.get(payer)
         if found is None:
             default = self._session.pipeline.policy.self_protection
@@ -160,11 +160,11 @@ class OwnWords:
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
             for record in session.state.tenants(row):
-                if record.payer is None or record.state not in ACTIVE:
+                if record.charge_path is None or record.state not in ACTIVE:
                     continue
                 pod, gang = record.pod, record.gang
                 marked = not pod.preemptable or pod.firm
-                marked = marked or (gang is not None and gang.noun is not None and not gang.noun.preemptable)
+                marked = marked or (gang is not None and gang.spec is not None and not gang.spec.preemptable)
                 if marked or (guards and (pod.cooldown or pod.budgets) and any(self._words(record))):
                     yield record
 
@@ -204,8 +204,8 @@ class OwnWords:
         why, holding = "", self._holding
         sums: dict[tuple[AccountRecord, str], int] = {}
         for record in block:
-            assert record.payer is not None
-            needs = self._needs_of(record.payer, record.footprint)
+            assert record.charge_path is not None
+            needs = self._needs_of(record.charge_path, record.footprint)
             if needs is None:
                 why = "no queue or quota guarantees it anything"
             for place, amount, limit in needs or ():
@@ -220,7 +220,7 @@ class OwnWords:
         self._covered.update(record.pod.uid for record in block)
         return True
 
-    def _needs_of(self, payer: Payer, footprint: Footprint) -> Needs | None:
+    def _needs_of(self, payer: ChargePath, footprint: Footprint) -> Needs | None:
         """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
         key = (payer, footprint)
         if key not in self._needs:
@@ -241,9 +241,9 @@ class OwnWords:
     def _own_of(self, account: AccountRecord) -> tuple[Amounts, ...]:
         found = self._own.get(account)
         if found is None:
-            found = () if account.noun is not None and account.noun.problem else own_of(self._session, account)
-            if not found and _states(account) and account.noun is not None and account.key.tree is Tree.QUEUE:
-                noun = account.noun  # no plugin speaks of what queues deserve
+            found = () if account.spec is not None and account.spec.problem else own_of(self._session, account)
+            if not found and _states(account) and account.spec is not None and account.key.tree is Tree.QUEUE:
+                noun = account.spec  # no plugin speaks of what queues deserve
                 stated = dict(noun.deserved or ())
                 found = ({name: max(stated.get(name, 0), n) for name, n in noun.guarantee} | stated,)
             self._own[account] = found
@@ -286,11 +286,11 @@ def _least(shares: Iterable[Amounts]) -> Amounts:
 
 def _states(account: AccountRecord) -> bool:
     """Whether something is said to be the account's own."""
-    return account.noun is not None and bool(account.noun.guarantee or account.noun.deserved)
+    return account.spec is not None and bool(account.spec.guarantee or account.spec.deserved)
 
 
 def _active(gang: GangRecord) -> Iterable[PodRecord]:
-    return (member for member in gang.members.values() if member.state in ACTIVE and member.payer is not None)
+    return (member for member in gang.members.values() if member.state in ACTIVE and member.charge_path is not None)
 
 
 def _age(record: PodRecord) -> tuple[int, str, str]:

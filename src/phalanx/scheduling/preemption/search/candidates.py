@@ -119,11 +119,11 @@ class Candidates:
 
     def _lent(self, record: PodRecord) -> bool:
         """Whether the pod is of a kind that may go."""
-        return record.payer is not None and not isinstance(self.lenders.may_lend(record), str)
+        return record.charge_path is not None and not isinstance(self.lenders.may_lend(record), str)
 
     def _in_question(self, record: PodRecord) -> bool:
         """The same, less those of levels beyond what is needed."""
-        if record.payer is None:
+        if record.charge_path is None:
             return False
         ground = self.lenders.may_lend(record)
         if isinstance(ground, str):
@@ -141,7 +141,7 @@ class Candidates:
         return found
 
     def _judge(self, record: PodRecord) -> bool:
-        if record.state not in CAN_LEAVE or record.payer is None:
+        if record.state not in CAN_LEAVE or record.charge_path is None:
             return False
         ground = self.lenders.may_lend(record)
         if isinstance(ground, str):
@@ -206,7 +206,7 @@ class Whereabouts:
             size *= 4
         yield rows.tolist()
         accounts = self._full_accounts()
-        minds = any(cls.company.restricts for cls in self._for.classes)
+        minds = any(cls.affinity.restricts for cls in self._for.classes)
         if accounts or minds or not len(rows):
             # Who keeps pods out of a whole domain may be on a node where none of them could be.
             more = self._lenders.present(None if minds else accounts)

@@ -296,6 +296,6 @@ class CompleteSearch:
 def _twin(victim: Victim) -> object:
     """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
     record = victim.records[0]
-    if victim.gangs or record.cls.dynamic:
+    if victim.gangs or record.pod_class.dynamic:
         return None
-    return record.row, record.cls, record.footprint, record.payer, victim.priority, record.pod.budgets
+    return record.row, record.pod_class, record.footprint, record.charge_path, victim.priority, record.pod.budgets

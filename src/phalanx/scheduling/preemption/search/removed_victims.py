@@ -19,11 +19,11 @@ class Interplay:
     state, or state something about these themselves."""
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
-        book = session.state.nodes.peers
+        book = session.state.nodes.affinity
         self._counted = {
             id(tally)
             for cls in classes
-            if cls.company.restricts
+            if cls.affinity.restricts
             for counter in cls.affinity_state(book).counters()
             for tally, _ in counter.parts
         }
@@ -34,12 +34,12 @@ class Interplay:
 
     def concerns(self, cls: ClassRecord) -> bool:
         """Whether a pod of the class matters for where it is."""
-        return any(id(tally) in self._counted for tally, _ in cls.company.marks)
+        return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
 
     def first(self, candidates: list[Victim]) -> list[Victim]:
         """Those who matter before those who only hold amounts."""
         return sorted(
-            candidates, key=lambda victim: not any(self.concerns(record.cls) for record in victim.records)
+            candidates, key=lambda victim: not any(self.concerns(record.pod_class) for record in victim.records)
         )
 
 
@@ -93,8 +93,8 @@ class Taken:
             if record.row < 0 or self._off[record] > 1:
                 continue
             usage = record.footprint.usage
-            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.stocks:
+            if (idle[:, record.row] < usage)[usage > 0].any() or record.pod_class.allocators:
                 return False
-            if self._interplay.concerns(record.cls):
+            if self._interplay.concerns(record.pod_class):
                 return False
         return True
