@@ -66,11 +66,11 @@ class Desk:
 
     def put(self, kind: str, document: Wire) -> None:
         raw = json.loads(json.dumps(document))
-        self._apply(self.intake.heed(self.intake.facets.take(KINDS[kind], raw)))
+        self._apply(self.intake.apply(self.intake.enrichers.updated(KINDS[kind], raw)))
 
     def drop(self, kind: str, name: str) -> None:
         namespace = "default" if kind == "ResourceClaim" else ""
-        self._apply(self.intake.heed(self.intake.facets.removed(KINDS[kind], namespace, name)))
+        self._apply(self.intake.apply(self.intake.enrichers.removed(KINDS[kind], namespace, name)))
 
     def node(
         self, name: str, count: int = 0, generation: int = 1, offers: Wire | None = None, **labels: str

@@ -16,7 +16,7 @@ from phalanx.daemon.executor import Executor, departures
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
-from phalanx.dialects.warnings import Notice, group_ref, pod_ref
+from phalanx.dialects.warnings import ObjectWarning, group_ref, pod_ref
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -283,7 +283,7 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
     world.statuses.foreign.add(GangKey("ns", "theirs"))
     theirs = msgspec.structs.replace(REF, name="theirs")
     world.executor.tell(
-        Notice(about, "Warning", "InvalidPod", "...")
+        ObjectWarning(about, "Warning", "InvalidPod", "...")
         for about in (
             pod_ref("ns", "theirs", "uid-theirs"),
             pod_ref("ns", "guest", "uid-guest"),

@@ -43,7 +43,7 @@ class Cluster:
         return [bind.uid for bind in plan.binds]
 
     def told(self) -> str:
-        return "\n".join(notice.message for notice in self.intake.drain_notices())
+        return "\n".join(notice.message for notice in self.intake.drain_warnings())
 
 
 @pytest.mark.parametrize("place", ["annotations", "labels"])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.model.gang import Dialect, MatchPolicy, Problem
+from phalanx.dialects.families.native import NAMING
+from phalanx.model.gang import MatchPolicy, Problem
 from phalanx.model.pod import PlanMark, PodPhase
 from phalanx.model.topology import TopologyRule
 
@@ -14,7 +15,7 @@ PREEMPTING = """
 actions: "allocate, preempt, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
 """
-NATIVE = {"dialect": Dialect.NATIVE, "match_policy": MatchPolicy.UNTIL_SCHEDULED, "uid": "one"}
+NATIVE = {"rules": NAMING.rules, "match_policy": MatchPolicy.UNTIL_SCHEDULED, "uid": "one"}
 
 
 def native(world: Scenario, minimum: int, **fields: object) -> Scenario:

@@ -8,19 +8,19 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.pods.decoder import PREEMPTIBLE
 from phalanx.dialects.pods.evictability import COOLDOWN, PREEMPTABLE
-from phalanx.dialects.warnings import Notice, ObjectRef, group_ref, pod_ref
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, group_ref, pod_ref
 from phalanx.model.account import SelfProtection
 from phalanx.model.decisions import Bind
-from phalanx.scheduling.preemption.rules.protection_limits import protection_rule
+from phalanx.scheduling.preemption.rules.self_protection import protection_rule
 
 
-def unheard(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[Notice]:
+def unheard(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[ObjectWarning]:
     """For every pod or group that gets its place now, once: afterwards nothing about it is written any more.
 
     How far a word reaches that is heard depends on who asks for the room; whoever must go in spite of it is told
     then.
     """
-    found: dict[ObjectRef, Notice] = {}
+    found: dict[ObjectRef, ObjectWarning] = {}
     for bind in binds:
         record = state.pods.get(bind.uid)
         if record is None or record.payer is None or not (words := _words(record)):
@@ -30,7 +30,7 @@ def unheard(state: ClusterState, binds: Iterable[Bind], default: SelfProtection)
             about, subject = _about(record)
             said = " and ".join(words) + (" has" if len(words) == 1 else " have")
             message = f"{said} no effect on {subject}: {rule.word} lets no pod protect itself"
-            found.setdefault(about, Notice(about, "Warning", "SelfProtectionIgnored", message))
+            found.setdefault(about, ObjectWarning(about, "Warning", "SelfProtectionIgnored", message))
     return list(found.values())
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decoding import quoted
-from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
@@ -62,7 +62,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Ve
     goal = need.total + need.done
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
-    if noun.dialect is Dialect.NATIVE:
+    if noun.rules.native:
         message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
     lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
     return Verdict(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.gang import Dialect
 from phalanx.model.pod import MemberState
 
 _ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
@@ -64,4 +63,4 @@ class Priorities:
 
 
 def _is_native(gang: GangRecord) -> bool:
-    return gang.noun is not None and gang.noun.dialect is Dialect.NATIVE
+    return gang.noun is not None and gang.noun.rules.native

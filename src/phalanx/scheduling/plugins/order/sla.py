@@ -10,7 +10,7 @@ from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 
 _NEVER = 2**62
 
