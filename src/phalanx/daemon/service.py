@@ -36,6 +36,7 @@ from phalanx.daemon.telemetry import Telemetry
 from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
@@ -123,7 +124,9 @@ class SchedulerService:
         self._signer = Signer()
         self._distrusted: set[tuple[str, str]] = set()
         self._failures = Failures(self.telemetry.failed)
-        self._intake = Intake(options.scheduler_names, self._policy.dialects, self._signer, self._distrust)
+        self._intake = Intake(
+            options.scheduler_names, self._policy.dialects, self._signer, self._distrust, installed_dialects()
+        )
         self._card_doubts = CardDoubts(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(
             options.lease_namespace,
@@ -138,7 +141,7 @@ class SchedulerService:
         news = PooledClient(client, self._pool, Urgency.EVENT)
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
-        narrator = Narrator(self._recorder, self.state)
+        narrator = Narrator(self._recorder, self.state, self._intake.dialects)
         writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
             client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
@@ -190,7 +193,7 @@ class SchedulerService:
         )
         writer.outdated = self.observer.look_again
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.tell, time.time)
-        self._lost_members = LostMembers(self.state, self._recorder)
+        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
         self._made_groups = MadeGroups(
             client,
             self._pool,
@@ -336,7 +339,7 @@ class SchedulerService:
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
         news = [*self._network_faults.news(), *self._card_doubts.news()]
-        self.executor.tell([*self._intake.drain_notices(), *news])
+        self.executor.tell([*self._intake.drain_warnings(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()

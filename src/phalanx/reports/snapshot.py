@@ -17,7 +17,7 @@ from phalanx.daemon.observer import (
     PRIORITY_CLASSES,
     RESOURCE_QUOTAS,
 )
-from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
     PodObject,
@@ -31,6 +31,7 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.reader import decode_object
+from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
@@ -79,7 +80,7 @@ async def read_cluster(
     """
     names = tuple(schedulers)
     signer, unverified = await reading_signer(client, lease_namespace)
-    state, intake = ClusterState(names), Intake(names, options, signer)
+    state, intake = ClusterState(names), Intake(names, options, signer, dialects=installed_dialects())
     snapshot = Snapshot(state, intake)
 
     async def read(
@@ -104,16 +105,16 @@ async def read_cluster(
     await read(DISRUPTION_BUDGETS, decode_object, intake.disruption_budget)
     await read(NODES, decode_node, intake.node)
     served = await discover(client)
-    snapshot.take(intake.serves_native(has_native_groups(served)))
-    for kind, resource in served_groups(served):
+    snapshot.take(intake.serves_native(has_native_groups(served, intake)))
+    for kind, resource in served_groups(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.group(kind, document))  # type: ignore[misc]
-    for kind, resource in served_accounts(served):
+    for kind, resource in served_accounts(served, intake):
         await read(resource, decode_object, lambda document, kind=kind: intake.account(kind, document))  # type: ignore[misc]
-    for kind, resource in served_facets(served, intake):
+    for kind, resource in served_enricher_kinds(served, intake):
         await read(
             resource,
             decode_object,
-            lambda document, kind=kind: intake.heed(intake.facets.take(kind, document)),  # type: ignore[misc]
+            lambda document, kind=kind: intake.apply(intake.enrichers.updated(kind, document)),  # type: ignore[misc]
         )
 
     def take_pod(pod: PodObject) -> list[ClusterEvent]:
