@@ -51,7 +51,7 @@ class NodeQuery(msgspec.Struct, frozen=True):
     """A question to the API about one node: the pods whose admission hangs on it, and those that hold its room."""
 
     node: str
-    doubts: frozenset[str]
+    unconfirmed: frozenset[str]
     holders: frozenset[str]
 
 
@@ -73,8 +73,8 @@ class Outside(Protocol):
     def forget(self, life: PodLifecycle) -> None:
         """The pod or its node is gone: nothing of it may go on on this machine."""
 
-    def doubt(self, node: str) -> None:
-        """A pod does not fit by what is known: `inquire`, read the node and its pods, then `judge`."""
+    def confirm(self, node: str) -> None:
+        """A pod does not seem to fit: `query_node`, read the node and its pods, then `confirm_admission`."""
 
     def rejected(self, life: PodLifecycle) -> None:
         """A pod was refused (worth an event)."""
@@ -115,51 +115,51 @@ class PodSet:
         self._addresses = addresses
         self._host_ip = host_ip
         self._images = images
-        self._sites: dict[str, KubeletNode] = {}
+        self._kubelets: dict[str, KubeletNode] = {}
         self._members: dict[str, _Member] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
-        self._strangers: dict[str, set[str]] = {}
+        self._of_other_nodes: dict[str, set[str]] = {}
         self._arrivals: list[V1Pod] | None = []
-        self._unsettled: deque[V1Pod] = deque()
+        self._waiting: deque[V1Pod] = deque()
         self._timers: list[tuple[float, int, str]] = []
         self._serial = itertools.count()
 
     # Nodes
 
-    def tend(self, node: str, offer: NodeOffer, now: float) -> bool:
+    def add_node(self, node: str, offer: NodeOffer, now: float) -> bool:
         """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
-        site = self._sites.get(node)
-        if site is None:
-            self._sites[node] = KubeletNode(node, offer)
-            return bool(self._strangers.pop(node, None))
-        site.update(offer)
-        self._retry_resizes(site, now)
+        kubelet = self._kubelets.get(node)
+        if kubelet is None:
+            self._kubelets[node] = KubeletNode(node, offer)
+            return bool(self._of_other_nodes.pop(node, None))
+        kubelet.update(offer)
+        self._retry_resizes(kubelet, now)
         return False
 
-    def neglect(self, node: str) -> None:
+    def remove_node(self, node: str) -> None:
         """The node is gone or somebody else's: its pods end here at once, and nothing is written about them."""
-        site = self._sites.pop(node, None)
-        if site is None:
+        kubelet = self._kubelets.pop(node, None)
+        if kubelet is None:
             return
-        strangers = set(site.doubts)
+        others = set(kubelet.unconfirmed)
         for uid in [member.life.uid for member in self._on(node)]:
-            strangers.add(uid)
+            others.add(uid)
             self._forget(uid)
-        if strangers:
-            self._strangers[node] = strangers
+        if others:
+            self._of_other_nodes[node] = others
 
     def drain(self, node: str, now: float) -> None:
         """Stop all pods of the node and admit no more; `drained` says when the last one has ended."""
-        if site := self._sites.get(node):
-            site.draining = True
+        if kubelet := self._kubelets.get(node):
+            kubelet.draining = True
         for member in self._on(node):
             member.life.drain(now)
             self._step(member, now)
 
     def undrain(self, node: str) -> None:
         """The node stays after all, and admits again."""
-        if site := self._sites.get(node):
-            site.draining = False
+        if kubelet := self._kubelets.get(node):
+            kubelet.draining = False
 
     def drained(self, node: str) -> bool:
         return all(member.life.finished and self._pending(member) is None for member in self._on(node))
@@ -169,46 +169,46 @@ class PodSet:
 
     @property
     def nodes(self) -> Set[str]:
-        return self._sites.keys()
+        return self._kubelets.keys()
 
     def address(self, node: str) -> str:
         """Where the pods of a node say that they are."""
-        site = self._sites.get(node)
-        return (site.address if site is not None else "") or self._host_ip
+        kubelet = self._kubelets.get(node)
+        return (kubelet.address if kubelet is not None else "") or self._host_ip
 
-    def ledger(self, node: str) -> NodeInfo:
-        return self._sites[node].ledger
+    def node_info(self, node: str) -> NodeInfo:
+        return self._kubelets[node].info
 
     # Pods
 
     def upsert(self, pod: V1Pod, now: float) -> None:
         """The API's newest word on a bound pod."""
         uid = pod.metadata.uid
-        member, site = self._members.get(uid), self._sites.get(pod.node)
+        member, kubelet = self._members.get(uid), self._kubelets.get(pod.node)
         if member is not None:
-            if member.life.observe(pod, now) and site is not None:
-                self._resize(site, member, pod)
+            if member.life.observe(pod, now) and kubelet is not None:
+                self._resize(kubelet, member, pod)
             self._step(member, now)
             self._drop_if_over(member)
-        elif site is None:
-            self._strangers.setdefault(pod.node, set()).add(uid)
-        elif uid in site.doubts:
-            site.doubts[uid] = pod
+        elif kubelet is None:
+            self._of_other_nodes.setdefault(pod.node, set()).add(uid)
+        elif uid in kubelet.unconfirmed:
+            kubelet.unconfirmed[uid] = pod
         elif self._arrivals is not None:
             self._arrivals.append(pod)
         else:
-            self._arrive(site, pod, now)
+            self._arrive(kubelet, pod, now)
 
     def remove(self, uid: str, node: str = "") -> None:
         """The pod object is gone. `node` is where it was, if that is known."""
-        for site in [self._sites[node]] if node in self._sites else self._sites.values():
-            site.doubts.pop(uid, None)
-        for name in [node] if node else list(self._strangers):
-            strangers = self._strangers.get(name)
-            if strangers is not None:
-                strangers.discard(uid)
-                if not strangers:
-                    del self._strangers[name]
+        for kubelet in [self._kubelets[node]] if node in self._kubelets else self._kubelets.values():
+            kubelet.unconfirmed.pop(uid, None)
+        for name in [node] if node else list(self._of_other_nodes):
+            others = self._of_other_nodes.get(name)
+            if others is not None:
+                others.discard(uid)
+                if not others:
+                    del self._of_other_nodes[name]
         if self._arrivals is not None:
             self._arrivals = [pod for pod in self._arrivals if pod.metadata.uid != uid]
         if uid in self._members:
@@ -222,28 +222,28 @@ class PodSet:
         if self._arrivals is not None:
             arrivals, self._arrivals = self._arrivals, None
             arrivals.sort(key=lambda pod: (not pod.status.start_time, pod.metadata.creation_timestamp or ""))
-            self._unsettled.extend(arrivals)
-        while self._unsettled:
-            pod = self._unsettled.popleft()
-            if site := self._sites.get(pod.node):
-                self._arrive(site, pod, now)
+            self._waiting.extend(arrivals)
+        while self._waiting:
+            pod = self._waiting.popleft()
+            if kubelet := self._kubelets.get(pod.node):
+                self._arrive(kubelet, pod, now)
 
     def life(self, uid: str) -> PodLifecycle | None:
         member = self._members.get(uid)
         return member.life if member else None
 
-    def _arrive(self, site: KubeletNode, pod: V1Pod, now: float) -> None:
+    def _arrive(self, kubelet: KubeletNode, pod: V1Pod, now: float) -> None:
         if pod.finished and not pod.terminating:
             return
         if pod.status.start_time or pod.terminating or pod.finished:
-            self._take_over(site, pod, now)
-        elif site.admit(pod) is None:
-            self._begin(site, pod, None, now)
+            self._take_over(kubelet, pod, now)
+        elif kubelet.admit(pod) is None:
+            self._begin(kubelet, pod, None, now)
         else:
-            site.doubts[pod.metadata.uid] = pod
-            self._outside.doubt(site.name)
+            kubelet.unconfirmed[pod.metadata.uid] = pod
+            self._outside.confirm(kubelet.name)
 
-    def _take_over(self, site: KubeletNode, pod: V1Pod, now: float) -> None:
+    def _take_over(self, kubelet: KubeletNode, pod: V1Pod, now: float) -> None:
         address = pod.status.pod_ip or ""
         if address and not pod.spec.host_network:
             self._addresses.claim(pod.metadata.uid, address)
@@ -259,12 +259,12 @@ class PodSet:
         )
         member = self._enroll(life)
         if not life.finished:
-            site.ledger.occupy(pod.metadata.uid, charge_of(pod))
+            kubelet.info.occupy(pod.metadata.uid, charge_of(pod))
             if life.granted is not None and life.granted != life.stated_resources:
-                self._resize(site, member, pod)
-        self._enter(site, member, now)
+                self._resize(kubelet, member, pod)
+        self._enter(kubelet, member, now)
 
-    def _begin(self, site: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
+    def _begin(self, kubelet: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
         """Start a pod that its node has admitted, or refuse it."""
         if rejection is None:
             try:
@@ -282,10 +282,10 @@ class PodSet:
             except LookupError as error:
                 rejection = Rejection("OutOfPodAddresses", f"Pod was rejected: {error}")
         if rejection is not None:
-            site.release(pod.metadata.uid)
+            kubelet.release(pod.metadata.uid)
             life = PodLifecycle.rejected(pod, now, rejection)
             self._outside.rejected(life)
-        self._enter(site, self._enroll(life), now)
+        self._enter(kubelet, self._enroll(life), now)
 
     def _address(self, pod: V1Pod) -> str:
         return self.address(pod.node) if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
@@ -294,12 +294,12 @@ class PodSet:
         member = self._members[life.uid] = _Member(life)
         return member
 
-    def _enter(self, site: KubeletNode, member: _Member, now: float) -> None:
+    def _enter(self, kubelet: KubeletNode, member: _Member, now: float) -> None:
         life = member.life
         if has_claims(life.pod) and life.never_ran and not life.finished:
             life.held = True
             self._outside.prepare(life)
-        if site.draining:
+        if kubelet.draining:
             life.drain(now)
         self._step(member, now)
 
@@ -321,47 +321,47 @@ class PodSet:
 
     # In-place resize
 
-    def _resize(self, site: KubeletNode, member: _Member, pod: V1Pod) -> None:
+    def _resize(self, kubelet: KubeletNode, member: _Member, pod: V1Pod) -> None:
         """The spec wants other resources than the pod was given: give them, or say why not."""
         if not member.life.finished:
-            member.life.resize(site.resize(member.life.uid, wanted_charge(pod)))
+            member.life.resize(kubelet.resize(member.life.uid, wanted_charge(pod)))
 
-    def _retry_resizes(self, site: KubeletNode, now: float) -> None:
-        for uid, wanted in list(site.deferred.items()):
+    def _retry_resizes(self, kubelet: KubeletNode, now: float) -> None:
+        for uid, wanted in list(kubelet.deferred.items()):
             member = self._members[uid]
-            if site.ledger.check(uid, wanted) is None:
-                member.life.resize(site.resize(uid, wanted))
+            if kubelet.info.check(uid, wanted) is None:
+                member.life.resize(kubelet.resize(uid, wanted))
                 self._step(member, now)
 
     # Doubts: a pod that does not fit by our possibly stale view
 
-    def inquire(self, node: str) -> NodeQuery:
+    def query_node(self, node: str) -> NodeQuery:
         """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
-        site = self._sites.get(node)
-        if site is None:
+        kubelet = self._kubelets.get(node)
+        if kubelet is None:
             return NodeQuery(node, frozenset(), frozenset())
-        return NodeQuery(node, frozenset(site.doubts), frozenset(site.ledger.holders))
+        return NodeQuery(node, frozenset(kubelet.unconfirmed), frozenset(kubelet.info.holders))
 
-    def judge(self, inquiry: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
-        """The API's word: what the node offers and the uids of its pods. Admit or refuse those in doubt."""
-        site = self._sites.get(inquiry.node)
-        if site is None:
+    def confirm_admission(self, query: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
+        """The API's word: what the node offers and the uids of its pods. Admit or refuse what is unconfirmed."""
+        kubelet = self._kubelets.get(query.node)
+        if kubelet is None:
             return
-        site.update(offer)
+        kubelet.update(offer)
         present = set(existing)
-        for uid in inquiry.holders - present:
+        for uid in query.holders - present:
             if uid in self._members:
                 self._forget(uid)
-        for uid in inquiry.doubts & site.doubts.keys():
-            pod = site.doubts.pop(uid)
+        for uid in query.unconfirmed & kubelet.unconfirmed.keys():
+            pod = kubelet.unconfirmed.pop(uid)
             if uid not in present:
                 continue
             if pod.terminating or pod.finished:
-                self._arrive(site, pod, now)
+                self._arrive(kubelet, pod, now)
             else:
-                self._begin(site, pod, site.admit(pod), now)
-        if site.doubts:
-            self._outside.doubt(site.name)
+                self._begin(kubelet, pod, kubelet.admit(pod), now)
+        if kubelet.unconfirmed:
+            self._outside.confirm(kubelet.name)
 
     # What the runtime reports
 
@@ -409,8 +409,8 @@ class PodSet:
             member.over = True
             self._release(life)
             self._outside.ended(life)
-            if site := self._sites.get(life.pod.node):
-                self._retry_resizes(site, now)
+            if kubelet := self._kubelets.get(life.pod.node):
+                self._retry_resizes(kubelet, now)
         wake, before = life.wake_at(), member.wake
         member.wake = wake
         if wake is not None and wake != before:
@@ -456,8 +456,8 @@ class PodSet:
     # Ends
 
     def _release(self, life: PodLifecycle) -> None:
-        if site := self._sites.get(life.pod.node):
-            site.release(life.uid)
+        if kubelet := self._kubelets.get(life.pod.node):
+            kubelet.release(life.uid)
         self._addresses.release(life.uid, life.pod_ip)
 
     def _drop_if_over(self, member: _Member) -> None:

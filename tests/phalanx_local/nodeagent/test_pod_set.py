@@ -1,4 +1,4 @@
-"""Many pods on the nodes of one agent: admission, restarts, doubts, drains, and what is written."""
+"""Many pods on the nodes of one agent: admission, restarts, unconfirmed, drains, and what is written."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Cluster:
     ) -> None:
         self.now = T0
         self.queue: dict[str, None] = {}
-        self.doubts: dict[str, None] = {}
+        self.unconfirmed: dict[str, None] = {}
         self.objects: dict[str, dict[str, Any]] = {}
         self.history: list[tuple[str, str]] = []
         self.offer = offer
@@ -45,7 +45,7 @@ class Cluster:
             images=images,
         )
         for node in nodes:
-            self.set.tend(node, NodeOffer(offer), self.now)
+            self.set.add_node(node, NodeOffer(offer), self.now)
         if synced:
             self.set.synced(self.now)
 
@@ -57,8 +57,8 @@ class Cluster:
     def wake(self) -> None:
         """The tests ask for the next moment themselves."""
 
-    def doubt(self, node: str) -> None:
-        self.doubts[node] = None
+    def confirm(self, node: str) -> None:
+        self.unconfirmed[node] = None
 
     def command(self, life: PodLifecycle, command: Command) -> None:
         raise AssertionError(f"a pretended pod has nothing to command: {command}")
@@ -119,15 +119,15 @@ class Cluster:
                 self.set.remove(uid)
 
     def ask(self) -> None:
-        """Answer the doubts from the API's objects."""
-        for node in list(self.doubts):
-            del self.doubts[node]
-            inquiry = self.set.inquire(node)
+        """Answer the unconfirmed from the API's objects."""
+        for node in list(self.unconfirmed):
+            del self.unconfirmed[node]
+            query = self.set.query_node(node)
             present = [uid for uid, body in self.objects.items() if body["spec"]["nodeName"] == node]
-            self.set.judge(inquiry, NodeOffer(self.offer, self.labels), present, self.now)
+            self.set.confirm_admission(query, NodeOffer(self.offer, self.labels), present, self.now)
 
     def settle(self) -> Cluster:
-        while self.queue or self.doubts:
+        while self.queue or self.unconfirmed:
             self.ask()
             self.flush()
         return self
@@ -312,10 +312,10 @@ def test_a_stale_view_of_the_node_refuses_nobody() -> None:
 def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> None:
     cluster = Cluster("n0")
     first = cluster.create("a", containers=wants(gpu="8"))
-    inquiry = cluster.set.inquire("n0")
+    query = cluster.set.query_node("n0")
     meanwhile = cluster.create("b", containers=wants(gpu="4"))
     too_late = cluster.create("c", containers=wants(gpu="1"))
-    cluster.set.judge(inquiry, NodeOffer(OFFER), [first], cluster.now)
+    cluster.set.confirm_admission(query, NodeOffer(OFFER), [first], cluster.now)
     cluster.settle()
     phases = [cluster.phase(uid) for uid in (first, meanwhile, too_late)]
     assert phases == ["Failed", "Running", "Failed"]
@@ -337,8 +337,8 @@ def test_pods_of_nodes_that_nobody_tends_are_left_alone_and_announced_when_the_n
     uid = cluster.create("a", node="late")
     cluster.settle()
     assert cluster.history == []
-    assert cluster.set.tend("late", NodeOffer(OFFER), cluster.now)
-    assert not cluster.set.tend("late", NodeOffer(OFFER), cluster.now)
+    assert cluster.set.add_node("late", NodeOffer(OFFER), cluster.now)
+    assert not cluster.set.add_node("late", NodeOffer(OFFER), cluster.now)
     cluster.show(uid)
     cluster.settle()
     assert cluster.phase(uid) == "Running"
@@ -348,7 +348,7 @@ def test_the_pods_of_a_vanished_node_are_left_as_they_are() -> None:
     cluster = Cluster("n0", "n1")
     here, there = cluster.create("a"), cluster.create("b", node="n1")
     cluster.settle()
-    cluster.set.neglect("n0")
+    cluster.set.remove_node("n0")
     cluster.delete(here)
     cluster.delete(there)
     cluster.run(5)
@@ -417,16 +417,16 @@ def test_a_resize_that_fits_is_in_force_at_once() -> None:
     cluster = Resizing()
     cluster.resize("3")
     assert (cluster.given, cluster.pending) == ("3", "")
-    assert cluster.set.ledger("n0").used("cpu") == 3000
+    assert cluster.set.node_info("n0").used("cpu") == 3000
     cluster.resize("1")
-    assert (cluster.given, cluster.set.ledger("n0").used("cpu")) == ("1", 1000)
+    assert (cluster.given, cluster.set.node_info("n0").used("cpu")) == ("1", 1000)
 
 
 def test_a_resize_above_the_node_is_infeasible() -> None:
     cluster = Resizing()
     cluster.resize("5")
     assert (cluster.given, cluster.pending) == ("2", "Infeasible")
-    assert cluster.set.ledger("n0").used("cpu") == 2000
+    assert cluster.set.node_info("n0").used("cpu") == 2000
 
 
 def test_a_resize_without_room_waits_for_it() -> None:
@@ -447,7 +447,7 @@ def test_a_resize_that_is_taken_back_waits_no_longer() -> None:
     cluster.resize("2")
     assert (cluster.given, cluster.pending) == ("2", "")
     cluster.run(10)
-    assert cluster.set.ledger("n0").used("cpu") == 2000
+    assert cluster.set.node_info("n0").used("cpu") == 2000
 
 
 def test_a_new_agent_keeps_what_was_given_and_carries_the_resize_out() -> None:
@@ -460,7 +460,7 @@ def test_a_new_agent_keeps_what_was_given_and_carries_the_resize_out() -> None:
     second.set.synced(second.now)
     second.settle()
     assert second.objects[first.pod]["status"]["containerStatuses"][0]["allocatedResources"] == {"cpu": "4"}
-    assert second.set.ledger("n0").used("cpu") == 4000
+    assert second.set.node_info("n0").used("cpu") == 4000
 
 
 CLAIM = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}
@@ -497,9 +497,9 @@ def test_what_runs_is_not_asked_for_its_claims_again() -> None:
     uid = cluster.create("a", **CLAIM)
     cluster.set.prepared(uid, cluster.now)
     cluster.settle()
-    cluster.set.neglect("n0")
+    cluster.set.remove_node("n0")
     cluster.claimants.clear()
-    cluster.set.tend("n0", NodeOffer(OFFER), cluster.now)
+    cluster.set.add_node("n0", NodeOffer(OFFER), cluster.now)
     cluster.show(uid)
     assert cluster.claimants == []
 
