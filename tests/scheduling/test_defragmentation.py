@@ -14,8 +14,8 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import Taint, Toleration
 from phalanx.model.topology import TopologyRule
-from phalanx.scheduling.defragmentation.facts import Facts
 from phalanx.scheduling.defragmentation.planning import plan
+from phalanx.scheduling.defragmentation.proof import Facts
 from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Limits, Obstacle, Relocation, RoomFor
 
 from .scenario import NAMESPACE, Scenario

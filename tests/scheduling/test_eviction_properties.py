@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phalanx.scheduling.preemption.rules.gang_integrity import holds_quorum
+from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 
 from .eviction.exact import Exact
 from .eviction.problem import Problem

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from phalanx.kube.client import KubeClient
     from phalanx.model.selectors import Requirement
     from phalanx.reports.snapshot import Snapshot
-    from phalanx.scheduling.defragmentation.facts import Facts
+    from phalanx.scheduling.defragmentation.proof import Facts
     from phalanx.scheduling.defragmentation.relocation import Goal, Relocation
     from phalanx.scheduling.framework.policy import Policy
 
@@ -235,6 +235,6 @@ def _beneficiary(snapshot: Snapshot, namespace: str, kind: str, name: str) -> Go
 def _facts(snapshot: Snapshot, policy: Policy, schedulers: tuple[str, ...]) -> Facts:
     import time
 
-    from phalanx.scheduling.defragmentation.facts import Facts
+    from phalanx.scheduling.defragmentation.proof import Facts
 
     return Facts(snapshot.events, policy, time.time(), schedulers, snapshot.usages)

@@ -11,7 +11,7 @@ from phalanx.dialects.pods.evictability import COOLDOWN, PREEMPTABLE
 from phalanx.dialects.warnings import ObjectRef, ObjectWarning, group_ref, pod_ref
 from phalanx.model.account import SelfProtection
 from phalanx.model.decisions import Bind
-from phalanx.scheduling.preemption.rules.protection_limits import protection_rule
+from phalanx.scheduling.preemption.rules.self_protection import protection_rule
 
 
 def unheard(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[ObjectWarning]:

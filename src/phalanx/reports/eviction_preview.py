@@ -19,8 +19,7 @@ from phalanx.scheduling.diagnosis.verdicts import (
     over_ceiling_for_pod,
 )
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.preemption.cost import cost_of
-from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.solution import Eviction, cost_of
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota

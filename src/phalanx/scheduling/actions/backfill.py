@@ -24,7 +24,7 @@ def _enough(session: Session, gang: GangRecord) -> bool:
     """Whether zero-request members alone can make up what the gang needs; the rest is not considered."""
     if gang.noun is None or gang.noun.problem is not None or gang.noun.subgroups:
         return False
-    members, need = session.in_order(gang), session.requirement(gang)
+    members, need = session.pending_in_order(gang), session.requirement(gang)
     if need.satisfied:
         return bool(members) or not gang.pending
     roles = [member.pod.role for member in members]

@@ -6,57 +6,20 @@ from collections.abc import Callable, Mapping
 
 from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.model.gang import GangKey, Problem
+from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.gang_placement.group_tree import group_tree_of
+from phalanx.scheduling.gang_placement.group_tree_attempt import GroupTreeAttempt, group_tree_attempt_of
 from phalanx.scheduling.gang_placement.group_tree_placer import GroupTreePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 
 Commit = Callable[[list[GangPlacement]], None]
-
-
-class Attempt:
-    """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
-
-    def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
-        self.formation = group_tree_of(session.state.surroundings.composites, root)
-        self.lacks: dict[GangRecord, object] = {}
-        self.calls: dict[GangRecord, GangPlacement] = {}
-        for gang in self.formation.gangs():
-            obstacle = _obstacle(session, gang)
-            if obstacle is None:
-                self.calls[gang] = GangPlacement(session, gang)
-            else:
-                self.lacks[gang] = obstacle
-        if any(call.need.repair for call in self.calls.values()):
-            # What is half bound was proved as a whole: the rest of it is placed as it can be.
-            for each in self.formation.formations():
-                each.least = 0
-        self.open = [call for call in self.calls.values() if not call.need.satisfied]
-        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
-        held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
-        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
-        self.demand = GroupTreeSignature(unit.key, tuple(parts))
-
-    def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
-        """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
-        gangs = tuple(core(self.formation, self.calls))
-        return QueuedUnit(unit.key, None, gangs) if gangs else None
-
-
-def attempt_of(session: Session, unit: QueuedUnit) -> Attempt | None:
-    """None where something is wrong with the tree."""
-    assert unit.composite is not None
-    fault = session.state.surroundings.composites.fault(unit.composite)
-    return Attempt(session, unit, unit.composite) if fault is None else None
 
 
 def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: Borrowing) -> bool:
@@ -69,18 +32,18 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     if fault is not None:
         for gang in unit.gangs:
             session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
-        session.unclaim(nominated_members(unit))
-        session.saw(unit)
+        session.withdraw_nominations(nominated_members(unit))
+        session.mark_tried(unit)
         return False
-    attempt, promised = Attempt(session, unit, unit.composite), nominated_members(unit)
+    attempt, promised = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
-        session.unclaim(promised)
+        session.withdraw_nominations(promised)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
-    refusal = session.known(attempt.demand) if not promised else None
+    refusal = session.known_fit_error(attempt.demand) if not promised else None
     if refusal is not None:
         assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
@@ -102,7 +65,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         if promised and needed is not None:
             wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
-                session.saw(unit)
+                session.mark_tried(unit)
                 return False
         _wait(session, unit, attempt, muster.lacks)
         return False
@@ -112,7 +75,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     transaction.commit()
     commit(attempt.open)
-    session.unclaim(nominated_members(unit))  # who was promised room and is not needed now
+    session.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
     placed = {call.gang for call in attempt.open if call.placed}
     _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True
@@ -121,7 +84,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
 def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignature) -> FitError | None:
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
-    attempt = attempt_of(session, unit)
+    attempt = group_tree_attempt_of(session, unit)
     if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
         return None
     if any(isinstance(part, QuotaBlocked) for part in demand.parts):
@@ -131,18 +94,22 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
     holds = muster.run(attempt.formation)
     placed = transaction.placed
     transaction.rollback()
-    return session.refuse(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+    return session.record_fit_error(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
 
 
 def _lacks(
-    unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], holds: bool
+    unit: QueuedUnit, attempt: GroupTreeAttempt, lacks: Mapping[GangRecord, object], holds: bool
 ) -> GroupTreeFitError:
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
     return GroupTreeFitError(of, holds)
 
 
 def _content(
-    session: Session, unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
+    session: Session,
+    unit: QueuedUnit,
+    attempt: GroupTreeAttempt,
+    lacks: Mapping[GangRecord, object],
+    parked: bool = True,
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
@@ -155,37 +122,24 @@ def _content(
 def _wait(
     session: Session,
     unit: QueuedUnit,
-    attempt: Attempt,
+    attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
     parked: bool = True,
     holds: bool = False,
 ) -> None:
-    refusal = session.refuse(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    refusal = session.record_fit_error(attempt.demand, _lacks(unit, attempt, lacks, holds))
     _tell(session, unit, attempt, refusal, parked)
 
 
-def _tell(session: Session, unit: QueuedUnit, attempt: Attempt, refusal: FitError, parked: bool = True) -> None:
+def _tell(
+    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, refusal: FitError, parked: bool = True
+) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
     assert isinstance(refusal.facts, GroupTreeFitError)
     tell_group_tree(session, unit, refusal.facts)
     if parked or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
-        session.wait(unit, attempt.demand, refusal)
-    session.saw(unit)
-
-
-def _obstacle(session: Session, gang: GangRecord) -> object:
-    """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.noun
-    assert noun is not None
-    if noun.problem is not None:
-        return held_by_problem(gang, noun)
-    need = session.requirement(gang)
-    if need.satisfied:
-        return None
-    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
-    if verdict is None and not need.repair and gang.pending:
-        return session.held(gang)
-    return verdict
+        session.set_unschedulable(unit, attempt.demand, refusal)
+    session.mark_tried(unit)
 
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phalanx.scheduling.framework.plugin import Evictee
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin
 from phalanx.scheduling.preemption.voluntary_evictions import Departures
 from phalanx.scheduling.session.session import Session

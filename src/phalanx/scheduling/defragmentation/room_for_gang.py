@@ -145,7 +145,7 @@ def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
     near = [call for call in calls if call.area is not None and call.area.rule.hard]
     if not near:
         return [None]
-    area, domains = near[0].area, session.domains
+    area, domains = near[0].area, session.topology_domains
     if len(calls) > 1 or area is None:
         return []
     demand = near[0].demand()

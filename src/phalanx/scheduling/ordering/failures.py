@@ -14,6 +14,7 @@ from types import CodeType
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.result_checks import CheckedColocationGroups, CheckedPoint
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -96,7 +97,7 @@ def walk_in_order(
     """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
     without the plugin that did; where that does not help, all of it is set aside."""
     while True:
-        left = [unit for unit in units if unit.key not in session.seen]
+        left = [unit for unit in units if unit.key not in session.tried]
         try:
             line = QueueOrder(session, left)
             take = walk(line)
@@ -110,7 +111,7 @@ def walk_in_order(
         except Exception as error:
             if silence_plugin(session, error):
                 continue
-            set_aside(session, [unit for unit in left if unit.key not in session.seen], error)
+            set_aside(session, [unit for unit in left if unit.key not in session.tried], error)
         return
 
 
@@ -133,7 +134,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
     plugin, _ = culprit(session, error)
     name = plugin.name if plugin is not None else ""
     for unit in units:
-        session.waits.pop(unit.key, None)
+        session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
             what = f"pod {unit.pod.pod.key}"
             session.judge_pod(unit.pod, planning_failed(what, name, error))
@@ -142,7 +143,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
             what = f"gang {gang.key}"
             session.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
-        session.saw(unit)
+        session.mark_tried(unit)
         session.set_aside.append(unit.key)
 
 
@@ -154,6 +155,8 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")
+        if isinstance(who, CheckedPoint | CheckedColocationGroups):
+            return who.plugin, who.point
         if id(who) in plugins and isinstance(who, Plugin):
             return who, _point(who, step.tb_frame.f_code)
         step = step.tb_next

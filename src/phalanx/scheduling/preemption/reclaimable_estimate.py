@@ -48,14 +48,7 @@ class Prospects:
 
     def _sums(self, newcomer: Newcomer) -> dict[AccountRecord | None, dict[str, int]]:
         options = self._session.pipeline.policy.eviction
-        lenders = Lenders(
-            self._session,
-            newcomer,
-            preempt=options.preempt,
-            reclaim=options.reclaim,
-            foreign=options.foreign_victims,
-            announced=True,
-        )
+        lenders = Lenders(self._session, newcomer, options, announced=True)
         counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.kinds))
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
         for number in np.flatnonzero(counts * lenders.allowed).tolist():

@@ -15,6 +15,7 @@ from phalanx.cluster.pods.victim_index import Kind, Table
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.resources import PODS
+from phalanx.scheduling.framework.eviction_options import EvictionOptions
 from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
 from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds
 from phalanx.scheduling.preemption.rules.self_protection import own_words_of
@@ -64,15 +65,13 @@ class Lenders:
         self,
         session: Session,
         beneficiary: Asker,
+        options: EvictionOptions,
         *,
-        preempt: bool,
-        reclaim: bool,
-        foreign: bool,
         announced: bool = False,
     ) -> None:
         self._session = session
         self._beneficiary = beneficiary
-        self._foreign = foreign
+        self._foreign = options.foreign_victims
         self._modest = (
             bool(beneficiary.payers)
             and not any(map(_asks_for_more_than_a_slot, beneficiary.payers.values()))
@@ -87,8 +86,8 @@ class Lenders:
                 session,
                 payer,
                 wanted,
-                preempt=preempt,
-                reclaim=reclaim,
+                preempt=options.preempt,
+                reclaim=options.reclaim,
                 announced=announced,
                 together=together,
             )

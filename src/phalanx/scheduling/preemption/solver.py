@@ -8,40 +8,63 @@ and every ceiling; then each victim that is not needed comes back. Nothing is ev
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.pods.nominations import Claim
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.preemption.cost import cost_of
 from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.reclaimees import Lenders, Level, level_of
+from phalanx.scheduling.preemption.reclaimees import Lenders, Level
 from phalanx.scheduling.preemption.rules.eviction_limits import Delays
-from phalanx.scheduling.preemption.rules.self_protection import objection
-from phalanx.scheduling.preemption.search.candidate_nodes import Whereabouts
-from phalanx.scheduling.preemption.search.choice import Choice
-from phalanx.scheduling.preemption.search.removed import Taken
-from phalanx.scheduling.preemption.search.victim_orders import orders
+from phalanx.scheduling.preemption.search.candidates import Candidates
+from phalanx.scheduling.preemption.search.choice import Choice, Effort
+from phalanx.scheduling.preemption.search.removed_victims import Taken
+from phalanx.scheduling.preemption.search.victim_orderings import orders
 from phalanx.scheduling.preemption.search.victim_sequence import Rules
-from phalanx.scheduling.preemption.search.work_limit import Effort
-from phalanx.scheduling.preemption.solution import Eviction, Futile
-from phalanx.scheduling.preemption.victims import Roster, Victim, lost_work
+from phalanx.scheduling.preemption.solution import Eviction, Futile, cost_of
+from phalanx.scheduling.preemption.victims import Victim
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog
+from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
-# Beyond so many pods that may go, levels and rows are singled out before any pod is looked at.
-_FEW_PODS = 2000
 # A pod that is still terminating so many seconds after its grace is over is not counted on any more.
 _OVERDUE = 60
 # One that has longer still is not waited for by whoever could do without (seconds).
 SOON = 300
 # Room that has been promised to so many one after the other is left to the last.
 _MOST_HANDS = 3
+
+
+def solve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
+    """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
+    changed."""
+    question = _question_of(beneficiary)
+    state = session.state
+    known = session.futility.known(question, state.eased(), state.ripened, session.now)
+    if known is not None:
+        assert isinstance(known, Futile)
+        return known
+    found = Search(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
+    if isinstance(found, Futile):
+        session.futility.note(question, state.eased(), state.ripened, found)
+    return found
+
+
+def _question_of(beneficiary: Beneficiary) -> EvictionQuestion:
+    # Only a gang that has members on nodes may find victims among its own.
+    gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
+    return EvictionQuestion(
+        beneficiary.demand,
+        beneficiary.priority,
+        beneficiary.pod_priority,
+        beneficiary.preempts,
+        gangs,
+        beneficiary.total,
+    )
 
 
 class Search:
@@ -61,22 +84,16 @@ class Search:
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._held: dict[AccountRecord, dict[str, int]] = {}
-        self._cut: Level | None = None
         self._leaving: list[PodRecord] = []
         self._rivals: list[PodRecord] = []
-        self._again: float | None = None
         self._delays = Delays()
-        self._judged: dict[str, bool] = {}
-        self._found: dict[tuple[int, Level | None], list[PodRecord]] = {}
-        self._refused: Counter[str] = Counter()
-        self._works: dict[str, float] = {}
-        self._totals = session.totals()
 
     def run(self) -> Eviction | Futile:
         state = self._session.state
         if self.bound and not self._for.preempts:
             return Futile(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
-        self._lenders = self._find_lenders()
+        self._candidates = self._who_may_go()
+        self._lenders = self._candidates.lenders
         self._rules = Rules(
             self._session,
             self._log,
@@ -91,7 +108,7 @@ class Search:
             return self._futile(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for payer in self._for.payers:
-            self._session.allowance.bars(payer)
+            self._session.quota_check.bars(payer)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
@@ -135,9 +152,9 @@ class Search:
         near = self._nearby(choice)
         if near is not None:
             return near
-        for candidates in self._rounds():
+        for candidates in self._candidates.rounds(lambda most: self._try_without(most) is None):
             best: Eviction | None = None
-            for group in self._groups(candidates):
+            for group in self._candidates.groups(candidates):
                 found = choice.of(orders(self._rules, self._for, group), group)
                 if found is not None and (best is None or found.cost < best.cost):
                     best = found
@@ -150,7 +167,7 @@ class Search:
         many those in which most of it fits already."""
         if self._for.near is None:
             return None
-        (area, want), domains, best = self._for.near, self._session.domains, None
+        (area, want), domains, best = self._for.near, self._session.topology_domains, None
         sums = self._lenders.sums(None)
         self._transaction.remove_sums(sums.freed, sums.charges)
         promising = domains.promising(area, want)
@@ -159,7 +176,7 @@ class Search:
         here = self._lenders.rows()
         for domain in ranked[: domains.most_for_evictions]:
             rows = domain.rows
-            candidates = self._candidates([row for row in here if rows[row]])
+            candidates = self._candidates.on([row for row in here if rows[row]])
             with self._session.placer.within(rows):
                 found = choice.of(orders(self._rules, self._for, candidates), candidates) if candidates else None
             if found is not None and (best is None or found.cost < best.cost):
@@ -168,8 +185,9 @@ class Search:
 
     # asking
 
-    def _find_lenders(self) -> Lenders:
-        return lenders_for(self._session, self._for, self._options)
+    def _who_may_go(self) -> Candidates:
+        lenders = Lenders(self._session, self._for, self._options)
+        return Candidates(self._session, self._for, lenders, self._options)
 
     def _try(self) -> Shortage | Gap | OverQuota | None:
         """Whether the beneficiary fits now; nothing stays placed."""
@@ -240,165 +258,20 @@ class Search:
         elsewhere = [record for record in self._leaving if record.row not in rows]
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
-            accounts = {bar.account for payer in self._for.payers for bar in self._session.allowance.bars(payer)}
+            accounts = {bar.account for payer in self._for.payers for bar in self._session.quota_check.bars(payer)}
             here += [r for r in elsewhere if r.payer is not None and not accounts.isdisjoint(r.payer.path)]
         self._transaction.remove(elsewhere)
         return tuple(here)
 
     def _accounts_hold(self) -> bool:
         """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
-        return not any(self._session.allowance.overdrawn(self._for.payers))
+        return not any(self._session.quota_check.overdrawn(self._for.payers))
 
     def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> Futile:
-        refused = self._lenders.refused + self._refused + Counter(self._delays.counts())
-        ends = [when for when in (self._again, self._delays.until) if when is not None]
+        refused = self._lenders.refused + self._candidates.refused + Counter(self._delays.counts())
+        ends = [when for when in (self._candidates.again, self._delays.until) if when is not None]
         ranked = sorted(refused.items(), key=lambda entry: (-entry[1], entry[0]))
         return Futile(facts, self._lenders.pods, tuple(ranked), min(ends, default=None), unripe)
-
-    # candidates
-
-    def _rounds(self) -> Iterable[list[Victim]]:
-        """Candidates in order: of few all, of many first those of the lowest levels on the most promising nodes."""
-        lenders = self._lenders
-        if lenders.pods <= _FEW_PODS:
-            yield self._candidates(lenders.rows())
-            return
-        everybody = lenders.pods
-        self._cut_levels()
-        for cut in (self._cut, None):
-            self._cut = cut
-            if cut is None:
-                if lenders.pods == everybody:
-                    return
-                lenders.keep_all()
-            if lenders.pods <= _FEW_PODS:
-                yield self._candidates(lenders.rows())
-            else:
-                for rows in Whereabouts(self._session, self._for, lenders).windows():
-                    yield self._candidates(rows)
-
-    def _cut_levels(self) -> None:
-        """Leaves those alone who come last in the order, as far as the others suffice."""
-        lenders = self._lenders
-        levels = sorted(set(lenders.levels.values()))
-        low, high = 0, len(levels) - 1
-        while low < high:
-            middle = (low + high) // 2
-            if self._try_without(levels[middle]) is None:
-                high = middle
-            else:
-                low = middle + 1
-        self._cut = levels[high]
-        lenders.keep_levels(levels[high])
-
-    def _candidates(self, rows: Iterable[int]) -> list[Victim]:
-        session = self._session
-        records = [record for row in rows for record in self._tenants(row)]
-        roster = Roster(
-            session.state, self._lenders.grounds, self._may_go, session.victim_priority, self._work, self._for.gangs
-        )
-        found = roster.of(records)
-        found = [victim for victim in found if not victim.whole or self._whole_gangs(victim)]
-        orders = session.pipeline.plugins("victim_order")
-        for victim in found:
-            opinions = tuple(plugin.victim_order(session, victim.records[0]) for plugin in orders)
-            victim.exposed = self._exposed(victim)
-            victim.key = (
-                victim.preempted,
-                victim.distance,
-                -victim.excess,
-                victim.priority,
-                victim.exposed > 0,
-                victim.breaks > 0,
-                victim.importance,
-                opinions,
-                victim.work,
-                -victim.youngest,
-                victim.name,
-            )
-        return sorted(found, key=lambda victim: victim.key)
-
-    def _tenants(self, row: int) -> list[PodRecord]:
-        """Those on a row who are in question; of pods on their own only those who may go."""
-        key = (row, self._cut)
-        found = self._found.get(key)
-        if found is None:
-            found = self._found[key] = [
-                record
-                for record in self._session.state.tenants(row)
-                if self._in_question(record) and (record.gang is not None or self._may_go(record))
-            ]
-        return found
-
-    def _lent(self, record: PodRecord) -> bool:
-        """Whether the pod is of a kind that may go."""
-        return record.payer is not None and not isinstance(self._lenders.may_lend(record), str)
-
-    def _in_question(self, record: PodRecord) -> bool:
-        """The same, less those of levels beyond what is needed."""
-        if record.payer is None:
-            return False
-        ground = self._lenders.may_lend(record)
-        if isinstance(ground, str):
-            return False
-        if self._cut is None:
-            return True
-        own, gang = record.pod.priority, record.gang
-        priority = own if gang is None else self._session.victim_priority(gang, own)
-        return level_of(ground, priority) <= self._cut
-
-    def _may_go(self, record: PodRecord) -> bool:
-        found = self._judged.get(record.pod.uid)
-        if found is None:
-            found = self._judged[record.pod.uid] = self._judge(record)
-        return found
-
-    def _judge(self, record: PodRecord) -> bool:
-        if record.state not in CAN_LEAVE or record.payer is None:
-            return False
-        ground = self._lenders.may_lend(record)
-        if isinstance(ground, str):
-            return False
-        spared = objection(self._session, record, ground)
-        if spared is None:
-            return True
-        self._refused[f"each {spared.why}"] += 1
-        if spared.until is not None:
-            self._again = spared.until if self._again is None else min(self._again, spared.until)
-        return False
-
-    def _work(self, record: PodRecord) -> float:
-        uid = record.pod.uid
-        if uid not in self._works:
-            self._works[uid] = lost_work(record, self._session.now, self._totals)
-        return self._works[uid]
-
-    def _exposed(self, victim: Victim) -> int:
-        budgets = self._session.state.budgets
-        return sum(
-            1
-            for record in (victim.records if budgets else ())
-            for name in record.pod.budgets
-            if (budget := budgets.get(record.pod.namespace, {}).get(name)) is not None and budget.allowed <= 0
-        )
-
-    def _whole_gangs(self, victim: Victim) -> bool:
-        options = self._options
-        return options.preempt_whole_gangs if victim.preempted else options.reclaim_whole_gangs
-
-    # choosing
-
-    def _groups(self, candidates: list[Victim]) -> list[list[Victim]]:
-        """The candidates of whom some may go together."""
-        options = self._options
-        if not (options.preempt_on_single_node or options.reclaim_on_single_node):
-            return [candidates]
-        on_row: dict[int, list[Victim]] = {}
-        for victim in candidates:
-            rows = set(victim.rows)
-            if len(rows) == 1:
-                on_row.setdefault(rows.pop(), []).append(victim)
-        return [on_row[row] for row in sorted(on_row)]
 
     def _outcome(self, taken: Taken, chosen: Sequence[Victim]) -> Eviction | None:
         if self._for.place(self._session, self._transaction) is not None:
@@ -412,14 +285,3 @@ class Search:
         )
         self._transaction.unplace()
         return found
-
-
-def lenders_for(session: Session, beneficiary: Beneficiary, options: EvictionOptions) -> Lenders:
-    """Who may go for a beneficiary under a policy's options."""
-    return Lenders(
-        session,
-        beneficiary,
-        preempt=options.preempt,
-        reclaim=options.reclaim,
-        foreign=options.foreign_victims,
-    )

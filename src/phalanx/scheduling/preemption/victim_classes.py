@@ -11,6 +11,7 @@ from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.pods.victim_index import Kind, Table
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.account import Tree
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
@@ -105,3 +106,27 @@ def _forbids(gang: GangRecord | None) -> bool:
 def has_quota(payer: Payer) -> bool:
     """Whether a quota pays, beside a queue."""
     return any(account.key.tree in _QUOTAS for account in payer.path)
+
+
+def outranks_nobody(session: Session, unit: QueuedUnit) -> bool:
+    """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
+    lower priority make room, and there are none. (False proves nothing.)"""
+    state = session.state
+    if session.pipeline.policy.eviction.levels or state.leaving or state.promised:
+        return False
+    if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
+        return False
+    table = state.tenancy_table()
+    columns = columns_of(session)
+    if columns.standing is None or columns.standing[0] is not table:
+        columns.standing = (table, Standing(columns, table))
+    _, standing = columns.standing
+    if standing.lowest is None:
+        return True
+    payers = [session.payer(member) for member in unit.members]
+    alike = not standing.quotas and all({payer.queue} == standing.queues for payer in payers)
+    return (
+        alike
+        and not any(has_quota(payer) for payer in payers)
+        and all(session.priority(each) <= standing.lowest for each in (*unit.members, *unit.gangs))
+    )

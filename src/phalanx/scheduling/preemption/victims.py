@@ -14,7 +14,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.scheduling.gangs.subgroups import PartKey
 from phalanx.scheduling.preemption.rules.drf_preemption import Levelling
-from phalanx.scheduling.preemption.rules.gang_integrity import Subquorum, bundle_of, holds_quorum, spare_members
+from phalanx.scheduling.preemption.rules.min_available import Subquorum, bundle_of, holds_quorum, spare_members
 from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, held
 
 _SECONDS = 3600.0

@@ -23,7 +23,7 @@ class UnitIndex:
         self._units_with: dict[GangKey, set[BundleKey]] = {}
         self._overbundled: set[GangKey] = set()
 
-    def keys(self) -> list[BundleKey]:
+    def bundles(self) -> list[BundleKey]:
         """All units of gangs, in order."""
         return sorted(self._owners)
 

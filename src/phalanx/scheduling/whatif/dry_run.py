@@ -8,9 +8,9 @@ import msgspec
 
 from phalanx.model.decisions import Plan
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.actions.preempt import beneficiary_of, search
-from phalanx.scheduling.preemption.preemptor import Beneficiary
+from phalanx.scheduling.preemption.preemptor import Beneficiary, least_preemptor_of
 from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.solver import solve
 from phalanx.scheduling.queue.signatures import SurplusSignature
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
@@ -34,8 +34,8 @@ class Rehearsal(Scheduler):
     session: Session
     _latest: Session
 
-    def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
-        self._latest = super().look(now, should_stop)
+    def new_session(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
+        self._latest = super().new_session(now, should_stop)
         return self._latest
 
     def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
@@ -58,22 +58,22 @@ class Rehearsal(Scheduler):
         found = self.session.disruptions.get(unit.key)
         if isinstance(found, Eviction):
             return found
-        wait = self.session.waits.get(unit.key)
+        wait = self.session.unschedulable.get(unit.key)
         if wait is None:
             return None
-        beneficiary = beneficiary_of(self.session, unit, wait[0])
+        beneficiary = least_preemptor_of(self.session, unit, wait[0])
         if beneficiary is None:
             return Vain(None) if isinstance(wait[0], SurplusSignature) else None
-        now = search(self.session, beneficiary)
+        now = solve(self.session, beneficiary)
         if isinstance(now, Eviction):
             return now
 
         def build(session: Session) -> Beneficiary | None:
-            return beneficiary_of(session, unit, wait[0])
+            return least_preemptor_of(session, unit, wait[0])
 
         supposed = suppose(self.session, beneficiary, self.policy.eviction, self.session.evictions)
         fits = supposed.eviction
-        if fits is not None and not (fits.victims or fits.losers):
+        if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Remedies(self.look, build, self.session).find(beneficiary, supposed)
+        changes = Remedies(self.new_session, build, self.session).find(beneficiary, supposed)
         return Vain(supposed, tuple(changes))

@@ -15,14 +15,15 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.framework.eviction_options import EvictionOptions
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.reclaimees import Lenders
 from phalanx.scheduling.preemption.rules.eviction_limits import Caps, Delays
 from phalanx.scheduling.preemption.rules.reclaim_rules import Ground
 from phalanx.scheduling.preemption.rules.self_protection import objections
+from phalanx.scheduling.preemption.search.candidates import Candidates
 from phalanx.scheduling.preemption.solution import Eviction, Futile
-from phalanx.scheduling.preemption.solver import Search, lenders_for
+from phalanx.scheduling.preemption.solver import Search
 from phalanx.scheduling.preemption.victims import Removals, Victim
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import EvictionLog, rates
@@ -89,6 +90,38 @@ class _Everybody(Lenders):
         return self.grounds.setdefault(payer, _FAR)
 
 
+class _AllCandidates(Candidates):
+    """Whoever stands on a node, whatever plugins object to; those come last who may not go in earnest."""
+
+    def __init__(
+        self,
+        session: Session,
+        beneficiary: Beneficiary,
+        lenders: Lenders,
+        options: EvictionOptions,
+        earnest: Lenders,
+    ) -> None:
+        super().__init__(session, beneficiary, lenders, options)
+        self._earnest = earnest
+
+    def on(self, rows: Iterable[int]) -> list[Victim]:
+        found = super().on(rows)
+        for victim in found:
+            if any(_objections(self._session, self._earnest, record) for record in victim.records):
+                victim.preempted, victim.distance = True, max(_NEAR, victim.distance)
+                victim.key = (True, victim.distance, *victim.key[2:])
+        return sorted(found, key=lambda victim: victim.key)
+
+    def groups(self, candidates: list[Victim]) -> list[list[Victim]]:
+        return [candidates]
+
+    def _judge(self, record: PodRecord) -> bool:
+        return record.state in CAN_LEAVE and self._lent(record)
+
+    def _whole_gangs(self, victim: Victim) -> bool:
+        return True
+
+
 class _Unbound(Search):
     """The same search where nobody objects to anything."""
 
@@ -100,32 +133,10 @@ class _Unbound(Search):
         self.missing = super()._try()
         return self.missing
 
-    def _find_lenders(self) -> Lenders:
-        self._earnest = lenders_for(self._session, self._for, self._options)
-        return _Everybody(
-            self._session,
-            self._for,
-            preempt=self._options.preempt,
-            reclaim=self._options.reclaim,
-            foreign=self._options.foreign_victims,
-        )
-
-    def _judge(self, record: PodRecord) -> bool:
-        return record.state in CAN_LEAVE and self._lent(record)
-
-    def _candidates(self, rows: Iterable[int]) -> list[Victim]:
-        found = super()._candidates(rows)
-        for victim in found:
-            if any(_objections(self._session, self._earnest, record) for record in victim.records):
-                victim.preempted, victim.distance = True, max(_NEAR, victim.distance)
-                victim.key = (True, victim.distance, *victim.key[2:])
-        return sorted(found, key=lambda victim: victim.key)
-
-    def _whole_gangs(self, victim: Victim) -> bool:
-        return True
-
-    def _groups(self, candidates: list[Victim]) -> list[list[Victim]]:
-        return [candidates]
+    def _who_may_go(self) -> Candidates:
+        earnest = Lenders(self._session, self._for, self._options)
+        everybody = _Everybody(self._session, self._for, self._options)
+        return _AllCandidates(self._session, self._for, everybody, self._options, earnest)
 
 
 def suppose(session: Session, beneficiary: Beneficiary, options: EvictionOptions, log: EvictionLog) -> Hypothesis:
@@ -146,7 +157,7 @@ class _Obstacles:
         self._beneficiary = beneficiary
         self._options = options
         self._log = log
-        self._lenders = lenders_for(session, beneficiary, options)
+        self._lenders = Lenders(session, beneficiary, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
     def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[Obstacle, ...]:

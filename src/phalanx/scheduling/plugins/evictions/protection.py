@@ -8,7 +8,8 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 

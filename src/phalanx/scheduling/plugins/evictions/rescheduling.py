@@ -13,7 +13,8 @@ from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 

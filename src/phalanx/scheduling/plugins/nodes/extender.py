@@ -15,7 +15,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.nodes.extender_calls import (
     Caller,

@@ -15,7 +15,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 

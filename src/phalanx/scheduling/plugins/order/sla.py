@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from phalanx.cluster.accounts import Payer
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.queue.unit import awaits_admission
 

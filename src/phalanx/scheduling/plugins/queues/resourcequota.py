@@ -9,7 +9,8 @@ from phalanx.model.account import ResourceQuota
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 
 _UNLIMITED = 2**62

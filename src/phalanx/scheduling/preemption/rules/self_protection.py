@@ -15,13 +15,41 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
-from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
+from phalanx.scheduling.preemption.rules.min_available import bundle_of, spare_members
 from phalanx.scheduling.preemption.rules.rule import Ground
 from phalanx.scheduling.preemption.victim_classes import Columns, columns_of
 from phalanx.scheduling.session.session import Session
+
+# From the strictest to the laxest.
+_STRICTNESS = tuple(SelfProtection)
+
+
+class ProtectionRule(msgspec.Struct, frozen=True):
+    """How far a payer's pods may protect themselves, by whose `word`; for at most `limit` seconds from their
+    binding on (0: without limit), by whose (`limiter`)."""
+
+    reach: SelfProtection
+    word: str
+    limit: int = 0
+    limiter: str = ""
+
+
+def protection_rule(payer: Payer, default: SelfProtection) -> ProtectionRule:
+    """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
+    all limits the shortest holds."""
+    nearest: dict[Tree, tuple[SelfProtection, str]] = {}
+    limits: list[tuple[int, str]] = []
+    for account in payer.path:
+        noun = account.noun
+        if noun is not None and noun.self_protection is not None:
+            nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
+        if noun is not None and noun.max_protection:
+            limits.append((noun.max_protection, account.label))
+    stated = min(nearest.values(), key=lambda each: _STRICTNESS.index(each[0]), default=(default, "the policy"))
+    return ProtectionRule(*stated, *min(limits, default=(0, "")))
+
 
 Amounts = Mapping[str, int]
 Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
