@@ -64,7 +64,10 @@ SOUND: dict[str, set[str]] = {
     **dict.fromkeys(("time_key", "admission_key"), _HASHABLE),
     **{key: {"none", *_NUMBERS} for key in ("recheck_at", "next_wake")},
     **dict.fromkeys(("configure", "admitted"), ANSWERS.keys() - {"raises", "ends the process"}),
-    **{key: {"none"} for key in ("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto")},
+    **{
+        key: {"none"}
+        for key in ("colocation_groups", "limit", "deserved", "nominal_quota", "blocked", "evict_veto")
+    },
     **{key: {"none"} for key in ("deserved_with_request", "static_score", "why_not_admitted")},
     "pre_filter": {"none", "text"},
     "pre_bind_check": {"true"},
