@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 class FitErrors:
-    """Lives for one cycle. Room only shrinks in it: what did not fit goes on not fitting, except for pods that may be
-    helped by the placement of others."""
+    """Lives for one cycle. Room only shrinks in it: what did not fit goes on not fitting, except for pods that may
+    be helped by the placement of others."""
 
     def __init__(
         self,
