@@ -100,7 +100,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
 
 
 def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
-    told = scenario.state.gangs[key(name)].told
+    told = scenario.state.gangs[key(name)].last_verdict
     return told[0] if told is not None else None
 
 
