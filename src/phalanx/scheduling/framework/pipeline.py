@@ -85,6 +85,10 @@ class Pipeline:
     def explain(self, pod_class: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(pod_class, nodes, rows)]
+        for plugin in self.plugins("filter"):
+            if not overrides(plugin, "explain"):
+                refused = ~plugin.filter(pod_class, nodes, rows)
+                parts.append((f"node(s) were ruled out by plugin {plugin.name}", refused))
         stocks = (stock for stock in pod_class.allocators if stock.name in self.stocks)
         parts += [part for stock in stocks for part in stock.explain(pod_class.spec, rows)]
         if pod_class.affinity.restricts:
