@@ -39,7 +39,7 @@ from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx_local.nodeagent.node_file import NodeFile, NodeFileError, parse_node_file
 from phalanx_local.nodeagent.node_objects import EVENTS, HOST_ADDRESS, NODES, PODS, Machine
 from phalanx_local.nodeagent.node_registration import Adoption, NodeKeeper
-from phalanx_local.nodeagent.pod_set import DeleteWrite, PodSet, Write
+from phalanx_local.nodeagent.pod_workers import DeleteWrite, PodWorkers, Write
 from phalanx_local.nodeagent.runtime import Runtime
 from phalanx_local.nodeagent.script import ScriptDefaults
 from phalanx_local.nodeagent.work_queue import KeyedQueue
@@ -96,7 +96,7 @@ class NodeAgent:
         self._clock = clock
         self._runtime = make_runtime(self) if make_runtime else None
         usual = addresses.LOOPBACK_NETWORK if self._runtime else addresses.PRETEND_NETWORK
-        self.pods = PodSet(
+        self.pods = PodWorkers(
             self,
             defaults=None if self._runtime else options.script,
             backoff=options.restarts,

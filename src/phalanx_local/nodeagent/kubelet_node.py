@@ -40,7 +40,7 @@ def read_offer(node: core_v1.V1Node) -> tuple[NodeOffer, list[str]]:
 
 
 class KubeletNode:
-    """The pods of one node. `unconfirmed` pods seem not to fit; the API is asked (see PodSet)."""
+    """The pods of one node. `unconfirmed` pods seem not to fit; the API is asked (see PodWorkers)."""
 
     def __init__(self, name: str, offer: NodeOffer) -> None:
         self.name = name

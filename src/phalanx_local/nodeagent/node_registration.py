@@ -27,7 +27,7 @@ from phalanx_local.nodeagent.core_v1 import V1Node, V1NodeStatus
 from phalanx_local.nodeagent.kubelet_node import read_offer
 from phalanx_local.nodeagent.node_file import NodeFileEntry
 from phalanx_local.nodeagent.node_objects import HOST_ADDRESS, LEASE_NAMESPACE, LEASES, NODES, Machine
-from phalanx_local.nodeagent.pod_set import PodSet
+from phalanx_local.nodeagent.pod_workers import PodWorkers
 from phalanx_local.nodeagent.resource_slices import DeviceOffer
 from phalanx_local.nodeagent.work_queue import KeyedQueue
 
@@ -95,7 +95,7 @@ class NodeKeeper:
     def __init__(
         self,
         client: KubeClient,
-        pods: PodSet,
+        pods: PodWorkers,
         machine: Machine,
         *,
         adoption: Adoption,

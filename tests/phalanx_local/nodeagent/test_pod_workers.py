@@ -12,7 +12,7 @@ from phalanx_local.nodeagent.core_v1 import V1Pod
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.kubelet_node import NodeOffer
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
-from phalanx_local.nodeagent.pod_set import DeleteWrite, PodSet, StatusWrite
+from phalanx_local.nodeagent.pod_workers import DeleteWrite, PodWorkers, StatusWrite
 from phalanx_local.nodeagent.script import ScriptDefaults
 
 from .pods import container, manifest
@@ -36,7 +36,7 @@ class Cluster:
         self.labels: dict[str, str] = {}
         self.forgotten: list[str] = []
         self.claimants: list[str] = []
-        self.set = PodSet(
+        self.set = PodWorkers(
             self,
             defaults=ScriptDefaults(),
             backoff=RestartBackoff(),

@@ -96,7 +96,7 @@ class _Member:
         self.wake: float | None = None
 
 
-class PodSet:
+class PodWorkers:
     """`defaults` as in `PodLifecycle`; `host_ip` is the address of nodes that state none."""
 
     def __init__(

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from .test_pod_set import OFFER, Cluster, wants
+from .test_pod_workers import OFFER, Cluster, wants
 
 create = st.tuples(
     st.just("create"),
