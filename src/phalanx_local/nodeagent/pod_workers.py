@@ -59,7 +59,7 @@ class Outside(Protocol):
     """What the set of pods asks of the world. Called synchronously; must not call back."""
 
     def write(self, uid: str) -> None:
-        """There is something to write about this pod (see `PodSet.next_write`)."""
+        """There is something to write about this pod (see `PodWorkers.next_write`)."""
 
     def wake(self) -> None:
         """`next_due` may be another moment than before."""
