@@ -34,11 +34,13 @@ def elastic(namespace: str) -> AccountKey:
 
 
 def reclaimed(word: ReclaimRule | str) -> bool:
-    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.RECLAIMED and not word.below
+    return (
+        isinstance(word, ReclaimRule) and word.reason is EvictionReason.RECLAIMED and not word.lower_priority_only
+    )
 
 
 def preempted(word: ReclaimRule | str) -> bool:
-    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.PREEMPTED and word.below
+    return isinstance(word, ReclaimRule) and word.reason is EvictionReason.PREEMPTED and word.lower_priority_only
 
 
 class TestElasticQuotas:
@@ -345,9 +347,9 @@ class TestQueues:
         assert lender is not None
         for payer, wanted in payers.items():
             alone = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
-            assert reclaimed(alone.of(lender))
+            assert reclaimed(alone.rule_for(lender))
             both = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True, together=payers)
-            assert both.of(lender) == "queue a would hold more cpu than what it deserves"
+            assert both.rule_for(lender) == "queue a would hold more cpu than what it deserves"
 
     def test_a_closed_queue_keeps_what_it_deserves_of_what_it_has(self) -> None:
         scenario = world(CAPACITY).queue("a", deserved={"cpu": 50})
@@ -529,7 +531,7 @@ class TestQueuesAndQuotas:
         takings = takes(scenario, "more")
         word = takings.word("low-0")
         assert isinstance(word, ReclaimRule)
-        assert (word.reason, word.below) == (EvictionReason.RECLAIMED, True)
+        assert (word.reason, word.lower_priority_only) == (EvictionReason.RECLAIMED, True)
         assert takings.count() == {"low": 4}
 
     @pytest.mark.parametrize(("held_by_quota", "held_by_queue"), [(True, False), (False, True)])

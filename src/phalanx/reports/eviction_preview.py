@@ -98,23 +98,23 @@ def outlook(rehearsal: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) ->
     if isinstance(found, NothingHelps):
         return _vain(rehearsal, unit, found)
     # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
-    pods = dict.fromkeys((*_records(found), *found.leavers))
+    pods = dict.fromkeys((*_records(found), *found.terminating))
     told = [record for record in pods if not record.pod.terminating]
     answer = _due(rehearsal, found, told, messages) if told else _leaving(rehearsal, found)
     answer.rooms, answer.held = _rooms(rehearsal, found), bool(nominated_members(unit))
-    answer.overtaken = [record.pod.key for record in found.losers]
+    answer.overtaken = [record.pod.key for record in found.displaced]
     answer.pods = [_departure(record) for record in pods]
     return answer
 
 
 def _leaving(rehearsal: DryRun, found: Eviction) -> Outlook:
     now = rehearsal.session.now
-    last = max((record.pod.leaves for record in found.leavers), default=0)
+    last = max((record.pod.leaves for record in found.terminating), default=0)
     left = int(last - now)
     end = ""
     if last:
         end = f"; the last has {format_duration(left)} left" if left > 0 else "; the grace of all of them is over"
-    return Outlook(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
+    return Outlook(LEAVING, f"{_pods(len(found.terminating))} on the way out{end}")
 
 
 def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> Outlook:
@@ -134,13 +134,13 @@ def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages
 
 
 def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> Outlook:
-    supposed = found.supposed
+    supposed = found.what_if
     if supposed is None:
         return Outlook(VAIN, "its gang has the minimum, and the policy evicts nobody for more than that")
     if supposed.eviction is None:
         missing = _missing(unit, supposed.missing) if supposed.missing is not None else ""
         return Outlook(VAIN, "it would not start even if all others gave way", missing=missing)
-    records, losers = _records(supposed.eviction), supposed.eviction.losers
+    records, losers = _records(supposed.eviction), supposed.eviction.displaced
     stuck = {record.pod.uid for obstacle in supposed.obstacles for record in obstacle.records}
     may_not = "may not" if len(stuck) == len(records) + len(losers) else f"{len(stuck)} of them may not"
     ways = [f"{_pods(len(records))} would have to go"] if records else []
@@ -214,7 +214,7 @@ def _price(found: Eviction, now: float) -> Price:
     # What is but a part of a decision costs its own part.
     cost = found.cost if found.cost.pods == len(records) else cost_of(found.victims, 0)
     hours = sum(hours_lost(record, now) for record in records)
-    return Price(cost.pods, cost.gangs, cost.priority, cost.violations, round(hours, 2))
+    return Price(cost.pods, cost.broken_quorums, cost.priority, cost.violations, round(hours, 2))
 
 
 def _records(found: Eviction) -> Sequence[PodRecord]:

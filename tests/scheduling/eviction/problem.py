@@ -146,10 +146,10 @@ class Problem:
 
     def _ground(self, grounds: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
         assert record.charge_path is not None
-        ground = grounds.of(record.charge_path)
+        ground = grounds.rule_for(record.charge_path)
         if isinstance(ground, str):
             return None
-        if ground.below and Candidate(self.session, record, None).priority >= self.priority:
+        if ground.lower_priority_only and Candidate(self.session, record, None).priority >= self.priority:
             return None
         spared = (plugin.evict_veto(self.session, record) for plugin in self.session.pipeline.plugins("evict_veto"))
         return None if any(each is not None for each in spared) else ground
@@ -241,7 +241,7 @@ class _Turns:
             _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))
             for name, amount in pod.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
-        return all(ground.permits(amounts, holding) for ground, amounts in by_payer.values())
+        return all(ground.allows_removal(amounts, holding) for ground, amounts in by_payer.values())
 
 
 Wanted = tuple[ClassRecord, int]

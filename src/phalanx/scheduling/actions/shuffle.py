@@ -27,8 +27,8 @@ def shuffle(session: Session) -> None:
 
 def _send(session: Session, departures: VoluntaryEvictions, outcast: Evictee) -> None:
     leaving = [outcast.record]
-    if departures.take(outcast.record) is not None:
-        found = departures.take_whole(outcast.record) if outcast.whole else ""
+    if departures.try_add(outcast.record) is not None:
+        found = departures.try_add_gang(outcast.record) if outcast.whole else ""
         if isinstance(found, str):
             return
         leaving = found

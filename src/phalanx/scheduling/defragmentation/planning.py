@@ -60,7 +60,7 @@ class _Planning:
         answer = Relocation(goal, False, "", free=[self._names[row] for row in emptying.free])
         if len(emptying.free) >= goal.count:
             return _reached(answer, f"enough nodes are empty already ({len(emptying.free)}): nobody has to move")
-        attempt = emptying.best()
+        attempt = emptying.best_attempt()
         if not emptying.reached(attempt):
             found = len(emptying.free) + len(attempt.sources)
             return _failed(
@@ -81,7 +81,7 @@ class _Planning:
         making = RoomForGang(self._session, unit, self._limits, self._tell)
         if not making.members:
             return _failed(answer, f"{goal.name} does not wait for room", {})
-        attempt = making.best()
+        attempt = making.best_attempt()
         if attempt is None:
             who = f"the {counted(len(making.members), 'pod')} that {goal.name} needs"
             return _failed(answer, f"no room can be made for {who}", making.obstacles)
@@ -97,7 +97,7 @@ class _Planning:
         failure: ProofFailure | None = None
         for order in [attempt.steps] if steps == attempt.steps else [attempt.steps, steps]:
             rehearsal = RelocationProof(self._facts, [self._names[row] for row in held])
-            outcome = rehearsal.run([[record.pod.uid for record in step] for step in order], answer.goal)
+            outcome = rehearsal.prove([[record.pod.uid for record in step] for step in order], answer.goal)
             if not isinstance(outcome, ProofFailure):
                 answer.waves = [
                     [self._move(attempt, record, rehearsal) for record in step] for step in order if step

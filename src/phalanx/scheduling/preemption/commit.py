@@ -39,7 +39,7 @@ def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction
     teller = {row: record for record, row in reversed(found.placements)}
     told: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
     at_row: dict[int, list[PodRecord]] = {}
-    common = list(found.leavers)
+    common = list(found.terminating)
     for victim in found.victims:
         near = next((teller[row] for row in victim.rows if row in teller), None)
         told[near if near is not None else first].append(victim)
@@ -51,7 +51,7 @@ def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction
             victims=tuple(told[record]),
             placements=((record, row),),
             leavers=(*at_row.get(row, ()), *common),
-            losers=found.losers if record is first else (),
+            losers=found.displaced if record is first else (),
         )
         unit = unit_of[record]
         session.disruptions[unit.key] = part
@@ -61,15 +61,15 @@ def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction
 
 def _hands(beneficiary: Preemptor, found: Eviction) -> int:
     """Through how many hands the room has gone that the beneficiary gets."""
-    taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
-    own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
+    taken = [record.nomination.transfers + 1 for record in found.displaced if record.nomination is not None]
+    own = [record.nomination.transfers for record in beneficiary.nominated if record.nomination is not None]
     return max((*taken, *own), default=0)
 
 
 def _promise(session: Session, beneficiary: Preemptor, name: str, found: Eviction, hands: int) -> None:
     cause = session.next_cause()
     leavers = {record: None for victim in found.victims for record in victim.records}
-    leavers.update(dict.fromkeys(found.leavers))
+    leavers.update(dict.fromkeys(found.terminating))
     # Grace begins when they are told; those who leave already have their own end.
     ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
     uids = frozenset(record.pod.uid for record in leavers)
@@ -78,10 +78,10 @@ def _promise(session: Session, beneficiary: Preemptor, name: str, found: Evictio
         message = _why(beneficiary, victim)
         for record in victim.records:
             assert record.charge_path is not None
-            spite = protected_pods_of(session).remark(record, victim.grounds[record.charge_path])
+            spite = protected_pods_of(session).overruled_remark(record, victim.rules[record.charge_path])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.withdraw_nominations(found.losers, heir=cause)
+    session.withdraw_nominations(found.displaced, heir=cause)
     for record, row in found.placements:
         session.nominate(record, row, claim)
 
@@ -91,7 +91,7 @@ def _why(beneficiary: Preemptor, victim: Victim) -> str:
     if victim.reason is EvictionReason.RECLAIMED:
         return _excess(victim)
     if any(gang in beneficiary.gangs for gang in victim.gangs):
-        return _outranked(victim.importance, beneficiary.pod_priority)
+        return _outranked(victim.highest_priority, beneficiary.pod_priority)
     if victim.priority >= beneficiary.priority:
         return f"both have priority {victim.priority}, and the other holds less"
     return _outranked(victim.priority, beneficiary.priority)
@@ -104,8 +104,8 @@ def _outranked(low: int, high: int) -> str:
 def _excess(victim: Victim) -> str:
     """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
     found: list[tuple[float, str]] = []
-    for payer, ground in victim.grounds.items():
-        for over in ground.overs:
+    for payer, ground in victim.rules.items():
+        for over in ground.must_exceed:
             # Others of the same decision leave already; all are told the same.
             holding = over.account.allocated
             for name, own in sorted(over.limits.items()):

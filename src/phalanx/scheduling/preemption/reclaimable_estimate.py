@@ -20,7 +20,7 @@ class AnnouncedPreemptor:
         wanted = dict(noun.min_resources or ()) if noun is not None else {}
         self.payers: dict[ChargePath, dict[str, int]] = {session.payer(gang): wanted}
         self.gangs = (gang,)
-        self.claimed: tuple[PodRecord, ...] = ()
+        self.nominated: tuple[PodRecord, ...] = ()
         self.priority = session.priority(gang)
         self.pod_priority = self.priority
 
@@ -33,7 +33,7 @@ class ReclaimableEstimate:
         self._session = session
         self._found: dict[object, dict[AccountRecord | None, dict[str, int]]] = {}
 
-    def of(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_amounts(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what pods hold (of one account, or all) that may have to go for the group."""
         options = self._session.pipeline.policy.eviction
         noun = gang.spec
@@ -49,10 +49,10 @@ class ReclaimableEstimate:
     def _sums(self, newcomer: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
         options = self._session.pipeline.policy.eviction
         lenders = Reclaimees(self._session, newcomer, options, announced=True)
-        counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.kinds))
+        counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.classes))
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
         for number in np.flatnonzero(counts * lenders.allowed).tolist():
-            kind, count = lenders.kinds[number], int(counts[number])
+            kind, count = lenders.classes[number], int(counts[number])
             for account in (None, *kind.payer.path):
                 add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
         return sums

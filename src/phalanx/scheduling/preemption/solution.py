@@ -33,13 +33,13 @@ class EvictionCost(NamedTuple):
     preempting: bool = False
     distance: int = 0
     violations: int = 0
-    gangs: int = 0
+    broken_quorums: int = 0
     priority: int = -(2**31)
     priorities: int = 0
     pods: int = 0
-    own: int = 0
-    drained: float = 0.0
-    work: float = 0.0
+    pod_priorities: int = 0
+    least_excess: float = 0.0
+    lost_work: float = 0.0
 
     @property
     def decisive(self) -> tuple[bool, int, int, int, int, int, int, int, float]:
@@ -53,14 +53,14 @@ class Eviction(msgspec.Struct, frozen=True):
 
     victims: tuple[Victim, ...]
     placements: tuple[Placement, ...]
-    leavers: tuple[PodRecord, ...]
+    terminating: tuple[PodRecord, ...]
     cost: EvictionCost
-    losers: tuple[PodRecord, ...] = ()
+    displaced: tuple[PodRecord, ...] = ()
 
     @property
     def evicts(self) -> bool:
         """Whether anybody goes, or gives up the room that is held for him."""
-        return bool(self.victims or self.losers)
+        return bool(self.victims or self.displaced)
 
 
 class NoSolution(msgspec.Struct, frozen=True):
@@ -72,8 +72,8 @@ class NoSolution(msgspec.Struct, frozen=True):
     facts: Shortage | Gap | OverQuota | None
     candidates: int
     refused: tuple[tuple[str, int], ...] = ()
-    again: float | None = None
-    unripe: bool = False
+    retry_at: float | None = None
+    pods_arriving: bool = False
 
 
 def cost_of(
@@ -87,13 +87,13 @@ def cost_of(
         any(victim.preempted for victim in chosen),
         max(victim.distance for victim in chosen),
         violations,
-        sum(victim.breaks for victim in chosen),
+        sum(victim.broken_quorums for victim in chosen),
         max(victim.priority for victim in chosen),
         sum((victim.priority + 2**31) * len(victim.records) for victim in chosen),
         sum(len(victim.records) for victim in chosen),
-        sum(victim.own for victim in chosen),
+        sum(victim.pod_priorities for victim in chosen),
         _drained(chosen, holding) if holding is not None else 0.0,
-        sum(victim.work for victim in chosen),
+        sum(victim.lost_work for victim in chosen),
     )
 
 
@@ -101,8 +101,8 @@ def _drained(victims: Iterable[Victim], holding: Callable[[AccountRecord], Mappi
     grounds: dict[ChargePath, ReclaimRule] = {}
     gone: dict[AccountRecord, dict[str, int]] = {}
     for victim in victims:
-        for payer, ground in victim.grounds.items():
-            if ground.dues:
+        for payer, ground in victim.rules.items():
+            if ground.shares:
                 grounds[payer] = ground
                 for account in payer.path:
                     add_amounts(gone.setdefault(account, {}), victim.amounts[payer], -1)
@@ -122,10 +122,10 @@ def victim_cost(victim: Victim) -> tuple[object, ...]:
     return (
         victim.preempted,
         victim.distance,
-        victim.exposed,
-        victim.breaks,
+        victim.exhausted_budgets,
+        victim.broken_quorums,
         victim.priority,
         len(victim.records),
-        victim.own,
-        victim.work,
+        victim.pod_priorities,
+        victim.lost_work,
     )

@@ -34,7 +34,7 @@ class VictimClassArrays:
         self._places: dict[ChargePath, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
-        self.standing: tuple[VictimTable, LowestPriority] | None = None
+        self.lowest_priority: tuple[VictimTable, LowestPriority] | None = None
         self._update()
 
     def current(self) -> bool:
@@ -73,11 +73,11 @@ class VictimClassArrays:
         self.priority: IntArray = table[:, 1].copy()
         self.pod_priority: IntArray = table[:, 2].copy()
         self.foreign: BoolArray = table[:, 3] > 0
-        self.fixed: BoolArray = table[:, 4] > 0
-        self.marked: BoolArray = table[:, 5] > 0
+        self.daemon_or_static: BoolArray = table[:, 4] > 0
+        self.non_preemptible: BoolArray = table[:, 5] > 0
         self.arriving: BoolArray = table[:, 6] > 0
-        self.stated: BoolArray = table[:, 7] > 0
-        self.guarded: BoolArray = table[:, 8] > 0
+        self.self_protected: BoolArray = table[:, 7] > 0
+        self.limited: BoolArray = table[:, 8] > 0
 
 
 class LowestPriority:
@@ -93,9 +93,9 @@ class LowestPriority:
 
 def victim_class_arrays(session: Session) -> VictimClassArrays:
     """The kinds as arrays, worked out once a session."""
-    found = session.columns
+    found = session.victim_classes
     if not isinstance(found, VictimClassArrays) or not found.current():
-        found = session.columns = VictimClassArrays(session)
+        found = session.victim_classes = VictimClassArrays(session)
     return found
 
 
@@ -118,9 +118,9 @@ def no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
         return False
     table = state.tenancy_table()
     columns = victim_class_arrays(session)
-    if columns.standing is None or columns.standing[0] is not table:
-        columns.standing = (table, LowestPriority(columns, table))
-    _, standing = columns.standing
+    if columns.lowest_priority is None or columns.lowest_priority[0] is not table:
+        columns.lowest_priority = (table, LowestPriority(columns, table))
+    _, standing = columns.lowest_priority
     if standing.lowest is None:
         return True
     payers = [session.payer(member) for member in unit.members]

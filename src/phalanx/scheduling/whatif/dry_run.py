@@ -24,7 +24,7 @@ class NothingHelps(msgspec.Struct, frozen=True):
     all: its gang has the minimum, and the policy evicts nobody for more. `changes` are imperatives; after any of
     them others would go."""
 
-    supposed: WhatIf | None
+    what_if: WhatIf | None
     changes: tuple[str, ...] = ()
 
 
@@ -75,5 +75,5 @@ class DryRun(Scheduler):
         fits = supposed.eviction
         if fits is not None and not fits.evicts:
             return fits  # it may ask nobody to go, and need not
-        changes = Suggestions(self.new_session, build, self.session).find(beneficiary, supposed)
+        changes = Suggestions(self.new_session, build, self.session).helpful_changes(beneficiary, supposed)
         return NothingHelps(supposed, tuple(changes))

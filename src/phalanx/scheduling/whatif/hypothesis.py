@@ -65,29 +65,29 @@ class _AllPods(Reclaimees):
     Who may go in earnest has the ground that he has, and so comes first.
     """
 
-    def may_lend(self, record: PodRecord) -> ReclaimRule | str:
+    def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
         assert record.charge_path is not None
         if record.pod.fixture:
             return "they belong to their nodes"
-        if record.gang is not None and record.gang in self._beneficiary.gangs:
-            return super().may_lend(record)
+        if record.gang is not None and record.gang in self._preemptor.gangs:
+            return super().reclaim_rule(record)
         return self._free(record.charge_path)
 
     def _may_go(self, counts: IntArray) -> BoolArray:
         # As many as may be: fixtures and pods that are marked may be of one kind.
         left: BoolArray = counts > 0
-        for gang in self._beneficiary.gangs:
-            for number in self._columns.gangs.get(gang, ()):
-                kind = self.kinds[number]
-                word = self._by_priority(self._word(kind.payer), kind.gang, kind.priority)
+        for gang in self._preemptor.gangs:
+            for number in self._classes.gangs.get(gang, ()):
+                kind = self.classes[number]
+                word = self._by_priority(self._rule_for(kind.payer), kind.gang, kind.priority)
                 left[number] &= not isinstance(word, str)
-        for place in np.unique(self._columns.payer[left]).tolist():
-            self._free(self._columns.payers[place])
+        for place in np.unique(self._classes.payer[left]).tolist():
+            self._free(self._classes.payers[place])
         return left
 
     def _free(self, payer: ChargePath) -> ReclaimRule:
-        self._word(payer)
-        return self.grounds.setdefault(payer, _FAR)
+        self._rule_for(payer)
+        return self.rules.setdefault(payer, _FAR)
 
 
 class _AllCandidates(Candidates):
@@ -104,28 +104,28 @@ class _AllCandidates(Candidates):
         super().__init__(session, beneficiary, lenders, options)
         self._earnest = earnest
 
-    def on(self, rows: Iterable[int]) -> list[Victim]:
-        found = super().on(rows)
+    def on_rows(self, rows: Iterable[int]) -> list[Victim]:
+        found = super().on_rows(rows)
         for victim in found:
             if any(_objections(self._session, self._earnest, record) for record in victim.records):
                 victim.preempted, victim.distance = True, max(_NEAR, victim.distance)
-                victim.key = (True, victim.distance, *victim.key[2:])
-        return sorted(found, key=lambda victim: victim.key)
+                victim.order_key = (True, victim.distance, *victim.order_key[2:])
+        return sorted(found, key=lambda victim: victim.order_key)
 
     def groups(self, candidates: list[Victim]) -> list[list[Victim]]:
         return [candidates]
 
     def _judge(self, record: PodRecord) -> bool:
-        return record.state in CAN_LEAVE and self._lent(record)
+        return record.state in CAN_LEAVE and self._of_allowed_class(record)
 
-    def _whole_gangs(self, victim: Victim) -> bool:
+    def _may_go_as_a_whole(self, victim: Victim) -> bool:
         return True
 
 
 class _UnboundSolver(Solver):
     """The same search where nobody objects to anything."""
 
-    bound: ClassVar[bool] = False
+    enforced: ClassVar[bool] = False
     missing: Shortage | Gap | OverQuota | None = None
     """What was missing at the last try; where nothing is found that is the try without everybody."""
 
@@ -133,19 +133,19 @@ class _UnboundSolver(Solver):
         self.missing = super()._try()
         return self.missing
 
-    def _who_may_go(self) -> Candidates:
-        earnest = Reclaimees(self._session, self._for, self._options)
-        everybody = _AllPods(self._session, self._for, self._options)
-        return _AllCandidates(self._session, self._for, everybody, self._options, earnest)
+    def _find_candidates(self) -> Candidates:
+        earnest = Reclaimees(self._session, self._preemptor, self._options)
+        everybody = _AllPods(self._session, self._preemptor, self._options)
+        return _AllCandidates(self._session, self._preemptor, everybody, self._options, earnest)
 
 
 def what_if(session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
     """The answer for a beneficiary for whom a search in earnest found nothing."""
     search = _UnboundSolver(session, beneficiary, options, log)
-    found = search.run()
+    found = search.solve()
     if isinstance(found, NoSolution):
         return WhatIf(None, search.missing)
-    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.losers)
+    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.displaced)
     return WhatIf(found, None, obstacles)
 
 
@@ -200,13 +200,13 @@ class _Obstacles:
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
         delays, now = EvictionDelays(), self._session.now
-        removals, caps = Removals(), EvictionLimits(self._session, self._log, delays, self._lenders.overrules)
+        removals, caps = Removals(), EvictionLimits(self._session, self._log, delays, self._lenders.overrules_owner)
         for victim in victims:
             delays.until = None
-            if not removals.permit(victim):
+            if not removals.allows(victim):
                 self._note(_beyond(victim, removals), victim.records)
                 continue
-            why = caps.take_all(victim.records)
+            why = caps.try_evict_all(victim.records)
             if why is None:
                 removals.add(victim)
                 continue
@@ -227,7 +227,7 @@ def _objections(session: Session, lenders: Reclaimees, record: PodRecord) -> lis
     ground = _ground_against(session, lenders, record)
     if ground is not None:
         found.append(ground)
-    word = lenders.may_lend(record)
+    word = lenders.reclaim_rule(record)
     found += evict_vetoes_on(session, record, word if not isinstance(word, str) else None)
     return found
 
@@ -235,10 +235,10 @@ def _objections(session: Session, lenders: Reclaimees, record: PodRecord) -> lis
 def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) -> str | None:
     """What quotas, queues and priorities say against taking from a pod."""
     assert record.charge_path is not None
-    word = lenders.may_lend(record)
+    word = lenders.reclaim_rule(record)
     if not isinstance(word, str):
         return None
-    if record.charge_path in lenders.grounds:  # then only priorities are in the way
+    if record.charge_path in lenders.rules:  # then only priorities are in the way
         priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word
@@ -246,12 +246,12 @@ def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) ->
 
 def _beyond(victim: Victim, removals: Removals) -> str:
     """Which account would have given back all that it may have to."""
-    for payer, ground in victim.grounds.items():
+    for payer, ground in victim.rules.items():
         amounts = victim.amounts[payer]
-        for over in ground.overs:
-            if not over.exceeded(removals.holdings(over.account), amounts):
+        for over in ground.must_exceed:
+            if not over.exceeded(removals.holdings_of(over.account), amounts):
                 return f"{over.account.label} would hold no more than its own once the others have gone"
-        for floor in ground.floors:
-            if floor.undercut(removals.holdings(floor.account), amounts):
+        for floor in ground.must_keep:
+            if floor.undercut(removals.holdings_of(floor.account), amounts):
                 return f"{floor.account.label} would hold less than what is its own"
     raise AssertionError(f"{victim} is permitted")

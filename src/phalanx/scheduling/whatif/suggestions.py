@@ -43,7 +43,7 @@ class Suggestion(msgspec.Struct, frozen=True):
     """`text` is an imperative, `alter` brings a trial about in which it has been followed."""
 
     text: str
-    alter: Callable[[ChangedWorld], None]
+    apply_to: Callable[[ChangedWorld], None]
 
 
 class Suggestions:
@@ -59,7 +59,7 @@ class Suggestions:
         self._build = build
         self._session = session
 
-    def find(self, beneficiary: Preemptor, supposed: WhatIf) -> list[str]:
+    def helpful_changes(self, beneficiary: Preemptor, supposed: WhatIf) -> list[str]:
         """The changes that help by themselves, at most three; else the fewest that do together, as one; or none."""
         remedies = list(_suggestions(self._session, beneficiary, supposed))
         single = [remedy.text for remedy in remedies if self._helps([remedy])]
@@ -78,7 +78,7 @@ class Suggestions:
         state = self._session.state
         trial = ChangedWorld(self._session.now, self._session.pipeline.policy.eviction)
         for remedy in remedies:
-            remedy.alter(trial)
+            remedy.apply_to(trial)
         for would_be, _ in trial.changes:
             state.apply(would_be)
         try:
@@ -95,7 +95,7 @@ class Suggestions:
         if trial.priority is not None:
             beneficiary.priority = trial.priority
         beneficiary.preempts = beneficiary.preempts or trial.preempts
-        found = Solver(session, beneficiary, trial.options, session.evictions).run()
+        found = Solver(session, beneficiary, trial.options, session.evictions).solve()
         return isinstance(found, Eviction)
 
 
@@ -104,7 +104,7 @@ def _suggestions(session: Session, beneficiary: Preemptor, supposed: WhatIf) -> 
     if supposed.eviction is None:
         return
     found = supposed.eviction
-    records = [*(record for victim in found.victims for record in victim.records), *found.losers]
+    records = [*(record for victim in found.victims for record in victim.records), *found.displaced]
     if not beneficiary.preempts:
         yield Suggestion("give it a priority class that preempts (preemptionPolicy)", _let_it_preempt)
     yield from _waiting(supposed)

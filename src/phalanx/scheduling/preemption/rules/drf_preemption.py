@@ -34,7 +34,7 @@ class DrfPreemption:
             add_amounts(held, gang_holdings(gang), 1)
         self._ends = self._share(held)
 
-    def permits(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
+    def allows_victim(self, gang: GangRecord | None, amounts: Amounts, removed: Amounts | None = None) -> bool:
         """Whether pods with these amounts may go from a gang of which `removed` have gone before; from None, the
         gang of a pod on its own, never: nothing would be left of it."""
         if gang is None:

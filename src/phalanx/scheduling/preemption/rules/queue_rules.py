@@ -45,17 +45,17 @@ class QueueRules:
         self._claims: dict[int, frozenset[str] | str] = {}
         self._found: dict[AccountRecord | None, ReclaimRule | str] = {}
 
-    def shared(self, lender: ChargePath) -> bool:
+    def by_priority_alone(self, lender: ChargePath) -> bool:
         """Whether queues tell the two apart by priority alone: they share one, or the lender has none."""
         return not lender.key.queue or (bool(self._chain) and lender.queue is self._chain[0])
 
-    def of(self, lender: ChargePath) -> ReclaimRule | str:
-        if self.shared(lender):
+    def rule_for(self, lender: ChargePath) -> ReclaimRule | str:
+        if self.by_priority_alone(lender):
             depth = 0 if lender.key.queue else max(0, len(self._chain) - 1)
             if not self._question.preempt:
                 return NO_PREEMPTION
             levels = bool(lender.key.queue) and self._session.pipeline.policy.eviction.levels
-            return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, levels=levels)
+            return ReclaimRule(EvictionReason.PREEMPTED, True, distance=depth, drf=levels)
         found = self._found.get(lender.queue)
         if found is None:
             found = self._found[lender.queue] = self._between(lender.queue)
@@ -116,7 +116,7 @@ class QueueRules:
             tuple(floors),
             depth,
             excess_of(dues, future_holdings),
-            dues=dues,
+            shares=dues,
         )
 
     def _branch(self, queue: AccountRecord) -> Iterator[AccountRecord]:
@@ -158,7 +158,7 @@ class QueueRules:
 
     def _exceeds(self, account: AccountRecord, plugin: Plugin, name: str) -> str | None:
         share = {name: self._share(plugin, account).get(name, 0)}
-        return self._question.exceeds(account, share, "what it deserves")
+        return self._question.exceeds_share(account, share, "what it deserves")
 
     def _stated(self, plugin: Plugin, account: AccountRecord) -> frozenset[str]:
         """The resources of which a queue has a share of its own, in the words of a plugin."""

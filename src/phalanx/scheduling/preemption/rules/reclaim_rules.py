@@ -62,7 +62,7 @@ class ReclaimRules:
         self._quotas = [QuotaRules(session, tree, question) for tree in _QUOTA_TREES if tree in kinds]
         self._found: dict[ChargePath, ReclaimRule | str] = {}
 
-    def of(self, lender: ChargePath) -> ReclaimRule | str:
+    def rule_for(self, lender: ChargePath) -> ReclaimRule | str:
         """The ground on which pods of the lender may be taken, or why there is none: a phrase for people."""
         found = self._found.get(lender)
         if found is None:
@@ -70,9 +70,9 @@ class ReclaimRules:
         return found
 
     def _find(self, lender: ChargePath) -> ReclaimRule | str:
-        words = [word for rule in self._quotas if (word := rule.of(lender)) is not None]
-        if not (words and self._queues.shared(lender)):
-            words.append(self._queues.of(lender))
+        words = [word for rule in self._quotas if (word := rule.rule_for(lender)) is not None]
+        if not (words and self._queues.by_priority_alone(lender)):
+            words.append(self._queues.rule_for(lender))
         grounds: list[ReclaimRule] = []
         for word in words:
             if isinstance(word, str):
@@ -83,10 +83,10 @@ class ReclaimRules:
         reclaimed = any(ground.reason is EvictionReason.RECLAIMED for ground in grounds)
         return ReclaimRule(
             EvictionReason.RECLAIMED if reclaimed else EvictionReason.PREEMPTED,
-            any(ground.below for ground in grounds),
-            tuple(over for ground in grounds for over in ground.overs),
-            tuple(floor for ground in grounds for floor in ground.floors),
+            any(ground.lower_priority_only for ground in grounds),
+            tuple(over for ground in grounds for over in ground.must_exceed),
+            tuple(floor for ground in grounds for floor in ground.must_keep),
             max(ground.distance for ground in grounds),
             max(ground.excess for ground in grounds),
-            dues=tuple(group for ground in grounds for group in ground.dues),
+            shares=tuple(group for ground in grounds for group in ground.shares),
         )

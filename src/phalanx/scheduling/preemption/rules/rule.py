@@ -62,27 +62,27 @@ class ReclaimRule(msgspec.Struct, frozen=True):
     """
 
     reason: EvictionReason
-    below: bool
-    overs: tuple[AccountLimits, ...] = ()
-    floors: tuple[AccountLimits, ...] = ()
+    lower_priority_only: bool
+    must_exceed: tuple[AccountLimits, ...] = ()
+    must_keep: tuple[AccountLimits, ...] = ()
     distance: int = 0
     excess: float = 0.0
-    levels: bool = False
-    dues: tuple[tuple[AccountLimits, ...], ...] = ()
+    drf: bool = False
+    shares: tuple[tuple[AccountLimits, ...], ...] = ()
 
     def excess_at(self, holdings: Holdings) -> float:
         """The `excess` while accounts hold what `holdings` says."""
-        return excess_of(self.dues, holdings) if self.dues else self.excess
+        return excess_of(self.shares, holdings) if self.shares else self.excess
 
-    def permits(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
+    def allows_removal(self, amounts: Amounts, holdings: Holdings = future_holdings) -> bool:
         """Whether a pod with these amounts may be removed while accounts hold what `holdings` says.
 
         A pod that holds nothing of what its account has too much of must stay: it could be taken back at once.
         """
-        for over in self.overs:
+        for over in self.must_exceed:
             if not over.exceeded(holdings(over.account), amounts):
                 return False
-        return not any(floor.undercut(holdings(floor.account), amounts) for floor in self.floors)
+        return not any(floor.undercut(holdings(floor.account), amounts) for floor in self.must_keep)
 
 
 class ReclaimRequest(msgspec.Struct, frozen=True):
@@ -98,7 +98,7 @@ class ReclaimRequest(msgspec.Struct, frozen=True):
     reclaim: bool
     announced: bool = False
 
-    def exceeds(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
+    def exceeds_share(self, account: AccountRecord, share: Amounts, word: str) -> str | None:
         """Of what the account would hold more than its share if the beneficiary got all; None if of nothing."""
         holding, charges = future_holdings(account), self.charges.get(account, {})
         for name in self.wanted:

@@ -83,11 +83,11 @@ class ProtectedPods:
             self._by_payer.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: EvictVeto, ground: ReclaimRule) -> EvictVeto | None:
+    def veto_that_counts(self, record: PodRecord, spared: EvictVeto, ground: ReclaimRule) -> EvictVeto | None:
         """What a plugin says against an eviction, as far as it counts on this ground."""
         if not spared.own:
             return spared
-        if self.overrules(record, ground) is not None:
+        if self.why_overruled(record, ground) is not None:
             return None
         assert record.charge_path is not None
         limit = self._rule(record.charge_path).limit
@@ -96,7 +96,7 @@ class ProtectedPods:
             return spared
         return msgspec.structs.replace(spared, until=until)
 
-    def overrules(self, record: PodRecord, ground: ReclaimRule) -> str | None:
+    def why_overruled(self, record: PodRecord, ground: ReclaimRule) -> str | None:
         """Why what the pod's owner says does not count on this ground; None if it does."""
         payer = record.charge_path
         assert payer is not None
@@ -111,20 +111,20 @@ class ProtectedPods:
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def hold_for_all(self, payer: ChargePath, ground: ReclaimRule) -> bool:
+    def holds_for_all_pods(self, payer: ChargePath, ground: ReclaimRule) -> bool:
         """Whether the owners' word counts for every pod of the payer's, now and later."""
         key = (payer, ground.reason)
         if key not in self._hold:
             records = self._by_payer.get(payer, ())
             self._hold[key] = not self._rule(payer).limit and all(
-                self.overrules(record, ground) is None for record in records
+                self.why_overruled(record, ground) is None for record in records
             )
         return self._hold[key]
 
-    def remark(self, record: PodRecord, ground: ReclaimRule) -> str:
+    def overruled_remark(self, record: PodRecord, ground: ReclaimRule) -> str:
         """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
         for spared in self._words(record):
-            why = self.overrules(record, ground)
+            why = self.why_overruled(record, ground)
             if why is not None:
                 return f"; that it {spared.why} does not count: {why}"
         return ""
@@ -132,8 +132,8 @@ class ProtectedPods:
     def verdict(self, record: PodRecord) -> str:
         """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
         there is none."""
-        against_others = self.remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
-        if against_others and not self.remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
+        against_others = self.overruled_remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
+        if against_others and not self.overruled_remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
@@ -157,7 +157,7 @@ class ProtectedPods:
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
         table = session.state.tenancy_table()
-        chosen = columns.stated | (columns.guarded if guards else False)
+        chosen = columns.self_protected | (columns.limited if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
             for record in session.state.tenants(row):
                 if record.charge_path is None or record.state not in ACTIVE:
@@ -252,11 +252,11 @@ class ProtectedPods:
 
 def protected_pods_of(session: Session) -> ProtectedPods:
     """One for all questions of a session."""
-    found = session.own_words
+    found = session.protected_pods
     if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
         session.state.tenancy_table()  # all kinds are known
-        found = session.own_words = ProtectedPods(session, victim_class_arrays(session))
+        found = session.protected_pods = ProtectedPods(session, victim_class_arrays(session))
     return found
 
 
@@ -270,7 +270,7 @@ def evict_vetoes_on(session: Session, record: PodRecord, ground: ReclaimRule | N
     for plugin in session.pipeline.plugins("evict_veto"):
         spared = plugin.evict_veto(session, record)
         if spared is not None and ground is not None:
-            spared = protected_pods_of(session).objection(record, spared, ground)
+            spared = protected_pods_of(session).veto_that_counts(record, spared, ground)
         if spared is not None:
             yield spared
 

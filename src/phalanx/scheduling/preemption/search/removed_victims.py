@@ -32,14 +32,14 @@ class AffinityDependents:
         """Whether it matters to the beneficiary at all which pods are where."""
         return bool(self._counted)
 
-    def concerns(self, cls: ClassRecord) -> bool:
+    def includes(self, cls: ClassRecord) -> bool:
         """Whether a pod of the class matters for where it is."""
         return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
 
-    def first(self, candidates: list[Victim]) -> list[Victim]:
+    def dependents_first(self, candidates: list[Victim]) -> list[Victim]:
         """Those who matter before those who only hold amounts."""
         return sorted(
-            candidates, key=lambda victim: not any(self.concerns(record.pod_class) for record in victim.records)
+            candidates, key=lambda victim: not any(self.includes(record.pod_class) for record in victim.records)
         )
 
 
@@ -50,17 +50,17 @@ class RemovedVictims:
     """
 
     def __init__(self, rules: SearchContext, transaction: Transaction, interplay: AffinityDependents) -> None:
-        self._interplay = interplay
+        self._dependents = interplay
         self._nodes = rules.session.state.nodes
         self._transaction = transaction
-        self._caps = EvictionLimits(rules.session, rules.log)
+        self._limits = EvictionLimits(rules.session, rules.log)
         self._off: Counter[PodRecord] = Counter()
 
     @property
     def violations(self) -> int:
-        return self._caps.violations
+        return self._limits.violations
 
-    def go(self, victims: Iterable[Victim]) -> None:
+    def remove(self, victims: Iterable[Victim]) -> None:
         off, gone = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -70,7 +70,7 @@ class RemovedVictims:
         self._transaction.remove(gone)
         self._count(gone, 1)
 
-    def stay(self, victims: Iterable[Victim]) -> None:
+    def put_back(self, victims: Iterable[Victim]) -> None:
         off, back = self._off, list[PodRecord]()
         for victim in victims:
             for record in victim.records:
@@ -84,9 +84,9 @@ class RemovedVictims:
     def _count(self, records: Iterable[PodRecord], step: int) -> None:
         for record in records:
             if record.pod.budgets:
-                self._caps.count(record, step)
+                self._limits.count_eviction(record, step)
 
-    def has_room(self, victim: Victim) -> bool:
+    def could_stay(self, victim: Victim) -> bool:
         """Whether all its pods could be where they were."""
         idle = self._nodes.idle
         for record in victim.records:
@@ -95,6 +95,6 @@ class RemovedVictims:
             usage = record.footprint.usage
             if (idle[:, record.row] < usage)[usage > 0].any() or record.pod_class.allocators:
                 return False
-            if self._interplay.concerns(record.pod_class):
+            if self._dependents.includes(record.pod_class):
                 return False
         return True
