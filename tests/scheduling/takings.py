@@ -58,7 +58,7 @@ class Takings:
             add_amounts(self._gone.setdefault(account, {}), record.footprint.amounts, 1)
 
     def running(self) -> Iterator[PodRecord]:
-        """The pods that could be asked to go, those first of whom the nearest and largest lender has most."""
+        """The pods that could be asked to go, those first of whom the nearest and largest reclaimee has most."""
         states = (MemberState.BOUND, MemberState.RUNNING)
         records = [record for record in self.scenario.state.pods.values() if record.state in states]
         return iter(sorted(records, key=self._order))

@@ -93,8 +93,8 @@ class Company:
 
 class Problem:
     """`wanted` are (class, how many members of it); `bars` are (account, resource, how much it may hold at most,
-    how much of that the beneficiary asks for, whether what others below it are guaranteed is kept for them). The
-    beneficiary's own accounts must have no guarantees."""
+    how much of that the preemptor asks for, whether what others below it are guaranteed is kept for them). The
+    preemptor's own accounts must have no guarantees."""
 
     def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
         state = scenario.state
@@ -172,7 +172,7 @@ class Problem:
         return all(pod in going and pod.ground is not None for unit in units for pod in unit)
 
     def in_turn(self, units: Sequence[tuple[Candidate, ...]]) -> bool:
-        """Whether there is an order in which every lender still owes something when its next unit goes."""
+        """Whether there is an order in which every reclaimee still owes something when its next unit goes."""
         return _Turns(units, self._held).possible()
 
     # what it costs

@@ -28,8 +28,8 @@ class StuckError(Exception):
 
 
 class RelocationAttempt:
-    """`gone` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
-    order. `sources` are the rows that room was made on, `placed` where the members of the beneficiary are: all of
+    """`moving` are the pods that leave, each with the row that takes it; `steps` are those of one step each, in
+    order. `sources` are the rows that room was made on, `placed` where the members of the preemptor are: all of
     them in the `domain` (bool[N]), if one is given.
     """
 
@@ -37,7 +37,7 @@ class RelocationAttempt:
         self,
         session: Session,
         limits: RelocationLimits,
-        spared: frozenset[str] = frozenset(),
+        left_alone: frozenset[str] = frozenset(),
         domain: BoolArray | None = None,
     ) -> None:
         self.dry_run = DryRunState(session)
@@ -48,7 +48,7 @@ class RelocationAttempt:
         self.whole: dict[GangRecord, None] = {}
         self._session = session
         self._limits = limits
-        self.left_alone = spared
+        self.left_alone = left_alone
         self._domain = domain
         if domain is not None:
             self.dry_run.closed[domain] = True  # nobody moves to where room is to be made
@@ -81,7 +81,7 @@ class RelocationAttempt:
         self._step(row, list(records), member)
 
     def place_member(self, member: PodRecord) -> bool:
-        """Puts a member of the beneficiary where there is room for it, and closes the row to those who move."""
+        """Puts a member of the preemptor where there is room for it, and closes the row to those who move."""
         rows = self.dry_run.fitting(member.pod_class, closed_too=True)
         rows = rows[[row not in self._arrived and self._inside(row) for row in rows.tolist()]]
         held = rows[self.dry_run.closed[rows]]

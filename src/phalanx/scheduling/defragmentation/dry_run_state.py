@@ -15,8 +15,8 @@ RowArray = npt.NDArray[np.intp]
 
 
 class DryRunState:
-    """`closed` rows take none of those who move, `reluctant` ones only who fits on no other. `mark` names the
-    present state, `undo` goes back to one.
+    """`closed` rows take none of those who move, `avoided` ones only who fits on no other. `mark` names the
+    present state, `undo_to` goes back to one.
 
     What filters say is asked once per class and holds for the whole plan, but for host ports, which are counted.
     """

@@ -40,16 +40,16 @@ class RoomForGang:
         if not found:
             return None
         best, domain = min(found, key=lambda entry: entry[0].cost())
-        spared: frozenset[str] = frozenset()
+        left_alone: frozenset[str] = frozenset()
         for _, record in zip(range(_REPRIEVES), sorted(best.moving, key=_most_important_first), strict=False):
-            other = self._plan(spared | {record.pod.uid}, domain)
+            other = self._plan(left_alone | {record.pod.uid}, domain)
             if other is not None and other.cost() < best.cost():
                 self._tell(f"found a cheaper way: {other.cost().evictions} pods move")
-                best, spared = other, spared | {record.pod.uid}
+                best, left_alone = other, left_alone | {record.pod.uid}
         return best
 
-    def _plan(self, spared: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
-        attempt = RelocationAttempt(self._session, self._limits, spared, domain)
+    def _plan(self, left_alone: frozenset[str], domain: BoolArray | None) -> RelocationAttempt | None:
+        attempt = RelocationAttempt(self._session, self._limits, left_alone, domain)
         hardest = sorted(self.members, key=lambda member: (-attempt.size(member), member.order))
         waiting = [member for member in hardest if not attempt.place_member(member)]
         for number, member in enumerate(waiting):

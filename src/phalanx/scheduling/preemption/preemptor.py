@@ -228,6 +228,6 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
 
 def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
     """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
-    itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
+    itself, as in kube-scheduler; others best work_limit only, unless the policy says otherwise."""
     native = gang.spec is not None and gang.spec.rules.by_native_rules
     return native or session.pipeline.policy.eviction.surplus

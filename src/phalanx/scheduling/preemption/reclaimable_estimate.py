@@ -13,7 +13,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class AnnouncedPreemptor:
-    """A group as its announced size (minResources) makes it a beneficiary."""
+    """A group as its announced size (minResources) makes it a preemptor."""
 
     def __init__(self, session: Session, gang: GangRecord) -> None:
         noun = gang.spec
@@ -39,20 +39,22 @@ class ReclaimableEstimate:
         noun = gang.spec
         if noun is None or not (options.preempt or options.reclaim):
             return {}
-        newcomer = AnnouncedPreemptor(self._session, gang)
-        key = (noun.min_resources, newcomer.priority, *newcomer.payers)
+        preemptor = AnnouncedPreemptor(self._session, gang)
+        key = (noun.min_resources, preemptor.priority, *preemptor.payers)
         sums = self._found.get(key)
         if sums is None:
-            sums = self._found[key] = self._sums(newcomer)
+            sums = self._found[key] = self._sums(preemptor)
         return sums.get(account, {})
 
-    def _sums(self, newcomer: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
+    def _sums(self, preemptor: AnnouncedPreemptor) -> dict[AccountRecord | None, dict[str, int]]:
         options = self._session.pipeline.policy.eviction
-        lenders = Reclaimees(self._session, newcomer, options, announced=True)
-        counts = np.bincount(lenders.table.kinds, weights=lenders.table.counts, minlength=len(lenders.classes))
+        reclaimees = Reclaimees(self._session, preemptor, options, announced=True)
+        counts = np.bincount(
+            reclaimees.table.kinds, weights=reclaimees.table.counts, minlength=len(reclaimees.classes)
+        )
         sums: dict[AccountRecord | None, dict[str, int]] = {None: {}}
-        for number in np.flatnonzero(counts * lenders.allowed).tolist():
-            kind, count = lenders.classes[number], int(counts[number])
+        for number in np.flatnonzero(counts * reclaimees.allowed).tolist():
+            kind, count = reclaimees.classes[number], int(counts[number])
             for account in (None, *kind.payer.path):
                 add_amounts(sums.setdefault(account, {}), kind.footprint.amounts, count)
         return sums

@@ -1,4 +1,4 @@
-"""Whose pods a beneficiary may take at all, kind by kind; and what the cluster would be like without them."""
+"""Whose pods a preemptor may take at all, kind by kind; and what the cluster would be like without them."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _HIGH = "their priority is not lower"
 _MODEST = "they ask for resources, and pods that ask for none evict only such as ask for none"
 
 VictimRank = tuple[bool, int, float, int]
-"""In which order lenders' pods are taken: what was lent first, near before far, furthest above its due first, low
-before high priority."""
+"""In which order reclaimees' pods are taken: what was lent first, near before far, furthest above its due first,
+low before high priority."""
 
 
 class PreemptorView(Protocol):
-    """Of a beneficiary, what decides who may go for it: what each payer would be charged, and priorities. Pods of
-    its own `gangs` are compared with `pod_priority`. For those that are `claimed` room is held, and charged."""
+    """Of a preemptor, what decides who may go for it: what each payer would be charged, and priorities. Pods of
+    its own `gangs` are compared with `pod_priority`. For those that are `nominated` room is held, and charged."""
 
     @property
     def payers(self) -> Mapping[ChargePath, Mapping[str, int]]: ...
@@ -60,26 +60,26 @@ class FreedAmounts:
 
 
 class Reclaimees:
-    """What may go for one beneficiary, pod by pod of a kind; `refused` counts the others by why they may not."""
+    """What may go for one preemptor, pod by pod of a kind; `refused` counts the others by why they may not."""
 
     def __init__(
         self,
         session: Session,
-        beneficiary: PreemptorView,
+        preemptor: PreemptorView,
         options: EvictionOptions,
         *,
         announced: bool = False,
     ) -> None:
         self._session = session
-        self._preemptor = beneficiary
+        self._preemptor = preemptor
         self._foreign = options.foreign_victims
         self._best_effort_only = (
-            bool(beneficiary.payers)
-            and not any(map(_asks_for_more_than_a_slot, beneficiary.payers.values()))
+            bool(preemptor.payers)
+            and not any(map(_asks_for_more_than_a_slot, preemptor.payers.values()))
             and not session.pipeline.policy.eviction.best_effort
         )
-        together = {payer: dict(wanted) for payer, wanted in beneficiary.payers.items()}
-        for record in beneficiary.nominated:
+        together = {payer: dict(wanted) for payer, wanted in preemptor.payers.items()}
+        for record in preemptor.nominated:
             if record.charge_path is not None:
                 add_amounts(together.setdefault(record.charge_path, {}), record.footprint.amounts, -1)
         self._payer_rules = [
@@ -92,14 +92,14 @@ class Reclaimees:
                 announced=announced,
                 together=together,
             )
-            for payer, wanted in beneficiary.payers.items()
+            for payer, wanted in preemptor.payers.items()
         ]
         self.drf: DrfPreemption | None = None
         if session.pipeline.policy.eviction.levels:
             wanted: dict[str, int] = {}
-            for amounts in beneficiary.payers.values():
+            for amounts in preemptor.payers.values():
                 add_amounts(wanted, amounts, 1)
-            self.drf = DrfPreemption(session, beneficiary.gangs, wanted, beneficiary.priority)
+            self.drf = DrfPreemption(session, preemptor.gangs, wanted, preemptor.priority)
         self.rules: dict[ChargePath, ReclaimRule] = {}
         self._found: dict[ChargePath, ReclaimRule | str] = {}
         self.refused: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Reclaimees:
         self._taken: dict[int, FloatArray] | None = None
 
     def _may_go(self, counts: IntArray) -> BoolArray:
-        """bool[K], as `may_lend` says of a pod; counts the others by why not."""
+        """bool[K], as `reclaim_rule` says of a pod; counts the others by why not."""
         columns = self._classes
         left: BoolArray = counts > 0
 
@@ -182,23 +182,23 @@ class Reclaimees:
         return int(self._counts[self.allowed].sum())
 
     def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
-        """The ground on which one pod may be taken, or why there is none."""
+        """The rule by which one pod may be taken, or why there is none."""
         assert record.charge_path is not None
         if self._best_effort_only and _asks_for_more_than_a_slot(record.footprint.amounts):
             return _MODEST
         return self._by_priority(self._rule_for(record.charge_path), record.gang, record.pod.priority)
 
     def overrules_owner(self, record: PodRecord) -> bool:
-        """Whether what a pod's owner says against its eviction does not count for this beneficiary."""
-        ground = self.reclaim_rule(record)
-        return not isinstance(ground, str) and self._protected.why_overruled(record, ground) is not None
+        """Whether what a pod's owner says against its eviction does not count for this preemptor."""
+        rule = self.reclaim_rule(record)
+        return not isinstance(rule, str) and self._protected.why_overruled(record, rule) is not None
 
     def keep_up_to(self, most: VictimRank) -> None:
         """Leaves everybody alone who comes after a level."""
         self.allowed = self._possible & self._up_to(most)
 
     def keep_all(self) -> None:
-        """Takes back `keep_levels`."""
+        """Takes back `keep_up_to`."""
         self.allowed = self._possible
 
     def _up_to(self, most: VictimRank) -> BoolArray:
@@ -267,30 +267,30 @@ class Reclaimees:
         return found
 
     def _by_priority(
-        self, ground: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
+        self, rule: ReclaimRule | str, gang: GangRecord | None, pod_priority: int
     ) -> ReclaimRule | str:
-        if isinstance(ground, str):
-            return ground
+        if isinstance(rule, str):
+            return rule
         if gang is not None and gang in self._preemptor.gangs:
             lower = pod_priority < self._preemptor.pod_priority
-            return ground if lower else _OWN
-        if ground.lower_priority_only:
+            return rule if lower else _OWN
+        if rule.lower_priority_only:
             priority = pod_priority if gang is None else self._session.victim_priority(gang, pod_priority)
-            if priority >= self._preemptor.priority and not self._drf_allows(ground, gang, priority):
+            if priority >= self._preemptor.priority and not self._drf_allows(rule, gang, priority):
                 return _HIGH
-        return ground
+        return rule
 
-    def _drf_allows(self, ground: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
+    def _drf_allows(self, rule: ReclaimRule, gang: GangRecord | None, priority: int) -> bool:
         """Whether any pod at all of a gang of equal priority could go."""
-        equal = ground.drf and priority == self._preemptor.priority
+        equal = rule.drf and priority == self._preemptor.priority
         return equal and self.drf is not None and self.drf.allows_victim(gang, {})
 
     def _rule_for(self, payer: ChargePath) -> ReclaimRule | str:
         found = self._found.get(payer)
         if found is None:
             words = [rules.rule_for(payer) for rules in self._payer_rules]
-            grounds = [word for word in words if not isinstance(word, str)]
-            found = grounds[0] if grounds else words[0] if words else "nobody pays for them"
+            rules = [word for word in words if not isinstance(word, str)]
+            found = rules[0] if rules else words[0] if words else "nobody pays for them"
             self._found[payer] = found
             if not isinstance(found, str):
                 self.rules[payer] = found
@@ -301,5 +301,5 @@ def _asks_for_more_than_a_slot(amounts: Mapping[str, int]) -> bool:
     return any(amount for name, amount in amounts.items() if name != PODS)
 
 
-def victim_rank(ground: ReclaimRule, priority: int) -> VictimRank:
-    return (ground.reason is EvictionReason.PREEMPTED, ground.distance, -ground.excess, priority)
+def victim_rank(rule: ReclaimRule, priority: int) -> VictimRank:
+    return (rule.reason is EvictionReason.PREEMPTED, rule.distance, -rule.excess, priority)

@@ -1,7 +1,7 @@
-"""Making room: which pods must go so that all of a beneficiary fits, or that no choice of them would help.
+"""Making room: which pods must go so that all of a preemptor fits, or that no choice of them would help.
 
 A search tries on the live arrays, within one transaction that is rolled back in any case: who is leaving anyway is
-taken off first, then victims, in the policy's order, until the whole beneficiary can be placed under every filter
+taken off first, then victims, in the policy's order, until the whole preemptor can be placed under every filter
 and every ceiling; then each victim that is not needed comes back. Nothing is evicted here.
 """
 
@@ -39,48 +39,46 @@ SOON = 300
 _MOST_HANDS = 3
 
 
-def solve(session: Session, beneficiary: Preemptor) -> Eviction | NoSolution:
+def solve(session: Session, preemptor: Preemptor) -> Eviction | NoSolution:
     """Which pods must go, or that no choice helps; what was found futile is not tried again until that may have
     changed."""
-    question = _question_of(beneficiary)
+    question = _question_of(preemptor)
     state = session.state
     known = session.futility.known(question, state.eased(), state.ripened, session.now)
     if known is not None:
         assert isinstance(known, NoSolution)
         return known
-    found = Solver(session, beneficiary, session.pipeline.policy.eviction, session.evictions).solve()
+    found = Solver(session, preemptor, session.pipeline.policy.eviction, session.evictions).solve()
     if isinstance(found, NoSolution):
         session.futility.note(question, state.eased(), state.ripened, found)
     return found
 
 
-def _question_of(beneficiary: Preemptor) -> EvictionQuestion:
+def _question_of(preemptor: Preemptor) -> EvictionQuestion:
     # Only a gang that has members on nodes may find victims among its own.
-    gangs = tuple(gang for gang in beneficiary.gangs if gang.counts().active)
+    gangs = tuple(gang for gang in preemptor.gangs if gang.counts().active)
     return EvictionQuestion(
-        beneficiary.demand,
-        beneficiary.priority,
-        beneficiary.pod_priority,
-        beneficiary.preempts,
+        preemptor.demand,
+        preemptor.priority,
+        preemptor.pod_priority,
+        preemptor.preempts,
         gangs,
-        beneficiary.total,
+        preemptor.total,
     )
 
 
 class Solver:
-    """One question; `run` answers it. `bound` tells whether grounds, vetoes and caps hold."""
+    """One question; `solve` answers it. `enforced` tells whether rules, vetoes and limits hold."""
 
     enforced: ClassVar[bool] = True
 
-    def __init__(
-        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
-    ) -> None:
+    def __init__(self, session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> None:
         self._session = session
-        self._preemptor = beneficiary
+        self._preemptor = preemptor
         self._options = options
         self._log = log
         self._work_limit = WorkLimit(
-            32 * len(beneficiary.classes) + 8 * beneficiary.total + session.state.nodes.extent // 8
+            32 * len(preemptor.classes) + 8 * preemptor.total + session.state.nodes.extent // 8
         )
         self._late: dict[AccountRecord, dict[str, int]] = {}
         self._held: dict[AccountRecord, dict[str, int]] = {}
@@ -91,7 +89,7 @@ class Solver:
     def solve(self) -> Eviction | NoSolution:
         state = self._session.state
         if self.enforced and not self._preemptor.preempts:
-            return NoSolution(None, 0, (("the beneficiary's preemptionPolicy is Never", 0),))
+            return NoSolution(None, 0, (("the preemptor's preemptionPolicy is Never", 0),))
         self._candidates = self._find_candidates()
         self._reclaimees = self._candidates.reclaimees
         self._context = SearchContext(
@@ -108,7 +106,7 @@ class Solver:
             and not self._reclaimees.anybody
             and not (state.leaving or state.promised or self._preemptor.nominated)
         ):
-            # Nothing is different from what it was when the beneficiary found no room.
+            # Nothing is different from what it was when the preemptor found no room.
             return self._no_solution(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for payer in self._preemptor.payers:
@@ -172,7 +170,7 @@ class Solver:
         return self._no_solution(facts, arriving)
 
     def _within_domains(self, choice: VictimChoice) -> Eviction | None:
-        """The best choice within one of the domains that would take the beneficiary if all went who may go: of too
+        """The best choice within one of the domains that would take the preemptor if all went who may go: of too
         many those in which most of it fits already."""
         if self._preemptor.required_domain is None:
             return None
@@ -199,11 +197,11 @@ class Solver:
     # asking
 
     def _find_candidates(self) -> Candidates:
-        lenders = Reclaimees(self._session, self._preemptor, self._options)
-        return Candidates(self._session, self._preemptor, lenders, self._options)
+        reclaimees = Reclaimees(self._session, self._preemptor, self._options)
+        return Candidates(self._session, self._preemptor, reclaimees, self._options)
 
     def _try(self) -> Shortage | Gap | OverQuota | None:
-        """Whether the beneficiary fits now; nothing stays placed."""
+        """Whether the preemptor fits now; nothing stays placed."""
         self._work_limit.count_try()
         facts = self._preemptor.place(self._session, self._transaction)
         self._transaction.unplace()
@@ -242,7 +240,7 @@ class Solver:
         return record.charge_path is not None and not isinstance(self._reclaimees.reclaim_rule(record), str)
 
     def _displaced(self) -> tuple[PodRecord, ...]:
-        """Those whose claims the beneficiary takes, while it is placed; all others' stand again for this look."""
+        """Those whose claims the preemptor takes, while it is placed; all others' stand again for this look."""
         claims: dict[Nomination, list[PodRecord]] = {}
         for record in self._rivals:
             if record.nomination is not None:
@@ -264,7 +262,7 @@ class Solver:
         return not (self._session.state.nodes.idle[:, sorted(rows)] < 0).any()
 
     def _needed(self) -> tuple[PodRecord, ...]:
-        """Those who leave anyway and whose room is counted on, while the beneficiary is placed: on the nodes that
+        """Those who leave anyway and whose room is counted on, while the preemptor is placed: on the nodes that
         it uses, or in its accounts."""
         rows = {row for _, row in self._preemptor.placed}
         here = [record for record in self._terminating if record.row in rows]
@@ -281,7 +279,7 @@ class Solver:
         return tuple(here)
 
     def _accounts_hold(self) -> bool:
-        """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
+        """Whether no account of the preemptor holds more than it may of what the preemptor asks for."""
         return not any(self._session.quota_check.overdrawn(self._preemptor.payers))
 
     def _no_solution(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> NoSolution:

@@ -31,11 +31,12 @@ GangPart = str | PartKey | None
 class Victim:
     """Pods that go together or stay together.
 
-    `breaks` counts the gangs that lose a quorum that they have. `own` is the sum of the pods' own priorities,
-    `priority` the highest that must be exceeded (`Session.victim_priority`). `grounds` are those of the payers,
-    with what each holds in `amounts`. `exposed` counts how often its pods stand under a disruption budget that has
-    nothing left. `key` puts victims in the order in which they are taken. A `whole` victim is everybody of some
-    gangs; a single member of a gang draws on the gang's `spare`, and goes as a part of the whole if both go.
+    `broken_quorums` counts the gangs that lose a quorum that they have. `pod_priorities` is the sum of the pods' own
+    priorities, `priority` the highest that must be exceeded (`Session.victim_priority`). `rules` are those of the
+    payers, with what each holds in `amounts`. `exhausted_budgets` counts how often its pods stand under a disruption
+    budget that has nothing left. `order_key` puts victims in the order in which they are taken. A `whole` victim is
+    everybody of some gangs; a single member of a gang draws on the gang's `dispensable` members, and goes as a part
+    of the whole if both go.
     """
 
     __slots__ = (
@@ -58,7 +59,7 @@ class Victim:
     def __init__(
         self,
         records: list[PodRecord],
-        grounds: Mapping[ChargePath, ReclaimRule],
+        rules: Mapping[ChargePath, ReclaimRule],
         priority: int,
         work: float,
         breaks: int = 0,
@@ -79,27 +80,27 @@ class Victim:
         if len(records) == 1:
             (record,) = records
             assert record.charge_path is not None
-            ground = grounds[record.charge_path]
+            rule = rules[record.charge_path]
             self.gangs = (record.gang,) if record.gang is not None else ()
             self.amounts = {record.charge_path: record.footprint.amounts}
-            self.rules = {record.charge_path: ground}
-            self.preempted, self.distance = ground.reason is EvictionReason.PREEMPTED, ground.distance
+            self.rules = {record.charge_path: rule}
+            self.preempted, self.distance = rule.reason is EvictionReason.PREEMPTED, rule.distance
             return
         self.gangs = tuple({r.gang: None for r in records if r.gang is not None})
         self.amounts = {}
         for record in records:
             assert record.charge_path is not None
             add_amounts(self.amounts.setdefault(record.charge_path, {}), record.footprint.amounts, 1)
-        self.rules = {payer: grounds[payer] for payer in self.amounts}
+        self.rules = {payer: rules[payer] for payer in self.amounts}
         self.preempted = any(each.reason is EvictionReason.PREEMPTED for each in self.rules.values())
-        self.distance = max(ground.distance for ground in self.rules.values())
+        self.distance = max(rule.distance for rule in self.rules.values())
 
     def __repr__(self) -> str:
         return f"Victim({', '.join(record.pod.key for record in self.records)})"
 
     @property
     def excess(self) -> float:
-        return min(ground.excess for ground in self.rules.values())
+        return min(rule.excess for rule in self.rules.values())
 
     @property
     def reason(self) -> EvictionReason:
@@ -132,7 +133,7 @@ class VictimBuilder:
     def __init__(
         self,
         state: ClusterState,
-        grounds: Mapping[ChargePath, ReclaimRule],
+        rules: Mapping[ChargePath, ReclaimRule],
         may_go: Callable[[PodRecord], bool],
         priority: Callable[[GangRecord | None, int], int],
         work: Callable[[PodRecord], float],
@@ -140,7 +141,7 @@ class VictimBuilder:
     ) -> None:
         self._state = state
         self._composites = state.surroundings.composites
-        self._rules = grounds
+        self._rules = rules
         self._may_go = may_go
         self._priority = priority
         self._work = work
@@ -196,7 +197,7 @@ class VictimBuilder:
 
 class DispensableMembers:
     """How many members a gang can do without, in all (`free`), of each role that has a minimum, and of subgroups.
-    `everybody`: it has nothing to break, or lacks some of its minimum already."""
+    `all_dispensable`: it has nothing to break, or lacks some of its minimum already."""
 
     __slots__ = ("_roles", "_subquorum", "all_dispensable", "free")
 
@@ -213,7 +214,8 @@ class DispensableMembers:
         self.all_dispensable = not self._roles and self._subquorum is None and self.free >= active
 
     def can_lose(self, record: PodRecord, spent: Mapping[GangPart, int]) -> bool:
-        """Whether the gang can do without a member; `spent` counts those before by what `keys` says of each."""
+        """Whether the gang can do without a member; `spent` counts those before by what `counted_as` says of
+        each."""
         role = record.pod.role
         if spent.get(None, 0) >= self.free or (role in self._roles and spent.get(role, 0) >= self._roles[role]):
             return False
@@ -254,13 +256,13 @@ class Removals:
 
     def __init__(
         self,
-        levelling: DrfPreemption | None = None,
+        drf: DrfPreemption | None = None,
         holding: Callable[[AccountRecord], Mapping[str, int]] = future_holdings,
     ) -> None:
         self._holding = holding
         self._holdings: dict[AccountRecord, dict[str, int]] = {}
         self._spent: dict[DispensableMembers, Counter[GangPart]] = {}
-        self._drf = levelling
+        self._drf = drf
         self._shrunk: dict[GangRecord, dict[str, int]] = {}
 
     def holdings_of(self, account: AccountRecord) -> dict[str, int]:
@@ -271,11 +273,11 @@ class Removals:
         return found
 
     def allows(self, victim: Victim) -> bool:
-        """Whether there still is a ground for it."""
-        grounds = victim.rules.items()
-        return all(
-            ground.allows_removal(victim.amounts[payer], self.holdings_of) for payer, ground in grounds
-        ) and (self._drf is None or not _levelled(victim, self._drf) or self._drf_allows(victim, self._drf))
+        """Whether a rule still allows it."""
+        rules = victim.rules.items()
+        return all(rule.allows_removal(victim.amounts[payer], self.holdings_of) for payer, rule in rules) and (
+            self._drf is None or not _goes_by_drf(victim, self._drf) or self._drf_allows(victim, self._drf)
+        )
 
     def gang_can_lose(self, victim: Victim) -> bool:
         """Whether its gang can do without it, if it does not go as a whole."""
@@ -295,18 +297,16 @@ class Removals:
             for key in victim.dispensable.counted_as(victim.records[0]):
                 spent[key] += sign
 
-    def _drf_allows(self, victim: Victim, levelling: DrfPreemption) -> bool:
-        """Whether the victim's gangs hold enough more than the beneficiary."""
-        return all(
-            levelling.allows_victim(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs
-        )
+    def _drf_allows(self, victim: Victim, drf: DrfPreemption) -> bool:
+        """Whether the victim's gangs hold enough more than the preemptor."""
+        return all(drf.allows_victim(gang, _of_gang(victim, gang), self._shrunk.get(gang)) for gang in victim.gangs)
 
 
-def _levelled(victim: Victim, levelling: DrfPreemption) -> bool:
+def _goes_by_drf(victim: Victim, drf: DrfPreemption) -> bool:
     """Whether the victim goes because others hold less, not for its priority."""
-    if victim.priority < levelling.priority or any(gang in levelling.gangs for gang in victim.gangs):
+    if victim.priority < drf.priority or any(gang in drf.gangs for gang in victim.gangs):
         return False
-    return any(ground.drf for ground in victim.rules.values())
+    return any(rule.drf for rule in victim.rules.values())
 
 
 def _of_gang(victim: Victim, gang: GangRecord) -> dict[str, int]:

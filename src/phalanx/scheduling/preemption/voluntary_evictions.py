@@ -19,7 +19,7 @@ class VoluntaryEvictions:
     """Every veto of the policy's plugins holds, no gang is torn apart, and nobody's need justifies breaking a
     disruption budget. Pods are added one by one, or as whole gangs. Objections go on from "it ".
 
-    `mark` names the present set, `undo` goes back to one.
+    `mark` names the present set, `undo_to` goes back to one.
     """
 
     def __init__(self, session: Session, log: EvictionLog) -> None:
@@ -62,9 +62,9 @@ class VoluntaryEvictions:
         if record.state not in CAN_LEAVE:
             return "is on its way already"
         for plugin in self._session.pipeline.plugins("evict_veto"):
-            spared = plugin.evict_veto(self._session, record)
-            if spared is not None:
-                return spared.why
+            veto = plugin.evict_veto(self._session, record)
+            if veto is not None:
+                return veto.why
         return None
 
     def _count(self, records: Sequence[PodRecord]) -> str | None:

@@ -465,7 +465,7 @@ class Session:
         self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
 
     def evict(
-        self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
+        self, record: PodRecord, reason: EvictionReason, message: str, preemptor: str = "", cause: str = ""
     ) -> None:
         """Tells a pod to leave; from now on it counts as terminating."""
         pod, gang = record.pod, record.gang
@@ -474,7 +474,7 @@ class Session:
         self.state.doom(record)
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
-            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, beneficiary=beneficiary)
+            Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, preemptor=preemptor)
         )
 
     def admit(self, gang: GangRecord) -> None:

@@ -17,15 +17,15 @@ Amounts = Mapping[str, int]
 
 
 class DrfPreemption:
-    """What dominant shares say about taking from gangs of equal priority, for one beneficiary.
+    """What dominant shares say about taking from gangs of equal priority, for one preemptor.
 
-    A pod may go if the beneficiary, with all that it asks for, then has no larger share than the pod's gang without
-    it (Volcano, plugins/drf/drf.go, where the beneficiary grows pod by pod). It must also end below what that gang
+    A pod may go if the preemptor, with all that it asks for, then has no larger share than the pod's gang without
+    it (Volcano, plugins/drf/drf.go, where the preemptor grows pod by pod). It must also end below what that gang
     had before: otherwise pods that do not move their gangs' shares could take each other's places for ever.
     """
 
     def __init__(self, session: Session, gangs: Iterable[GangRecord], wanted: Amounts, priority: int = 0) -> None:
-        """`gangs` are the beneficiary's own; none for a pod on its own."""
+        """`gangs` are the preemptor's own; none for a pod on its own."""
         self.gangs = tuple(gangs)
         self.priority = priority
         self._totals = {name: offered for name, (offered, _) in session.totals().items()}

@@ -40,12 +40,12 @@ class EvictionDelays:
 class EvictionLimits:
     """What the set of all pods that one decision evicts must keep to; one per decision, pods are added one by one.
 
-    Within a window an account loses no more pods than its rate says; more at once only as one unit (`take_all`)
-    while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can: `violations` counts
-    the pods beyond what budgets allow, each in every budget that counts it; with the plugin `pdb`, or through the
-    Eviction API, it breaks none. (With the plugin it may break those of pods whose owners' word does not count, as
-    `overrules` says; what the API server refuses it refuses.) Whoever was told to leave already counts until he is
-    gone: budgets are told late.
+    Within a window an account loses no more pods than its rate says; more at once only as one unit
+    (`try_evict_all`) while nothing else went. Of a PodDisruptionBudget the decision breaks as little as it can:
+    `violations` counts the pods beyond what budgets allow, each in every budget that counts it; with the plugin
+    `pdb`, or through the Eviction API, it breaks none. (With the plugin it may break those of pods whose owners'
+    word does not count, as `overrules` says; what the API server refuses it refuses.) Whoever was told to leave
+    already counts until he is gone: budgets are told late.
     """
 
     def __init__(

@@ -43,9 +43,9 @@ class QuotaRules:
             self._objection = question.exceeds_share(self._quota, self._share(self._quota), f"its {self._word}")
         self._found: dict[AccountRecord, ReclaimRule | str] = {}
 
-    def rule_for(self, lender: ChargePath) -> ReclaimRule | str | None:
+    def rule_for(self, reclaimee: ChargePath) -> ReclaimRule | str | None:
         """None if neither party has a quota."""
-        quota, mine = quota_of(lender, self._tree), self._quota
+        quota, mine = quota_of(reclaimee, self._tree), self._quota
         if mine is None or quota is None:
             return None if mine is quota else ONE_WITHOUT_QUOTA
         found = self._found.get(quota)

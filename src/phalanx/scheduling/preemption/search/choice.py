@@ -35,12 +35,13 @@ _CHOICE = 200
 
 
 class WorkLimit:
-    """What is left for finding a choice at all (`find`), and for better ones (`improve`). A try costs `attempt`."""
+    """What is left for finding a choice at all (`begin_finding`), and for better ones
+    (`begin_improving`). A try costs `per_try`."""
 
-    def __init__(self, attempt: int) -> None:
-        self._per_try = attempt
-        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * attempt)
-        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * attempt)
+    def __init__(self, per_try: int) -> None:
+        self._per_try = per_try
+        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * per_try)
+        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * per_try)
         self._improving = False
 
     @property
@@ -75,25 +76,25 @@ class WorkLimit:
 
 
 class VictimChoice:
-    """Tries choices within a transaction. `fits` tells whether the beneficiary can be placed now, `outcome` makes
+    """Tries choices within a transaction. `fits` tells whether the preemptor can be placed now, `outcome` makes
     an answer of those who are off."""
 
     def __init__(
         self,
-        rules: SearchContext,
-        beneficiary: Preemptor,
+        context: SearchContext,
+        preemptor: Preemptor,
         transaction: Transaction,
-        effort: WorkLimit,
+        work_limit: WorkLimit,
         fits: Callable[[], bool],
         outcome: MakeSolution,
     ) -> None:
-        self._context = rules
-        self._preemptor = beneficiary
+        self._context = context
+        self._preemptor = preemptor
         self._transaction = transaction
-        self._work_limit = effort
+        self._work_limit = work_limit
         self._fits = fits
         self._make_solution = outcome
-        self._removed = RemovedVictims(rules, transaction, AffinityDependents(rules.session, beneficiary.classes))
+        self._removed = RemovedVictims(context, transaction, AffinityDependents(context.session, preemptor.classes))
 
     def best_of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
@@ -177,7 +178,7 @@ class VictimChoice:
         return kept
 
     def _without_untouched(self, chosen: list[Victim]) -> list[Victim]:
-        """Gives back those whose room nobody takes where the beneficiary is now."""
+        """Gives back those whose room nobody takes where the preemptor is now."""
         session, taken = self._context.session, self._removed
         if self._preemptor.place(session, self._transaction) is not None:
             return chosen
@@ -196,7 +197,7 @@ class VictimChoice:
         return chosen
 
     def _accounts_hold(self, victim: Victim) -> bool:
-        """Whether no account of the beneficiary in which the victim stands holds too much."""
+        """Whether no account of the preemptor in which the victim stands holds too much."""
         overdrawn = self._context.session.quota_check.overdrawn(self._preemptor.payers)
         return not any(account in payer.path for account in overdrawn for payer in victim.amounts)
 
@@ -228,24 +229,24 @@ class VictimChoice:
 
 
 class ExhaustiveSearch:
-    """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
+    """Decides on one candidate after the other, the most valuable first: it stays, if the preemptor would fit
     were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
 
-    `fits` tells whether the beneficiary can be placed now. Once the `effort` is spent the best so far is it.
+    `fits` tells whether the preemptor can be placed now. Once the `work_limit` is spent the best so far is it.
     """
 
     def __init__(
         self,
-        rules: SearchContext,
+        context: SearchContext,
         taken: RemovedVictims,
         fits: Callable[[], bool],
-        effort: WorkLimit,
+        work_limit: WorkLimit,
         outcome: MakeSolution,
     ) -> None:
-        self._context = rules
+        self._context = context
         self._removed = taken
         self._fits = fits
-        self._work_limit = effort
+        self._work_limit = work_limit
         self._make_solution = outcome
         self._best: Eviction | None = None
         self._victims: list[Victim] = []
@@ -295,12 +296,12 @@ class ExhaustiveSearch:
             self._decide(place + 1, more)
 
     def _cost(self, chosen: Sequence[Victim]) -> EvictionCost:
-        caps = EvictionLimits(self._context.session, self._context.log)
+        limits = EvictionLimits(self._context.session, self._context.log)
         for victim in chosen:
             for record in victim.records:
                 if record.pod.budgets:
-                    caps.count_eviction(record, 1)
-        return cost_of(chosen, caps.violations, self._context.holding)
+                    limits.count_eviction(record, 1)
+        return cost_of(chosen, limits.violations, self._context.holding)
 
 
 def _twin(victim: Victim) -> object:

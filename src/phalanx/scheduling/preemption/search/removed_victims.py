@@ -15,7 +15,7 @@ from phalanx.scheduling.session.session import Session
 
 
 class AffinityDependents:
-    """Pods whose being there, or not, tells on where the beneficiary's pods may go: they are counted by what these
+    """Pods whose being there, or not, tells on where the preemptor's pods may go: they are counted by what these
     state, or state something about these themselves."""
 
     def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
@@ -29,7 +29,7 @@ class AffinityDependents:
         }
 
     def __bool__(self) -> bool:
-        """Whether it matters to the beneficiary at all which pods are where."""
+        """Whether it matters to the preemptor at all which pods are where."""
         return bool(self._counted)
 
     def includes(self, cls: ClassRecord) -> bool:
@@ -49,11 +49,11 @@ class RemovedVictims:
     A pod may be a victim on its own and a part of its whole gang: it is off while either is.
     """
 
-    def __init__(self, rules: SearchContext, transaction: Transaction, interplay: AffinityDependents) -> None:
-        self._dependents = interplay
-        self._nodes = rules.session.state.nodes
+    def __init__(self, context: SearchContext, transaction: Transaction, dependents: AffinityDependents) -> None:
+        self._dependents = dependents
+        self._nodes = context.session.state.nodes
         self._transaction = transaction
-        self._limits = EvictionLimits(rules.session, rules.log)
+        self._limits = EvictionLimits(context.session, context.log)
         self._off: Counter[PodRecord] = Counter()
 
     @property

@@ -1,4 +1,4 @@
-"""In which orders victims are tried: the first of an order that suffice are a choice, the cheapest choice wins."""
+"""In which orders victims are tried: the first that suffice are a choice, and the cheapest choice wins."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _KIND = 6
 
 
 def victim_orderings(
-    rules: SearchContext, beneficiary: Preemptor, candidates: list[Victim]
+    context: SearchContext, preemptor: Preemptor, candidates: list[Victim]
 ) -> Iterator[list[Victim]]:
-    """Node by node, those first who keep the beneficiary out by being where they are, the policy's order, in which
+    """Node by node, those first who keep the preemptor out by being where they are, the policy's order, in which
     the candidates are, by size; and for accounts that need not give all, the one that frees most."""
-    nearby = _node_by_node(rules.session, beneficiary, candidates)
-    if nearby is not None:
-        yield nearby
-    interplay = AffinityDependents(rules.session, beneficiary.classes)
-    blockers = interplay.dependents_first(candidates) if interplay else candidates
+    per_node = _node_by_node(context.session, preemptor, candidates)
+    if per_node is not None:
+        yield per_node
+    dependents = AffinityDependents(context.session, preemptor.classes)
+    blockers = dependents.dependents_first(candidates) if dependents else candidates
     if blockers != candidates:
         yield blockers
-    yield in_turns(rules, candidates)
-    larger = _largest_first(beneficiary, candidates)
+    yield in_turns(context, candidates)
+    larger = _largest_first(preemptor, candidates)
     if larger != candidates:
         yield larger
-    if any(ground.must_exceed for victim in candidates for ground in victim.rules.values()):
-        yield smallest_first(rules, candidates)
+    if any(rule.must_exceed for victim in candidates for rule in victim.rules.values()):
+        yield smallest_first(context, candidates)
 
 
-def _largest_first(beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim]:
+def _largest_first(preemptor: Preemptor, candidates: list[Victim]) -> list[Victim]:
     """Within one kind by the largest part that they hold of anything that is asked for: so fewer have to go."""
     asked: dict[str, int] = {}
-    for wanted in beneficiary.payers.values():
+    for wanted in preemptor.payers.values():
         add_amounts(asked, {name: amount for name, amount in wanted.items() if name != PODS}, 1)
 
     def part(victim: Victim) -> float:
@@ -57,13 +57,13 @@ def _largest_first(beneficiary: Preemptor, candidates: list[Victim]) -> list[Vic
     return sorted(candidates, key=lambda victim: (victim.order_key[:_KIND], -part(victim), victim.order_key))
 
 
-def _node_by_node(session: Session, beneficiary: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
+def _node_by_node(session: Session, preemptor: Preemptor, candidates: list[Victim]) -> list[Victim] | None:
     """Those first who make room where the least is lost; None if that is not enough."""
-    nearby = PerNodeChoice(session, beneficiary.classes, candidates)
-    for cls, count in beneficiary.copies:
-        if not nearby.make_room_for(cls, count):
+    per_node = PerNodeChoice(session, preemptor.classes, candidates)
+    for cls, count in preemptor.copies:
+        if not per_node.make_room_for(cls, count):
             return None
-    return nearby.chosen_first(candidates)
+    return per_node.chosen_first(candidates)
 
 
 class PerNodeChoice:

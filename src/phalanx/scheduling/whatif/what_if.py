@@ -35,7 +35,7 @@ NO_WHOLE_GANG = "the policy evicts no whole gang (allowWholeBundle: false)"
 MATE_STAYS = "each belongs to a gang of which another member may not go"
 NO_SET = "no set of them was found within the work that a cycle may do for one who waits"
 
-# Farther than any lender who may go: first those kept by a priority or a veto alone, last those who owe nothing.
+# Farther than any reclaimee who may go: first those kept by a priority or a veto alone, last those who owe nothing.
 _NEAR = 1000
 _FAR = ReclaimRule(EvictionReason.PREEMPTED, False, distance=_NEAR + 1)
 
@@ -62,7 +62,7 @@ class WhatIf(msgspec.Struct, frozen=True):
 class _AllPods(Reclaimees):
     """All pods but those that belong to their nodes, whatever quotas, queues, priorities and marks say.
 
-    Who may go in earnest has the ground that he has, and so comes first.
+    Who may go in earnest has the rule that he has, and so comes first.
     """
 
     def reclaim_rule(self, record: PodRecord) -> ReclaimRule | str:
@@ -96,12 +96,12 @@ class _AllCandidates(Candidates):
     def __init__(
         self,
         session: Session,
-        beneficiary: Preemptor,
-        lenders: Reclaimees,
+        preemptor: Preemptor,
+        reclaimees: Reclaimees,
         options: EvictionOptions,
         earnest: Reclaimees,
     ) -> None:
-        super().__init__(session, beneficiary, lenders, options)
+        super().__init__(session, preemptor, reclaimees, options)
         self._earnest = earnest
 
     def on_rows(self, rows: Iterable[int]) -> list[Victim]:
@@ -139,35 +139,33 @@ class _UnboundSolver(Solver):
         return _AllCandidates(self._session, self._preemptor, everybody, self._options, earnest)
 
 
-def what_if(session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
-    """The answer for a beneficiary for whom a search in earnest found nothing."""
-    search = _UnboundSolver(session, beneficiary, options, log)
+def what_if(session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> WhatIf:
+    """The answer for a preemptor for whom a search in earnest found nothing."""
+    search = _UnboundSolver(session, preemptor, options, log)
     found = search.solve()
     if isinstance(found, NoSolution):
         return WhatIf(None, search.missing)
-    obstacles = _Obstacles(session, beneficiary, options, log).of(found.victims, found.displaced)
+    obstacles = _Obstacles(session, preemptor, options, log).of(found.victims, found.displaced)
     return WhatIf(found, None, obstacles)
 
 
 class _Obstacles:
-    def __init__(
-        self, session: Session, beneficiary: Preemptor, options: EvictionOptions, log: EvictionLog
-    ) -> None:
+    def __init__(self, session: Session, preemptor: Preemptor, options: EvictionOptions, log: EvictionLog) -> None:
         self._session = session
-        self._beneficiary = beneficiary
+        self._preemptor = preemptor
         self._options = options
         self._log = log
-        self._lenders = Reclaimees(session, beneficiary, options)
+        self._reclaimees = Reclaimees(session, preemptor, options)
         self._found: dict[str, tuple[dict[str, PodRecord], list[float | None]]] = {}
 
     def of(self, victims: Sequence[Victim], losers: Sequence[PodRecord]) -> tuple[EvictionObstacle, ...]:
         everybody = [*(record for victim in victims for record in victim.records), *losers]
-        if not self._beneficiary.preempts:
+        if not self._preemptor.preempts:
             self._note(NEVER, everybody)
         free = [victim for victim in victims if not self._individual(victim)]
         self._together(free)
         for record in losers:
-            word = _ground_against(self._session, self._lenders, record)
+            word = _rule_against(self._session, self._reclaimees, record)
             if word is not None:
                 self._note(f"room is held for them, and {word}", [record])
         if not self._found:
@@ -185,7 +183,7 @@ class _Obstacles:
         """Notes what is said about single pods, and about the gang as a whole; whether there is anything."""
         stuck: set[str] = set()
         for record in victim.records:
-            for objection in _objections(self._session, self._lenders, record):
+            for objection in _objections(self._session, self._reclaimees, record):
                 stuck.add(record.pod.uid)
                 why = f"each {objection.why}" if isinstance(objection, EvictVeto) else objection
                 self._note(why, [record], objection.until if isinstance(objection, EvictVeto) else None)
@@ -200,13 +198,16 @@ class _Obstacles:
     def _together(self, victims: Sequence[Victim]) -> None:
         """Notes which of them may not go once those before them have gone."""
         delays, now = EvictionDelays(), self._session.now
-        removals, caps = Removals(), EvictionLimits(self._session, self._log, delays, self._lenders.overrules_owner)
+        removals, limits = (
+            Removals(),
+            EvictionLimits(self._session, self._log, delays, self._reclaimees.overrules_owner),
+        )
         for victim in victims:
             delays.until = None
             if not removals.allows(victim):
                 self._note(_beyond(victim, removals), victim.records)
                 continue
-            why = caps.try_evict_all(victim.records)
+            why = limits.try_evict_all(victim.records)
             if why is None:
                 removals.add(victim)
                 continue
@@ -221,24 +222,24 @@ class _Obstacles:
             times.append(until)
 
 
-def _objections(session: Session, lenders: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
+def _objections(session: Session, reclaimees: Reclaimees, record: PodRecord) -> list[str | EvictVeto]:
     """Everything that stands against a pod's eviction as such: a phrase about them all, or what a plugin says."""
     found: list[str | EvictVeto] = []
-    ground = _ground_against(session, lenders, record)
-    if ground is not None:
-        found.append(ground)
-    word = lenders.reclaim_rule(record)
+    rule = _rule_against(session, reclaimees, record)
+    if rule is not None:
+        found.append(rule)
+    word = reclaimees.reclaim_rule(record)
     found += evict_vetoes_on(session, record, word if not isinstance(word, str) else None)
     return found
 
 
-def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) -> str | None:
+def _rule_against(session: Session, reclaimees: Reclaimees, record: PodRecord) -> str | None:
     """What quotas, queues and priorities say against taking from a pod."""
     assert record.charge_path is not None
-    word = lenders.reclaim_rule(record)
+    word = reclaimees.reclaim_rule(record)
     if not isinstance(word, str):
         return None
-    if record.charge_path in lenders.rules:  # then only priorities are in the way
+    if record.charge_path in reclaimees.rules:  # then only priorities are in the way
         priority = session.victim_priority(record.gang, record.pod.priority)
         return f"their priority {priority} is not lower"
     return word
@@ -246,12 +247,12 @@ def _ground_against(session: Session, lenders: Reclaimees, record: PodRecord) ->
 
 def _beyond(victim: Victim, removals: Removals) -> str:
     """Which account would have given back all that it may have to."""
-    for payer, ground in victim.rules.items():
+    for payer, rule in victim.rules.items():
         amounts = victim.amounts[payer]
-        for over in ground.must_exceed:
+        for over in rule.must_exceed:
             if not over.exceeded(removals.holdings_of(over.account), amounts):
                 return f"{over.account.label} would hold no more than its own once the others have gone"
-        for floor in ground.must_keep:
+        for floor in rule.must_keep:
             if floor.undercut(removals.holdings_of(floor.account), amounts):
                 return f"{floor.account.label} would hold less than what is its own"
     raise AssertionError(f"{victim} is permitted")
