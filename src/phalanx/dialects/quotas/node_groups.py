@@ -1,7 +1,7 @@
 """Which groups of nodes a queue may use: Volcano's spec.affinity, and what each pod is to know of it.
 
 A queue follows the nearest queue above it that states a rule; whether that counts is up to the policy, so inherited
-rules are marked. Limits per group are the queue's own and are not inherited (how_to_use_nodegroup_plugin.md).
+rules are marked. Limits per group are the queue's own and are not inherited (docs/rules/volcano.md, 1.2).
 """
 
 from __future__ import annotations
