@@ -55,7 +55,7 @@ def test_gates_deletion_and_nomination_are_seen() -> None:
         terminating=True, schedulingGates=[{"name": "quota"}], status={"nominatedNodeName": "n9"}
     )
     result = noun(document)
-    assert (result.terminating, result.gated, result.nominated) == (True, True, "n9")
+    assert (result.terminating, result.gated, result.nominated_node) == (True, True, "n9")
 
 
 def test_unknown_fields_are_skipped() -> None:

@@ -309,13 +309,13 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
     shown = {name: room.state.pods[f"uid-{name}"] for name in ("p", "q", "r")}
     verdicts = {
         (name, stock.name, node): (
-            int(stock.copies(record.cls.pod_class, slice(None))[nodes.row(node)]),
+            int(stock.copies(record.pod_class.spec, slice(None))[nodes.row(node)]),
             sorted(
-                reason for reason, out in stock.explain(record.cls.pod_class, slice(None)) if out[nodes.row(node)]
+                reason for reason, out in stock.explain(record.pod_class.spec, slice(None)) if out[nodes.row(node)]
             ),
         )
         for name, record in shown.items()
-        for stock in record.cls.stocks
+        for stock in record.pod_class.allocators
         for node in ("n1", "n2")
     }
     return {name: record.pod for name, record in shown.items()}, verdicts

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phalanx_local.catalog import build_registry
-from phalanx_local.errors import ApiError
-from phalanx_local.listing import Selection
-from phalanx_local.records import ADDED, DELETED, Key, Record
-from phalanx_local.resources import Version
-from phalanx_local.selectors import FieldSelector, requested_labels
-from phalanx_local.store import Collection, Store
-from phalanx_local.watching import Watch, WatchQuery
+from phalanx_local.endpoints.listing import Selection
+from phalanx_local.endpoints.watching import Watch, WatchQuery
+from phalanx_local.errors import StatusError
+from phalanx_local.registry.catalog import build_registry
+from phalanx_local.registry.resources import Version
+from phalanx_local.registry.selectors import FieldSelector, requested_labels
+from phalanx_local.storage.records import ADDED, DELETED, Key, Record
+from phalanx_local.storage.store import Collection, Store
 
 Step = tuple[str, str]
 
@@ -66,7 +66,7 @@ def test_a_short_history_answers_right_or_not_at_all(plan: list[Step], history: 
         seen[store.revision] = bodies(collection.records)
     for revision, state in seen.items():
         if revision < collection.compacted:
-            with pytest.raises(ApiError) as caught:
+            with pytest.raises(StatusError) as caught:
                 collection.since(revision)
             assert caught.value.code == 410
         else:

@@ -23,7 +23,7 @@ class CardDoubts:
 
     def news(self) -> list[ObjectWarning]:
         """What has come up since the last call."""
-        stock = self._state.nodes.stocks[SHARED_DEVICES]
+        stock = self._state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)
         if not stock.doubts and not self._told:
             return []

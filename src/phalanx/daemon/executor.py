@@ -242,7 +242,7 @@ class Executor:
 
     def _forget(self, bind: Bind) -> None:
         record = self._state.pods.get(bind.uid)
-        if record is not None and record.state is MemberState.PLACED:
+        if record is not None and record.state is MemberState.ASSUMED:
             self._state.forget(bind.uid)
             self._wake()
 

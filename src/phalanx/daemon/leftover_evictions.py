@@ -62,5 +62,5 @@ class Remnants:
         return [
             member
             for member in gang.members.values()
-            if member.state in CAN_LEAVE and member.pod.condemned in schedulers and member.spared <= now
+            if member.state in CAN_LEAVE and member.pod.condemned in schedulers and member.no_eviction_until <= now
         ]

@@ -44,11 +44,11 @@ class LostMembers:
         self._planned.discard(key)
         record = self._state.gangs.get(key)
         source = source_reference(record) if record is not None else None
-        if record is None or source is None or record.noun is None or not self._is_short(record):
+        if record is None or source is None or record.spec is None or not self._is_short(record):
             self._told.pop(key, None)
             return
         roles = {role: record.counts(role) for role in record.roles()}
-        note = shortfall(record.noun, record.counts(), roles)
+        note = shortfall(record.spec, record.counts(), roles)
         if self._told.get(key) != note:
             self._told[key] = note
             self._recorder.record(source, type="Warning", reason="Unschedulable", action="Scheduling", note=note)
@@ -58,7 +58,7 @@ class LostMembers:
 
         Where members wait, their gang's verdict tells it.
         """
-        noun, counts = record.noun, record.counts()
+        noun, counts = record.spec, record.counts()
         if noun is None or noun.source is None:
             return False
         if not self._dialects.group_of(noun.source).says_short:

@@ -10,14 +10,7 @@ from typing import Any
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import OwnerReference, PodObject
 from phalanx.dialects.gangs.declaration import controlling_owner
-from phalanx.dialects.gangs.made_groups import (
-    GROUPS,
-    MADE_FROM_PODS,
-    MadeGroup,
-    manifest,
-    note_of,
-    spec_of,
-)
+from phalanx.dialects.gangs.made_groups import GROUPS, MADE_FROM_PODS, MadeGroup, manifest, note_of, spec_of
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import Urgency, WritePool
@@ -116,7 +109,7 @@ class MadeGroups:
     def touch(self, key: GangKey) -> None:
         """Something about a gang, its members or its object is different now."""
         record = self._state.gangs.get(key)
-        concerns = record is not None and record.noun is not None and record.noun.rules.alone
+        concerns = record is not None and record.spec is not None and record.spec.rules.alone
         if concerns or self._intake.made_groups(key):
             self._plan(key, self._entries.setdefault(key, _Entry()), _GATHER)
         elif key in self._entries:
@@ -200,7 +193,7 @@ class MadeGroups:
     def _wanted(self, key: GangKey) -> Gang | None:
         """The gang, if an object of ours should stand for it."""
         record = self._state.gangs.get(key)
-        gang = record.noun if record is not None and record.members else None
+        gang = record.spec if record is not None and record.members else None
         if gang is None or not self._enabled() or not gang.rules.alone or gang.problem is not None:
             return None
         mine = {made.ref.uid for made in self._intake.made_groups(key)}

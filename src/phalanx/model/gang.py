@@ -133,7 +133,7 @@ class GangCounts(msgspec.Struct, frozen=True):
     pending: int = 0
     gated: int = 0
     foreign: int = 0
-    placed: int = 0
+    assumed: int = 0
     bound: int = 0
     running: int = 0
     succeeded: int = 0
@@ -142,9 +142,9 @@ class GangCounts(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        return self.pending + self.foreign + self.placed + self.bound + self.running
+        return self.pending + self.foreign + self.assumed + self.bound + self.running
 
     @property
     def active(self) -> int:
         """On a node (or on the way to one) and neither finished nor terminating."""
-        return self.placed + self.bound + self.running
+        return self.assumed + self.bound + self.running

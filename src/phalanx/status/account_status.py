@@ -150,7 +150,7 @@ class AccountStatuses:
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or found is None:
             return False
-        told = (record.noun, record.held, record.running, self._groups(key))
+        told = (record.spec, record.allocated, record.running, self._groups(key))
         if found.status is entry.status and told == entry.told:
             return False
         if self._derive(key) is None:
@@ -209,14 +209,14 @@ class AccountStatuses:
     def _derive(self, key: AccountKey) -> tuple[GroupRef, dict[str, Any]] | None:
         """The object and what is not true of its status."""
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
-        if record is None or record.noun is None or found is None:
+        if record is None or record.spec is None or found is None:
             return None
         if key.tree is Tree.QUEUE and not record.used and self._census.is_foreign(key.name):
             # Another scheduler serves this queue, and says so itself.
             return None
         usage = UsageInput(
             found.status,
-            record.noun,
+            record.spec,
             self._holdings(record),
             tell_state=self._tells_state(found),
             # Older releases of Volcano's controller replace the status, without the counts that they do not know.
@@ -231,7 +231,7 @@ class AccountStatuses:
         return not found.controller and not self._writer.serves(*_COMMANDS)
 
     def _holdings(self, record: AccountRecord) -> QuotaUsage:
-        return QuotaUsage(record.held, record.running, self._groups(record.key))
+        return QuotaUsage(record.allocated, record.running, self._groups(record.key))
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
         return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING

@@ -129,7 +129,7 @@ class CompositeStatuses:
         gangs = self._composites.gangs(noun.key)
         messages = (self._disruption(gang.key) for gang in gangs) if noun.unit else ()
         message = next((each for each in messages if each is not None), None)
-        whole = all(gang.noun is not None and gang.counts().active >= gang.noun.min_member for gang in gangs)
+        whole = all(gang.spec is not None and gang.counts().active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
             status,
             message,
@@ -174,4 +174,4 @@ class CompositeStatuses:
 
 
 def _started(gang: GangRecord) -> bool:
-    return gang.noun is not None and ever_scheduled(gang, gang.noun)
+    return gang.spec is not None and ever_scheduled(gang, gang.spec)

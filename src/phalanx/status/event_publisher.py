@@ -132,9 +132,9 @@ class Narrator:
     def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
         source = source_reference(record)
         if source is not None:
-            assert record.noun is not None
-            assert record.noun.source is not None
-            kind = self._dialects.group_of(record.noun.source)
+            assert record.spec is not None
+            assert record.spec.source is not None
+            kind = self._dialects.group_of(record.spec.source)
             told = kind.waiting_reason if held and kind.waiting_reason else reason
             self._recorder.record(source, type="Warning", reason=told, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
@@ -147,7 +147,7 @@ class Narrator:
 
 def source_reference(record: GangRecord) -> ObjectReference | None:
     """The object that declares a gang, where there is one."""
-    source = record.noun.source if record.noun is not None else None
+    source = record.spec.source if record.spec is not None else None
     return object_reference(source) if source is not None else None
 
 

@@ -118,12 +118,12 @@ class GroupStatuses:
 
     def touch(self, key: GangKey) -> None:
         gang = self._state.gangs.get(key)
-        if gang is None or gang.noun is None or gang.noun.source is None:
+        if gang is None or gang.spec is None or gang.spec.source is None:
             self._entries.pop(key, None)
             return
-        entry = self._entry(key, gang.noun.source.uid)
+        entry = self._entry(key, gang.spec.source.uid)
         # Asked now: when the status is derived members may have left again.
-        entry.scheduled = entry.scheduled or ever_scheduled(gang, gang.noun)
+        entry.scheduled = entry.scheduled or ever_scheduled(gang, gang.spec)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
@@ -133,12 +133,12 @@ class GroupStatuses:
         gang = self._state.gangs.get(key)
         if (
             gang is None
-            or gang.noun is None
-            or gang.noun.source is None
-            or not self._says_eviction(gang.noun.source)
+            or gang.spec is None
+            or gang.spec.source is None
+            or not self._says_eviction(gang.spec.source)
         ):
             return
-        self._entry(key, gang.noun.source.uid).disruption = message
+        self._entry(key, gang.spec.source.uid).disruption = message
         self.touch(key)
 
     def disruption(self, key: GangKey) -> str | None:
@@ -251,12 +251,12 @@ class GroupStatuses:
 
     def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:
         record, group = self._state.gangs.get(key), self._intake.group_record(key)
-        if record is None or record.noun is None or group is None:
+        if record is None or record.spec is None or group is None:
             self.forget(key)
             return None
         if not group.ours:
             return None
-        gang = record.noun
+        gang = record.spec
         change = desired_status(
             self._intake.dialects.group_of(group.ref),
             group.ref,
@@ -285,7 +285,7 @@ class GroupStatuses:
         self, change: StatusChange | None, entry: _Entry, record: GangRecord, ref: GroupRef
     ) -> StatusChange | None:
         """Volcano's groups learn in which HyperNode all of their members are."""
-        topology = record.noun.topology if record.noun is not None else None
+        topology = record.spec.topology if record.spec is not None else None
         annotation = self._intake.dialects.group_of(ref).hypernode
         if topology is None or not topology.hypernodes or not annotation:
             return change
@@ -332,7 +332,7 @@ def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
     """Whether the gang's first quorum is known to be bound. What is only placed may still fail: no proof."""
     if gang.once_satisfied:
         return True
-    placed = record.count(MemberState.PLACED)
+    placed = record.count(MemberState.ASSUMED)
     marks = record.marks.items()
     if any(count - placed >= mark.size for mark, count in marks if mark.concerns(gang.uid)):
         return True

@@ -30,7 +30,7 @@ class QueueCensus:
     def count(self, key: GangKey) -> None:
         """Something about a group has changed."""
         record = self._state.gangs.get(key)
-        noun = record.noun if record is not None else None
+        noun = record.spec if record is not None else None
         now = None
         if noun is not None and noun.source is not None and self._dialects.group_of(noun.source).queue_counts:
             # A group that has no phase yet is Pending.

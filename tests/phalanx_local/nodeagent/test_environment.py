@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from phalanx_local.nodeagent.core_v1 import V1Container
 from phalanx_local.nodeagent.environment import (
     ContainerConfigError,
     PodFacts,
@@ -17,13 +18,12 @@ from phalanx_local.nodeagent.environment import (
     hostname,
 )
 from phalanx_local.nodeagent.hosts import Hosts
-from phalanx_local.nodeagent.wire import Container
 
 from .pods import container, pod
 
 
-def spec(**fields: Any) -> Container:
-    return msgspec.convert(container(**fields), Container)
+def spec(**fields: Any) -> V1Container:
+    return msgspec.convert(container(**fields), V1Container)
 
 
 def facts(**fields: Any) -> PodFacts:

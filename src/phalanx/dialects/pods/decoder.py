@@ -137,7 +137,7 @@ class PodDecoder:
             gang=gang,
             role=role_of(metadata),
             index=index_of(metadata),
-            nominated=status.nominated_node_name,
+            nominated_node=status.nominated_node_name,
             mark=self._mark(metadata, gang),
             problem=summary(problems),
             queue=queue,

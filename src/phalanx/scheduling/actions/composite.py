@@ -54,7 +54,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(promised)
-    kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
+    kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
     if kept and not place_where_nominated(session, transaction, kept):
         for call in kept:
             call.placed = []
@@ -144,7 +144,7 @@ def _tell(
 
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
     wrong, _, remedy = fault.message.partition("; ")
-    least = gang.noun.min_member if gang.noun is not None else 0
+    least = gang.spec.min_member if gang.spec is not None else 0
     return Verdict(
         fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
     )

@@ -226,7 +226,7 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
 
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
-    members = (m for m in gang.pending.values() if m.cls is facts.cls and not m.pod.problem)
+    members = (m for m in gang.pending.values() if m.pod_class is facts.cls and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""

@@ -70,7 +70,7 @@ class Pipeline:
 
     def unready(self, cls: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls.pod_class) for stock in cls.stocks if stock.name in self.stocks)
+        reasons = (stock.refuse(cls.spec) for stock in cls.allocators if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
@@ -85,10 +85,10 @@ class Pipeline:
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
-        stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls.pod_class, rows)]
-        if cls.company.restricts:
-            parts += cls.affinity_state(nodes.peers).explain(
+        stocks = (stock for stock in cls.allocators if stock.name in self.stocks)
+        parts += [part for stock in stocks for part in stock.explain(cls.spec, rows)]
+        if cls.affinity.restricts:
+            parts += cls.affinity_state(nodes.affinity).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity
             )
         return parts

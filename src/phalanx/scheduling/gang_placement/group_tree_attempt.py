@@ -52,7 +52,7 @@ def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttemp
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
     """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.noun
+    noun = gang.spec
     assert noun is not None
     if noun.problem is not None:
         return held_by_problem(gang, noun)

@@ -39,12 +39,12 @@ class Protection(Plugin):
 
 def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:
     since = bound_at(record.pod)
-    for account in record.payer.path if record.payer is not None else ():
-        least = account.noun.min_run_time if account.noun is not None else 0
+    for account in record.charge_path.path if record.charge_path is not None else ():
+        least = account.spec.min_run_time if account.spec is not None else 0
         if least and since + least > session.now:
             span = format_duration(least)
             yield EvictVeto(
                 f"has not had the {span} yet that {account.label} lets its pods run", float(since + least)
             )
-    if record.spared > session.now:
-        yield EvictVeto("could not be evicted a short while ago", record.spared)
+    if record.no_eviction_until > session.now:
+        yield EvictVeto("could not be evicted a short while ago", record.no_eviction_until)

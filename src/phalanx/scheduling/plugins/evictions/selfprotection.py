@@ -27,6 +27,6 @@ class SelfProtectionPlugin(Plugin):
             return _FIRM
         if not pod.preemptable:
             return _MARKED
-        if gang is not None and gang.noun is not None and not gang.noun.preemptable:
+        if gang is not None and gang.spec is not None and not gang.spec.preemptable:
             return EvictVeto(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
         return None

@@ -37,7 +37,7 @@ class Overcommit(Plugin):
         return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        noun = gang.noun
+        noun = gang.spec
         promised, totals = session.inqueue_resources(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
             allocatable, used = totals.get(name, (0, 0))
@@ -60,7 +60,7 @@ class Overcommit(Plugin):
         return ()
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not noun.min_resources:
             return _UNLIMITED
         promised, totals = session.inqueue_resources(), session.totals()

@@ -1,0 +1,132 @@
+"""Fault injection for tests: what a client must survive, on demand.
+
+    server.faults.answer("POST", r"/binding$", 409, times=3)
+    server.faults.drop("POST", r"/binding$", after_write=True)
+    server.faults.cut_watches(r"/pods$")
+
+Rules are tried in the order in which they were added; each serves `times` requests and is gone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from phalanx_local.errors import StatusError
+
+
+@dataclass(slots=True)
+class FaultRule:
+    """What happens to the next `times` requests whose method and path match (`*` is every method)."""
+
+    method: str
+    path: re.Pattern[str]
+    times: int
+    status: int = 0
+    reason: str = ""
+    message: str = ""
+    retry_after: int | None = None
+    after_write: bool = False
+    drop: bool = False
+    delay: float = 0.0
+    seen: int = 0
+
+    def error(self) -> StatusError:
+        """The answer in place of the real one."""
+        details: dict[str, object] = {}
+        headers = {}
+        if self.retry_after is not None:
+            details["retryAfterSeconds"] = self.retry_after
+            headers["Retry-After"] = str(self.retry_after)
+        return StatusError(self.status, self.reason, self.message, details, headers)
+
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+
+class Faults:
+    """The rules in force. All methods may be called while the server runs, on its event loop."""
+
+    def __init__(self) -> None:
+        self.rules: list[FaultRule] = []
+        self._cut: Callable[[re.Pattern[str], StatusError | None], int] | None = None
+        self._expire: Callable[[], None] | None = None
+
+    def wire(self, cut: Callable[[re.Pattern[str], StatusError | None], int], expire: Callable[[], None]) -> None:
+        """Connects the hooks that act on the running server."""
+        self._cut, self._expire = cut, expire
+
+    def answer(
+        self,
+        method: str,
+        path: str,
+        status: int,
+        *,
+        times: int = 1,
+        retry_after: int | None = None,
+        reason: str | None = None,
+        message: str = "injected fault",
+        after_write: bool = False,
+    ) -> FaultRule:
+        """Answers with an error Status; with `after_write` only after the request took effect."""
+        rule = FaultRule(
+            method.upper(),
+            re.compile(path),
+            times,
+            status=status,
+            reason=reason if reason is not None else _REASONS.get(status, "InternalError"),
+            message=message,
+            retry_after=retry_after,
+            after_write=after_write,
+        )
+        return self._add(rule)
+
+    def drop(self, method: str, path: str, *, times: int = 1, after_write: bool = False) -> FaultRule:
+        """Closes the connection without an answer, before or after the request took effect."""
+        return self._add(FaultRule(method.upper(), re.compile(path), times, drop=True, after_write=after_write))
+
+    def delay(self, method: str, path: str, seconds: float, *, times: int = 1) -> FaultRule:
+        """Holds requests back before they are looked at."""
+        return self._add(FaultRule(method.upper(), re.compile(path), times, delay=seconds))
+
+    def cut_watches(self, path: str = "", *, expired: bool = False) -> int:
+        """Ends open watches whose path matches, with an in-stream 410 if asked. Returns how many."""
+        assert self._cut is not None, "the server is not started"
+        error = StatusError(410, "Expired", "too old resource version") if expired else None
+        return self._cut(re.compile(path), error)
+
+    def expire_history(self) -> None:
+        """Makes every resourceVersion and continue token before now too old, as compaction does."""
+        assert self._expire is not None, "the server is not started"
+        self._expire()
+
+    def clear(self) -> None:
+        self.rules.clear()
+
+    def match(self, method: str, path: str) -> FaultRule | None:
+        """The rule for a request, used up by one."""
+        for index, rule in enumerate(self.rules):
+            if rule.method in ("*", method) and rule.path.search(path):
+                rule.seen += 1
+                rule.times -= 1
+                if rule.times <= 0:
+                    del self.rules[index]
+                return rule
+        return None
+
+    def _add(self, rule: FaultRule) -> FaultRule:
+        self.rules.append(rule)
+        return rule

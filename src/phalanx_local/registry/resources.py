@@ -1,0 +1,177 @@
+"""What the server serves: resource types, their versions, and the registry in which they are found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from phalanx_local.errors import FieldCause
+from phalanx_local.objects import Json
+
+if TYPE_CHECKING:
+    from phalanx_local.schema import StructuralSchema
+    from phalanx_local.strategies.base import RestStrategy
+
+_VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column; priority 0 shows always, above 0 with `-o wide`."""
+
+    name: str
+    type: str = "string"
+    description: str = ""
+    priority: int = 0
+    format: str = ""
+    json_path: str = ""
+
+    def definition(self) -> Json:
+        return {
+            "name": self.name,
+            "type": self.type,
+            "format": self.format,
+            "description": self.description,
+            "priority": self.priority,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ScalePaths:
+    """Where a kind keeps the numbers that the scale subresource shows; dotted paths without a lead dot."""
+
+    replicas: str = "spec.replicas"
+    status_replicas: str = "status.replicas"
+    selector: str = "status.selector"
+
+
+@dataclass(eq=False, slots=True)
+class Version:
+    """One served version of a resource type, which is how a client sees the stored objects.
+
+    `to_view` and `from_view` convert from and to the stored form (new objects, arguments untouched where
+    they differ); None where only `apiVersion` differs, which is never stored.
+    """
+
+    name: str
+    type: ResourceType
+    subresources: frozenset[str] = frozenset()
+    scale: ScalePaths | None = None
+    schema: StructuralSchema | None = None
+    openapi: Json | None = None
+    columns: tuple[Column, ...] | None = None
+    to_view: Callable[[Json], Json] | None = None
+    from_view: Callable[[Json], Json] | None = None
+    check_new: Callable[[Json], list[FieldCause]] | None = None
+    field_aliases: dict[str, str] | None = None
+    warning: str = ""
+    lists: Any = None
+    api_version: str = field(init=False)
+    head: bytes = field(init=False)
+    item_head: bytes = field(init=False)
+    list_head: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        group = self.type.group
+        self.api_version = f"{group}/{self.name}" if group else self.name
+        self.head = f'{{"kind":"{self.type.kind}","apiVersion":"{self.api_version}",'.encode()
+        # A list of a built-in kind carries kind and apiVersion once, on the list; custom resources on each.
+        self.item_head = self.head if self.type.custom else b"{"
+        list_kind = self.type.list_kind
+        self.list_head = f'{{"kind":"{list_kind}","apiVersion":"{self.api_version}","metadata":'.encode()
+
+
+@dataclass(eq=False, slots=True)
+class ResourceType:
+    """A resource of one group. Two types may share a `storage` (events are served by two groups).
+
+    `stored_schema` is that of a custom resource's stored version, which need not be served.
+    """
+
+    group: str
+    plural: str
+    kind: str
+    namespaced: bool
+    strategy: RestStrategy
+    singular: str = ""
+    list_kind: str = ""
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    verbs: tuple[str, ...] = VERBS
+    custom: bool = False
+    storage: str = ""
+    versions: dict[str, Version] = field(default_factory=dict)
+    stored_version: str = ""
+    stored_schema: StructuralSchema | None = None
+
+    def __post_init__(self) -> None:
+        self.singular = self.singular or self.kind.lower()
+        self.list_kind = self.list_kind or self.kind + "List"
+        self.storage = self.storage or f"{self.group}/{self.plural}"
+
+    @property
+    def preferred(self) -> Version:
+        return next(iter(self.versions.values()))
+
+
+class Registry:
+    """Resource types by group and plural; custom resources come and go while the server runs."""
+
+    def __init__(self, types: Iterable[ResourceType] = ()) -> None:
+        self._types: dict[tuple[str, str], ResourceType] = {}
+        self._kinds: dict[tuple[str, str], ResourceType] = {}
+        self.generation = 0
+        for type_ in types:
+            self.add(type_)
+
+    def add(self, type_: ResourceType) -> None:
+        self._types[(type_.group, type_.plural)] = type_
+        self._kinds[(type_.group, type_.kind)] = type_
+        self.generation += 1
+
+    def remove(self, group: str, plural: str) -> None:
+        type_ = self._types.pop((group, plural), None)
+        if type_ is not None:
+            self._kinds.pop((group, type_.kind), None)
+            self.generation += 1
+
+    def find(self, group: str, plural: str) -> ResourceType | None:
+        return self._types.get((group, plural))
+
+    def find_kind(self, group: str, kind: str) -> ResourceType | None:
+        return self._kinds.get((group, kind))
+
+    def version(self, group: str, version: str, plural: str) -> Version | None:
+        type_ = self._types.get((group, plural))
+        return type_.versions.get(version) if type_ is not None else None
+
+    def __iter__(self) -> Iterator[ResourceType]:
+        return iter(list(self._types.values()))
+
+    def groups(self) -> dict[str, list[str]]:
+        """Group names to their served versions, preferred first, in the order of registration."""
+        found: dict[str, list[str]] = {}
+        for type_ in self:
+            versions = found.setdefault(type_.group, [])
+            versions.extend(name for name in type_.versions if name not in versions)
+        for versions in found.values():
+            versions.sort(key=version_priority)
+        return found
+
+    def served(self, group: str, version: str) -> list[Version]:
+        """Every resource of one group version, by plural name."""
+        found = [type_.versions[version] for type_ in self if type_.group == group and version in type_.versions]
+        return sorted(found, key=lambda served: served.type.plural)
+
+
+def version_priority(name: str) -> tuple[int, int, int, str]:
+    """Sort key of API versions: v10 before v2 before v1 before v1beta2 before v1alpha1, then the rest."""
+    match = _VERSION.match(name)
+    if match is None:
+        return (3, 0, 0, name)
+    major, stage, minor = match.groups()
+    rank = {None: 0, "beta": 1, "alpha": 2}[stage]
+    return (rank, -int(major), -int(minor or 0), "")

@@ -1,0 +1,32 @@
+"""Service accounts: each pod runs as one that exists in its namespace."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from phalanx_local.errors import forbidden
+from phalanx_local.objects import Json, mapping, text
+from phalanx_local.strategies.base import RestStrategy, Write
+
+
+class ServiceAccountStrategy(RestStrategy):
+    """v1 ServiceAccount."""
+
+    returns_deleted = True
+
+
+class _Pods:
+    group: Final = ""
+    plural: Final = "pods"
+    kind: Final = "Pod"
+
+
+def admit_service_account(obj: Json, write: Write) -> None:
+    """Names the namespace's default account where none is named; 403 when the account does not exist."""
+    spec, meta = mapping(obj.get("spec")), mapping(obj.get("metadata"))
+    name = text(spec.get("serviceAccountName")) or "default"
+    namespace = text(meta.get("namespace"))
+    if not write.cluster.exists("", "serviceaccounts", namespace, name):
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(_Pods(), text(meta.get("name")), why)
+    spec["serviceAccountName"] = spec["serviceAccount"] = name
