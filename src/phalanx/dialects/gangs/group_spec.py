@@ -1,4 +1,4 @@
-"""A PodGroup of any API family as one noun, and the reader that every family uses to get there."""
+"""A PodGroup of any API family as one `GroupSpec`, and the reader that every family uses to get there."""
 
 from __future__ import annotations
 
