@@ -13,8 +13,8 @@ import yaml
 
 from phalanx.cli.manifests import LEASE_NAMESPACE
 from phalanx.daemon.service import ServiceOptions
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from tests.e2e.world import NODES, PODS, QUICK, Cluster, Object, Running, World

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import ServiceOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
-from phalanx.daemon.usage_record import MOST_OBJECTS
 from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.errors import ApiError
 from phalanx_local.server import ApiServer, ServerOptions
 

@@ -11,20 +11,20 @@ import msgspec
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.builtin_queues import BuiltinQueues
+from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.observer import Observer
 from phalanx.dialects.core import decode_resource_quota
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
 from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.status.account_status import AccountStatuses

@@ -15,9 +15,9 @@ from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.warnings import Notice
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.kube.failures import Failures
 from tests.dialects.objects import VOLCANO_QUEUE, X_K8S, group, pod_document
 

@@ -14,12 +14,12 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.status.group_status import GroupStatuses

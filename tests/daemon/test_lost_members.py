@@ -7,12 +7,12 @@ from typing import cast
 
 import pytest
 
-from phalanx.daemon import lost_members
-from phalanx.daemon.lost_members import LostMembers
 from phalanx.kube.events import EventRecorder
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import PodPhase
+from phalanx.status.warnings import lost_members
+from phalanx.status.warnings.lost_members import LostMembers
 from tests.daemon.nouns import REF, G, Recorded, pod, state_of
 
 

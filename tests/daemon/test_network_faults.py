@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.resource_space import ResourceSpace
-from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.model.node import Node
 from phalanx.model.topology import HyperNode, HyperNodeMember
+from phalanx.status.warnings.network_faults import NetworkFaults
 
 
 def test_a_node_in_two_racks_is_told_of_until_it_is_in_one() -> None:

@@ -7,7 +7,7 @@ from typing import cast
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.partial import PartialGangs
+from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.kube.events import EventRecorder
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.events import PodRemoved, PodUpdated

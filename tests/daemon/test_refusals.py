@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.refusals import KubeletRefusals
+from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.intake import Intake
 

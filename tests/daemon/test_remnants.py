@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.leftover_evictions import Remnants
+from phalanx.daemon.controllers.leftover_evictions import Remnants
 from phalanx.model.decisions import Evict
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang

@@ -8,8 +8,8 @@ import pytest
 
 from phalanx.daemon import service
 from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
 from phalanx.model.events import PodUpdated
 from phalanx.model.pod import Pod, PodClass
 

@@ -6,13 +6,13 @@ from typing import Any, cast
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
 from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.paths import Resource
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.gang import GroupRef
 from phalanx.status.status_writer import StatusWriter
 from tests.daemon.nouns import Recorded

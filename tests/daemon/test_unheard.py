@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from phalanx.daemon.ignored_protection import unheard
 from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import SelfProtection
 from phalanx.model.gang import GroupRef
+from phalanx.status.warnings.ignored_protection import unheard
 from tests.scheduling.scenario import Scenario
 
 SOURCE = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", "ns", "train", "u")

@@ -12,14 +12,14 @@ import msgspec
 import pytest
 
 from phalanx.cluster.accounts import AccountRecord
-from phalanx.daemon.usage_record import MOST_OBJECTS, UsageRecord, decode, encode
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS, UsageRecord, decode, encode
 from phalanx.execution.writes import WritePool
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.account import Account, AccountKey, Budget, Tree
 from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 from tests.execution.podserver import status

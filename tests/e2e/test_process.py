@@ -13,8 +13,8 @@ import pytest
 import pytest_asyncio
 import yaml
 
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import load_config
 from phalanx.status.verdict_publisher import Announcer
 from phalanx_local.options import ServerOptions
 from phalanx_local.server import ApiServer, free_port

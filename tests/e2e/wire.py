@@ -8,11 +8,11 @@ import ssl
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import default_transport
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
-from phalanx.kube.transport import Answer, Call, Transport
+from phalanx.kube.http.connections import default_transport
+from phalanx.kube.http.transport import Answer, Call, Transport
 
 READS = frozenset({"GET", "HEAD"})
 # As the method of a rule: every one that changes something.

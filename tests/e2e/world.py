@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from phalanx.daemon.service import SchedulerService, ServiceError, ServiceOptions
+from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
-from phalanx.kube.config import load_config
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.status.verdict_publisher import Pace

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.client import KubeClient
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import Identity
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.transport import Answer, Call
 
 _POD = re.compile(r"/api/v1/namespaces/(?P<namespace>[^/]+)/pods/(?P<name>[^/]+)(?P<rest>/[a-z]+)?$")
 

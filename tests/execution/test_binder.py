@@ -14,8 +14,8 @@ from phalanx.dialects.signatures import Signer
 from phalanx.execution.binder import Binder, BindResult, Outcome
 from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConfigError, ConnectionLost, Unreachable
+from phalanx.kube.http.transport import Call
 from phalanx.kube.retry import Backoff
-from phalanx.kube.transport import Call
 from phalanx.model.decisions import Bind
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark

@@ -12,8 +12,8 @@ from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.writes import WritePool
 from phalanx.kube.conditions import PodCondition
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import Call
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Call
 from phalanx.model.verdict import Verdict
 from tests.execution.podserver import PodServer
 

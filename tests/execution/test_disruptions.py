@@ -12,8 +12,8 @@ from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EVICTION_API, EvictionOutcome, Evictor, EvictResult
 from phalanx.execution.writes import WritePool
 from phalanx.kube.errors import ConnectionLost, Unreachable
+from phalanx.kube.http.transport import Call
 from phalanx.kube.retry import Backoff, RetryPolicy
-from phalanx.kube.transport import Call
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from tests.execution.podserver import PodServer
 

@@ -10,11 +10,11 @@ import pytest
 
 from phalanx.execution.conditions import POD_SCHEDULED, NominationOutcome, PodConditions
 from phalanx.execution.writes import Urgency, WritePool
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.conditions import PodCondition
-from phalanx.kube.credentials import Identity
 from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.retry import RetryPolicy
-from phalanx.kube.transport import Answer, Call
 from phalanx.model.verdict import Verdict
 from tests.execution.podserver import PodServer
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from phalanx.kube.config import ClusterConfig, load_config
-from phalanx.kube.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.config import ClusterConfig, load_config
+from phalanx.kube.auth.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import ExecCredentials
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.exec_plugin import ExecCredentials
 
 V1 = "client.authentication.k8s.io/v1"
 

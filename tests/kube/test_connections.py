@@ -8,10 +8,10 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import Connections
-from phalanx.kube.credentials import ClientCertificate, Identity
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientCertificate, Identity
+from phalanx.kube.http.connections import Connections
+from phalanx.kube.http.transport import Answer, Call
 
 
 class FakeTransport:

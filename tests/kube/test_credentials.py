@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.kube.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.credentials import Identity, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import ExecCredentials, ExecPlugin
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.exec_plugin import ExecCredentials, ExecPlugin
 
 from .conftest import FakeTime
 

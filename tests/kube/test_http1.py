@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from phalanx.kube.aiohttp_transport import AiohttpTransport
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http1_connection import Http1Connection
-from phalanx.kube.http1_transport import Http1Transport
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.aiohttp_transport import AiohttpTransport
+from phalanx.kube.http.http1_connection import Http1Connection
+from phalanx.kube.http.http1_transport import Http1Transport
+from phalanx.kube.http.transport import Answer, Call
 
 NOBODY = Identity()
 
@@ -258,7 +258,7 @@ async def test_one_closed_while_idle_is_noticed_without_harm_to_a_post() -> None
 
 
 async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.kube.http1_transport.IDLE_LIMIT", 0.02)
+    monkeypatch.setattr("phalanx.kube.http.http1_transport.IDLE_LIMIT", 0.02)
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
         await until(lambda: server.writers[0].is_closing())
@@ -267,7 +267,7 @@ async def test_idle_connections_are_closed_before_the_server_does_it(monkeypatch
 
 
 async def test_a_long_cycle_does_not_make_us_use_what_has_idled_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("phalanx.kube.http1_transport.IDLE_LIMIT", 0.02)
+    monkeypatch.setattr("phalanx.kube.http.http1_transport.IDLE_LIMIT", 0.02)
     async with pool() as (server, transport):
         await transport.request(call(), NOBODY)
         time.sleep(0.03)  # noqa: ASYNC251 - the event loop stands still, and with it the timer that closes

@@ -8,9 +8,9 @@ from typing import Any
 
 import yaml
 
+from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
+from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
-from phalanx.daemon.usage_record import MOST_OBJECTS
-from phalanx.daemon.usage_record import NAME as USAGE
 from phalanx.dialects.gangs.made_groups import GROUPS as MADE_IN
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.kube.own_objects import LABELS
@@ -105,7 +105,7 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 def _cluster_rules() -> Iterator[Manifest]:
-    # Patched is the one gate that is ours to lift (daemon/queue_gates.py).
+    # Patched is the one gate that is ours to lift (daemon/controllers/queue_gates.py).
     yield _rule([""], ["pods"], [*_READ, "delete", "patch"])
     yield _rule([""], ["pods/binding"], ["create"])
     yield _rule([""], ["pods/status"], ["patch"])

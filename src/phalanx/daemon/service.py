@@ -13,27 +13,23 @@ from collections.abc import Awaitable
 import msgspec
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.builtin_queues import BuiltinQueues
-from phalanx.daemon.distrusted_devices import DEVICE_RESULTS, CardDoubts
+from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
+from phalanx.daemon.controllers.leftover_evictions import Remnants
+from phalanx.daemon.controllers.made_groups import MadeGroups
+from phalanx.daemon.controllers.partial_gangs import PartialGangs
+from phalanx.daemon.controllers.queue_gates import QueueGates
+from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
 from phalanx.daemon.executor import Executor, departures
 from phalanx.daemon.extender_calls import connect_extenders
-from phalanx.daemon.ignored_protection import unheard
+from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.daemon.leadership import Leadership, LeaseOptions
-from phalanx.daemon.leftover_evictions import Remnants
-from phalanx.daemon.lost_members import LostMembers
-from phalanx.daemon.made_groups import MadeGroups
-from phalanx.daemon.network_faults import NetworkFaults
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
-from phalanx.daemon.partial import PartialGangs
 from phalanx.daemon.policy_file import PolicyFile
 from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
-from phalanx.daemon.queue_gates import QueueGates
-from phalanx.daemon.refusals import KubeletRefusals
 from phalanx.daemon.signing_keys import load_keys
 from phalanx.daemon.telemetry import Telemetry
-from phalanx.daemon.usage_record import UsageRecord
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.signatures import Signer
@@ -60,6 +56,10 @@ from phalanx.status.eviction_events import DisruptionNews
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.status_writer import StatusWriter
 from phalanx.status.verdict_publisher import Announcer, Pace
+from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, CardDoubts
+from phalanx.status.warnings.ignored_protection import unheard
+from phalanx.status.warnings.lost_members import LostMembers
+from phalanx.status.warnings.network_faults import NetworkFaults
 
 log = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.connections import Connections, Transports
+from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.errors import ApiError, ConnectionLost, api_error
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.connections import Connections, Transports
+from phalanx.kube.http.transport import Answer, Call
 from phalanx.model.decoding import decode_json
 
 __all__ = ["KubeClient", "Params", "PatchType"]

@@ -22,11 +22,11 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GangKey, GroupRef
 from phalanx.status.event_publisher import object_reference
-from phalanx.status.orphaned_accounts import Misplaced
-from phalanx.status.overcommitted_quotas import Oversold
 from phalanx.status.podgroup_counts import QueueCensus
-from phalanx.status.quotas_above_hard import QuotasAboveHard
 from phalanx.status.status_writer import StatusWriter
+from phalanx.status.warnings.orphaned_accounts import Misplaced
+from phalanx.status.warnings.overcommitted_quotas import Oversold
+from phalanx.status.warnings.quotas_above_hard import QuotasAboveHard
 from phalanx.status.write_retries import next_try
 
 log = logging.getLogger(__name__)

@@ -9,9 +9,9 @@ import asyncio
 import zlib
 from typing import cast
 
-from phalanx.kube.aiohttp_transport import keep_alive
 from phalanx.kube.errors import ConnectionLost
-from phalanx.kube.transport import Answer
+from phalanx.kube.http.aiohttp_transport import keep_alive
+from phalanx.kube.http.transport import Answer
 
 __all__ = ["Http1Connection", "StaleConnection"]
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from phalanx.kube.credentials import Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.credentials import Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.kubeconfig import Kubeconfig
+from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.kubeconfig import Kubeconfig
-from phalanx.kube.proxy import environment_proxy
-from phalanx.kube.tls import TlsSettings
+from phalanx.kube.http.proxy import environment_proxy
 
 __all__ = ["ClusterConfig", "load_config"]
 

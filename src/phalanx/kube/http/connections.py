@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-from phalanx.kube.aiohttp_transport import AiohttpTransport
-from phalanx.kube.config import ClusterConfig
-from phalanx.kube.credentials import ClientCertificate, Identity
+from phalanx.kube.auth.config import ClusterConfig
+from phalanx.kube.auth.credentials import ClientCertificate, Identity
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.http1_transport import Http1Transport
-from phalanx.kube.transport import Transport
+from phalanx.kube.http.aiohttp_transport import AiohttpTransport
+from phalanx.kube.http.http1_transport import Http1Transport
+from phalanx.kube.http.transport import Transport
 
 __all__ = ["Connections", "Transports", "aiohttp_transport", "default_transport"]
 

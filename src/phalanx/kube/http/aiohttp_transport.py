@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import aiohttp
 from yarl import URL
 
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.transport import Answer, Call
 
 __all__ = ["AiohttpTransport", "keep_alive"]
 

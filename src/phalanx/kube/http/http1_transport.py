@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
-from phalanx.kube.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.credentials import Identity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http1_connection import Http1Connection, StaleConnection
-from phalanx.kube.transport import Answer, Call
+from phalanx.kube.http.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
+from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
+from phalanx.kube.http.transport import Answer, Call
 
 __all__ = ["Http1Transport"]
 

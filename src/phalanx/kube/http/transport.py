@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from phalanx.kube.credentials import Identity
+from phalanx.kube.auth.credentials import Identity
 
 __all__ = ["Answer", "Call", "Transport"]
 

@@ -8,7 +8,7 @@ import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 
-from phalanx.kube.credentials import ClientCertificate
+from phalanx.kube.auth.credentials import ClientCertificate
 from phalanx.kube.errors import ConfigError
 
 __all__ = ["TlsSettings"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.gang_eviction import dismiss
+from phalanx.daemon.controllers.gang_eviction import dismiss
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, PlanMark

@@ -15,10 +15,10 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from phalanx.kube.credentials import ClientCertificate, Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.credentials import ClientCertificate, Credentials, StaticCredentials, TokenFileCredentials
+from phalanx.kube.auth.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
+from phalanx.kube.auth.tls import TlsSettings
 from phalanx.kube.errors import ConfigError
-from phalanx.kube.exec_plugin import API_VERSIONS, INTERACTIVE_MODES, ExecCredentials, ExecPlugin, cluster_info
-from phalanx.kube.tls import TlsSettings
 
 __all__ = ["Kubeconfig"]
 

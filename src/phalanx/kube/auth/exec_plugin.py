@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.kube.credentials import ClientCertificate, Identity, RenewableCredentials, bearer
+from phalanx.kube.auth.credentials import ClientCertificate, Identity, RenewableCredentials, bearer
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.timestamps import parse_time
 from phalanx.model.decoding import decode_json
