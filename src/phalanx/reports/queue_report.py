@@ -16,7 +16,7 @@ from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
 
-_POINTS = ("queue_order", "deserved", "tenant_order")
+_POINTS = ("queue_order", "deserved", "subqueue_order")
 _KINDS = frozenset({"Queue", "ElasticQuota", "ElasticQuotaTree"})
 
 
