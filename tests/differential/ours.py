@@ -91,14 +91,14 @@ class Ours:
 
     def scores(self, uid: str) -> dict[str, float]:
         """node name -> how good it is for the pod, for the nodes that it may go to."""
-        view = self.scheduler.placer.view(self.state.pods[uid].cls)
+        view = self.scheduler.placer.class_view(self.state.pods[uid].cls)
         rows = np.flatnonzero(self.state.nodes.alive & (view.score > NOWHERE))
         return {self.state.nodes.names[row]: float(view.score[row]) for row in rows.tolist()}
 
     def _verdicts_on(self, uid: str) -> dict[str, tuple[str, ...]]:
         record, nodes, pipeline = self.state.pods[uid], self.state.nodes, self.scheduler.pipeline
         cls = record.cls
-        view = self.scheduler.placer.view(cls)
+        view = self.scheduler.placer.class_view(cls)
         reasons = pipeline.explain(cls, nodes, slice(None))
         refusal = record.pod.problem or pipeline.pre_filter(cls)
         found = {}

@@ -35,7 +35,7 @@ class Desk:
             scenario.state,
             scheduler.pipeline,
             scheduler.placer,
-            scheduler.work,
+            scheduler.queue,
             Plan(0),
             scenario.now,
             never,

@@ -26,7 +26,7 @@ class Takings:
         self.payer: Payer = payer
         self.priority = max(record.pod.priority for record in self.takers)
         self.wanted = total(record.footprint.amounts for record in self.takers)
-        session = scenario.scheduler.look(scenario.now)
+        session = scenario.scheduler.new_session(scenario.now)
         self.grounds = Grounds(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}

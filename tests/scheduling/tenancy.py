@@ -87,7 +87,7 @@ class Tenancy:
     def step(self) -> Plan:
         """Lets the scheduler work; what it binds runs at once."""
         self.scheduler.observe(self.now)
-        self.scheduler.ring(self.now)
+        self.scheduler.activate_due(self.now)
         plan = self.scheduler.cycle(self.now)
         for bind in plan.binds:
             self.order.append(bind.name)

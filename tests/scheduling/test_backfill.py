@@ -99,7 +99,7 @@ def test_role_minima_above_the_gangs_own_are_enforced(minimum: int) -> None:
     cluster = Scenario().node("n1", cpu=2).gang("g", minimum, roles=(("ps", 1), ("worker", 2)))
     cluster.pod("ps", gang="g", role="ps", cpu=1).pods("worker", 2, gang="g", role="worker", cpu=1).run()
     assert cluster.placed() == []
-    assert cluster.scheduler.work.idle
+    assert cluster.scheduler.queue.idle
     cluster.node("n2", cpu=1).run()
     assert len(cluster.placed()) == 3
     need = cluster.state.gangs[key("g")]

@@ -49,7 +49,7 @@ class TestSpending:
     def test_with_the_next_window_it_starts_without_anything_happening(self) -> None:
         world = cluster().budget("team", cpu_hours=40).submit("a", 10, queue="team").work().wait(4)
         world.submit("a", 1, queue="team").work()
-        assert world.scheduler.alarm == world.start + 24 * HOUR
+        assert world.scheduler.next_recheck == world.start + 24 * HOUR
         assert world.wait(19.9).held() == {"a": 10}
         assert world.wait(0.1).held() == {"a": 11}
 
@@ -77,7 +77,7 @@ class TestSpending:
         world.queue("one", parent=AccountKey(Tree.QUEUE, "division"), budget=Budget((("cpu", 1000),), 24 * HOUR))
         world.submit("a", 10, queue="one").work().wait(1).submit("a", 1, queue="one").work()
         week = 7 * 24 * HOUR
-        assert world.scheduler.alarm == (world.start // week + 1) * week
+        assert world.scheduler.next_recheck == (world.start // week + 1) * week
 
     def test_a_higher_budget_lets_start_at_once(self) -> None:
         world = cluster().budget("team", cpu_hours=40).submit("a", 10, queue="team").work().wait(4)

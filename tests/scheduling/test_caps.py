@@ -33,7 +33,7 @@ def budget(scenario: Scenario, name: str, allowed: int, *disrupted: str) -> Scen
 
 
 def caps(scenario: Scenario, log: EvictionLog | None = None) -> Caps:
-    return Caps(scenario.scheduler.look(scenario.now), log or EvictionLog())
+    return Caps(scenario.scheduler.new_session(scenario.now), log or EvictionLog())
 
 
 def pods(scenario: Scenario, *numbers: int) -> list[PodRecord]:

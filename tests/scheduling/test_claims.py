@@ -65,7 +65,7 @@ def test_a_surplus_member_whose_victims_do_not_leave_is_not_asked_about_without_
     (stuck,) = scenario.evicted
     scenario.becomes(stuck, terminating=True, leaves=scenario.now + 30)
     scenario.now += 200
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     assert len(scenario.work().evicted) == 2
     assert scenario.run().where("g-1")
 

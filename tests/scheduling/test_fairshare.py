@@ -163,7 +163,8 @@ class TestShiftedWeights:
         world.submit("a", 8, queue="one").submit("b", 2, queue="two").work().wait(4)
         queues = [world.state.ledger.accounts[AccountKey(Tree.QUEUE, name)] for name in ("one", "two")]
         return {
-            key.name: weight for key, weight in surplus_weights(world.scheduler.look(world.now), queues).items()
+            key.name: weight
+            for key, weight in surplus_weights(world.scheduler.new_session(world.now), queues).items()
         }
 
     def test_they_favour_who_used_less(self) -> None:

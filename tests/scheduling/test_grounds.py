@@ -341,7 +341,7 @@ class TestQueues:
             payer = scenario.state.pods[name].payer
             assert payer is not None
             payers[payer] = {"cpu": 2000}
-        session, lender = scenario.scheduler.look(scenario.now), scenario.state.pods["b"].payer
+        session, lender = scenario.scheduler.new_session(scenario.now), scenario.state.pods["b"].payer
         assert lender is not None
         for payer, wanted in payers.items():
             alone = Grounds(session, payer, wanted, preempt=True, reclaim=True)
@@ -554,6 +554,6 @@ class TestWithRoomHeld:
         for name in first:
             scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
         scenario.now += 200
-        scenario.scheduler.ring(scenario.now)
+        scenario.scheduler.activate_due(scenario.now)
         again = [eviction.name for eviction in scenario.cycle().evictions]
         assert sorted(first + again) == ["a-0", "a-1", "a-2", "a-3"]

@@ -29,7 +29,7 @@ def world(**gangs: int) -> Scenario:
 
 def levelling(scenario: Scenario, wanted: dict[str, int], *gangs: str) -> Levelling:
     records = [scenario.state.gangs[key(name)] for name in gangs]
-    return Levelling(scenario.scheduler.look(scenario.now), records, wanted)
+    return Levelling(scenario.scheduler.new_session(scenario.now), records, wanted)
 
 
 class TestShares:
@@ -133,7 +133,7 @@ def test_levelling_comes_to_an_end(seed: int) -> None:
 
 def _move(scenario: Scenario, draw: random.Random, waiting: list[str]) -> tuple[str, str] | None:
     pods = scenario.state.pods
-    session = scenario.scheduler.look(scenario.now)
+    session = scenario.scheduler.new_session(scenario.now)
     for taker in draw.sample(waiting, len(waiting)):
         wanted, gang = pods[taker].footprint.amounts, pods[taker].gang
         assert gang is not None

@@ -43,7 +43,7 @@ class Cluster:
     def points(self, *images: str) -> dict[str, float]:
         cls = self.state.classes.record(PodClass(requests=(("cpu", 1),), images=tuple(sorted(images))))
         self.state.nodes.widen()
-        preference = self.placer.view(cls).preference
+        preference = self.placer.class_view(cls).preference
         rows = np.flatnonzero(self.state.nodes.alive)
         return {self.state.nodes.names[row]: 0.0 if preference is None else preference[row] for row in rows}
 
@@ -100,7 +100,7 @@ class TestDeclaredFeatures:
         plugin = Predicates(Arguments("predicates", {}))
         placer = Placer(state.nodes, [plugin], [], [], plugin.stocks)
         cls = state.classes.record(PodClass(features=("A", "B")))
-        assert [state.nodes.names[row] for row in np.flatnonzero(placer.view(cls).mask)] == ["all"]
+        assert [state.nodes.names[row] for row in np.flatnonzero(placer.class_view(cls).mask)] == ["all"]
         ((reason, out),) = [
             part for part in plugin.explain(cls, state.nodes, state.nodes.rows()) if "features" in part[0]
         ]

@@ -119,7 +119,7 @@ class TestAgainstWhoeverTakesBackWhatIsHis:
 
 class TestWhoeverAsks:
     def verdict(self, scenario: Scenario, name: str) -> str:
-        session = scenario.scheduler.look(scenario.now)
+        session = scenario.scheduler.new_session(scenario.now)
         return own_words_of(session).verdict(scenario.state.pods[name])
 
     def test_is_told_of_whom_the_word_does_not_count_and_why(self) -> None:
@@ -194,7 +194,7 @@ class TestWhatAnAdministratorSays:
         scenario.pod("high", cpu=1, priority=9).settle()
         assert scenario.evicted == []
         scenario.now = 1101
-        scenario.scheduler.ring(scenario.now)
+        scenario.scheduler.activate_due(scenario.now)
         scenario.settle()
         assert len(scenario.evicted) == 1
         assert scenario.scheduler.idle

@@ -149,7 +149,10 @@ def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, 
     waiting = world.waiting()
     one_by_one = placed(world.state, build_placer(pipeline, world.state.nodes), waiting, 1)
     placer = build_placer(pipeline, world.state.nodes)
-    room, before = placer.room(waiting[0].cls), counts(world.state, waiting[0].cls) if peers != Peers() else []
+    room, before = (
+        placer.total_copies(waiting[0].cls),
+        counts(world.state, waiting[0].cls) if peers != Peers() else [],
+    )
     assert placed(world.state, placer, waiting, 40) == one_by_one
     assert len(one_by_one) <= room
     if before:

@@ -212,10 +212,10 @@ def test_room_is_the_number_of_copies_that_fit(seed: int) -> None:
         world.change()
         cls = world.state.classes.record(world.draw.choice(classes))
         world.state.nodes.widen()
-        room = placer.room(cls)
+        room = placer.total_copies(cls)
         assert placer.fits(cls) == (room > 0)
         assert len(all_at_once(world.state, placer, cls, 10_000, keep=False)) == room
-        assert placer.room(cls) == room
+        assert placer.total_copies(cls) == room
 
 
 def test_a_view_that_was_dropped_is_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,7 +257,7 @@ def test_an_empty_cluster_takes_nothing() -> None:
     cls = state.classes.record(PodClass(requests=(("cpu", 1),)))
     assert placer.place(cls, 1) == []
     assert placer.place(cls, 5) == []
-    assert placer.room(cls) == 0
+    assert placer.total_copies(cls) == 0
 
 
 # what the scores are made of, node by node, in the words of their sources

@@ -102,7 +102,7 @@ def test_victims_that_do_not_leave_are_not_waited_for_for_ever() -> None:
     for name in stuck:
         scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
     scenario.now += 200
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     scenario.work()
     assert len(scenario.evicted) == 8
 
@@ -190,9 +190,9 @@ def test_pods_leave_in_time_for_whom_the_alarm_rings() -> None:
     )
     scenario.pod("high", cpu=1, priority=10).run()
     assert scenario.evicted == []
-    assert scenario.scheduler.alarm == 1060
+    assert scenario.scheduler.next_recheck == 1060
     scenario.now = 1061
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     scenario.run(50)
     assert scenario.evicted == ["low"]
     assert scenario.where("high") == "n1"
@@ -206,7 +206,7 @@ def test_a_refused_eviction_is_not_tried_again_at_once() -> None:
     assert scenario.evicted == ["low"]
     assert scenario.held() == {}
     scenario.now += 61
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     scenario.run(50)
     assert scenario.evicted == ["low", "low"]
     assert scenario.where("high") == "n1"
@@ -218,13 +218,13 @@ def test_many_waiting_gangs_of_one_kind_ask_once() -> None:
         scenario.job(f"j{number:02}", 9, cpu=1, priority=10)
     scenario.work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.past.futility) == 1
+    assert len(scenario.scheduler.cycle_history.futility) == 1
 
 
 def test_who_is_no_more_important_than_anybody_is_not_even_asked_for() -> None:
     scenario = full().job("same", 3, cpu=1).work()
     assert scenario.evicted == []
-    assert len(scenario.scheduler.past.futility) == 0
+    assert len(scenario.scheduler.cycle_history.futility) == 0
 
 
 def test_a_more_important_gang_takes_over_what_was_freed_for_a_lesser_one() -> None:
@@ -326,9 +326,9 @@ def test_when_an_account_may_lose_more_pods_the_next_ones_go_by_themselves() -> 
     assert len(scenario.evicted) == 1
     scenario.settle()
     assert len(scenario.placed("mine")) == 1
-    assert scenario.scheduler.alarm == 1009  # eight seconds after the first went
+    assert scenario.scheduler.next_recheck == 1009  # eight seconds after the first went
     scenario.now += 10
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     scenario.run(50)
     assert len(scenario.placed("mine")) == 2
     assert len(scenario.evicted) == 2

@@ -20,7 +20,7 @@ FOREIGN = f"{policy()}\nconfigurations: [{{name: preempt, arguments: {{phalanx.f
 
 def spared(scenario: Scenario, name: str = "p") -> list[EvictVeto]:
     """Every objection to the eviction of a pod."""
-    session = scenario.scheduler.look(scenario.now)
+    session = scenario.scheduler.new_session(scenario.now)
     record = scenario.state.pods[name]
     said = [plugin.evict_veto(session, record) for plugin in session.pipeline.plugins("evict_veto")]
     return [each for each in said if each is not None]

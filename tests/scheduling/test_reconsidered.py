@@ -63,7 +63,7 @@ def test_pods_that_came_while_it_waited_go_when_their_time_is_over() -> None:
         late: dict[str, object] = {"cooldown": 600 + 100 * number, "bound": scenario.now}
         scenario.gone(f"keep-{number}").pod(f"low-{number}", node="n1", cpu=1, more=late).run()
     scenario.now += 800
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     assert scenario.run().where("high") == "n1"
 
 
@@ -84,10 +84,10 @@ def test_pods_that_leave_anyway_are_not_waited_for_without_end() -> None:
     scenario.becomes("keep-0", preemptable=True, terminating=True, leaves=scenario.now + 30).run()
     scenario.becomes("keep-1", preemptable=True).run()
     assert scenario.evicted == []
-    alarm = scenario.scheduler.alarm
+    alarm = scenario.scheduler.next_recheck
     assert alarm is not None
     scenario.now = int(alarm) + 1
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     assert scenario.work().evicted == ["keep-1"]
 
 

@@ -47,7 +47,7 @@ def world(**changes: str) -> Scenario:
 def later(scenario: Scenario, seconds: int) -> Scenario:
     """Time passes and nothing else happens."""
     scenario.now += seconds
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     return scenario.settle()
 
 
@@ -70,8 +70,8 @@ class TestMoves:
     def test_the_first_round_comes_an_interval_after_the_start(self) -> None:
         scenario = world()
         assert later(scenario, 250).evicted == []
-        assert scenario.scheduler.alarm is not None
-        assert scenario.now < scenario.scheduler.alarm <= scenario.now + 50
+        assert scenario.scheduler.next_recheck is not None
+        assert scenario.now < scenario.scheduler.next_recheck <= scenario.now + 50
         scenario.restart().settle()
         assert later(scenario, 299).evicted == []
         assert len(later(scenario, 1).evicted) == 3
@@ -95,7 +95,7 @@ class TestMoves:
         scenario.scheduler.use(load_policy(policy().replace(", shuffle", "")))
         scenario.now += 1000
         scenario.run()
-        assert scenario.scheduler.alarm is None
+        assert scenario.scheduler.next_recheck is None
 
 
 class TestNowhereToGo:

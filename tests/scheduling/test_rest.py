@@ -11,7 +11,7 @@ NOW = 1_800_000_000.0
 
 def later(world: Scenario, moment: float) -> None:
     world.now = int(moment)
-    world.scheduler.ring(world.now)
+    world.scheduler.activate_due(world.now)
     world.run()
 
 
@@ -23,7 +23,7 @@ def test_a_node_rests_after_a_refusal_and_is_used_again_by_itself() -> None:
     assert not world.scheduler.idle
     world.pod("b", cpu=1).run()
     assert world.where("b") == "next"
-    assert world.scheduler.alarm == until
+    assert world.scheduler.next_recheck == until
     world.pod("c", cpu=1)
     later(world, until)
     assert world.where("c") == "best"

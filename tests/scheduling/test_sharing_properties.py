@@ -145,5 +145,5 @@ def test_what_is_left_out_has_a_reason(seed: int) -> None:
     for uid, record in world.state.lone.items():
         if record.state is not MemberState.PENDING or record.pod.problem or record.payer is None:
             continue
-        if session.placer.room(record.cls):
-            assert session.held(record) or session.allowance.excess(record.payer, record.footprint), uid
+        if session.placer.total_copies(record.cls):
+            assert session.blocked(record) or session.quota_check.over_quota(record.payer, record.footprint), uid

@@ -29,7 +29,7 @@ def queued(world: Scenario, name: str, gpu: int, created: int, wait: int | None 
 def after(world: Scenario, seconds: int) -> Scenario:
     """Time passes and nothing else happens."""
     world.now += seconds
-    world.scheduler.ring(world.now)
+    world.scheduler.activate_due(world.now)
     return world.run()
 
 
@@ -62,7 +62,7 @@ class TestAdmission:
     def test_overdue_groups_are_let_in_whatever_later_tiers_say(self) -> None:
         world = queued(Scenario(policy()).node("n1", gpu=4), "large", 99, created=1000, wait=60).run()
         assert world.admissions == []
-        assert world.scheduler.alarm == 1060
+        assert world.scheduler.next_recheck == 1060
         assert after(world, 30).admissions == []
         assert after(world, 60).admissions == ["large"]
 
@@ -73,7 +73,7 @@ class TestAdmission:
         world.run()
         assert after(world, 100).admissions == ["soon"]
         assert after(world, 6000).admissions == ["soon", "late"]
-        assert world.scheduler.alarm is None
+        assert world.scheduler.next_recheck is None
 
     def test_in_the_same_tier_a_rejection_stands(self) -> None:
         same = """

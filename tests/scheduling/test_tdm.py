@@ -45,7 +45,7 @@ def at(scenario: Scenario, clock: str) -> Scenario:
 def later(scenario: Scenario, seconds: int) -> Scenario:
     """Time passes and nothing else happens."""
     scenario.now += seconds
-    scenario.scheduler.ring(scenario.now)
+    scenario.scheduler.activate_due(scenario.now)
     return scenario.settle()
 
 
@@ -74,7 +74,7 @@ class TestWhileItIsClosed:
 
     def test_who_waits_is_looked_at_again_when_it_opens(self) -> None:
         scenario = world(clock="12:00").pod("willing", cpu=1, pod_class=REVOCABLE).run()
-        assert scenario.scheduler.alarm == MIDNIGHT + 22 * 3600
+        assert scenario.scheduler.next_recheck == MIDNIGHT + 22 * 3600
         assert at(scenario, "21:59").waiting() == ["willing"]
         assert at(scenario, "22:00").placed() == ["willing"]
 
@@ -88,7 +88,7 @@ class TestWhileItIsClosed:
 class TestWhenItCloses:
     def test_pods_on_their_own_leave_at_once(self) -> None:
         scenario = world().pods("batch", 3, cpu=1, pod_class=REVOCABLE).run()
-        assert scenario.scheduler.alarm == MIDNIGHT + 30 * 3600
+        assert scenario.scheduler.next_recheck == MIDNIGHT + 30 * 3600
         at(scenario, "06:00")
         assert scenario.evicted == ["batch-0", "batch-1", "batch-2"]
         eviction = next(eviction for plan in scenario.plans for eviction in plan.evictions)

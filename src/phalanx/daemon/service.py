@@ -199,7 +199,9 @@ class SchedulerService:
             lambda: self.observer.known_kinds("podgroups"),
             lambda: self.policy.create_pod_groups,
         )
-        self._queue_gates = QueueGates(client, self._pool, self.state, lambda: self.scheduler.look(time.time()))
+        self._queue_gates = QueueGates(
+            client, self._pool, self.state, lambda: self.scheduler.new_session(time.time())
+        )
         self._builtin_queues = BuiltinQueues(client, self._pool, self.observer, self._intake)
         self._usage = UsageRecord(client, self._pool, options.lease_namespace, self.scheduler.history, time.time)
         self._partial = PartialGangs(self.state, narrator, self.executor.evict, time.time)
@@ -323,7 +325,7 @@ class SchedulerService:
             except Exception as error:
                 # Whatever it is, it must not end what can go on; what waits is looked at anew, but in no hurry.
                 self._failures.note("cycle", "the cycle", error)
-                self.scheduler.work.wake_all()
+                self.scheduler.queue.activate_everything()
                 backoff = backoff if not healthy else Backoff(base=0.5, cap=30.0)
                 healthy = False
                 await asyncio.sleep(backoff.next())
@@ -332,7 +334,7 @@ class SchedulerService:
     async def _plan(self) -> None:
         """Plans until there is nothing more to do."""
         self.scheduler.observe(time.time())
-        self.scheduler.ring(time.time())
+        self.scheduler.activate_due(time.time())
         news = [*self._network_faults.news(), *self._card_doubts.news()]
         self.executor.tell([*self._intake.drain_notices(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
@@ -359,7 +361,7 @@ class SchedulerService:
 
     async def _woken(self) -> None:
         """Returns when something has changed, or when something that waits for a time must be looked at."""
-        alarm = self.scheduler.alarm
+        alarm = self.scheduler.next_recheck
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, alarm - time.time()) if alarm is not None else None):
                 await self._wake.wait()

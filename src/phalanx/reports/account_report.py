@@ -24,7 +24,7 @@ from phalanx.reports.account_entries import (
 )
 from phalanx.reports.borrowing import Loan, Party, loans
 from phalanx.scheduling.plugins.queues.budgets import window_end
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.scheduling.quota.dominant_share import dominant_resource, dominant_share
 from phalanx.scheduling.quota.usage_history import MILLISECONDS_PER_HOUR
 from phalanx.scheduling.session.session import Session

@@ -22,7 +22,7 @@ from phalanx.scheduling.gang_placement.nominated_placement import nominated_memb
 from phalanx.scheduling.preemption.cost import cost_of
 from phalanx.scheduling.preemption.solution import Eviction
 from phalanx.scheduling.preemption.victims import hours_lost
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.eviction_log import pace, rates
 from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from phalanx.cluster.accounts import Payer
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.ordering.queue_order import QueueOrder
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 

@@ -13,7 +13,7 @@ from phalanx.reports.account_report import Survey, amounts
 from phalanx.reports.first_in_queue import first_in_line
 from phalanx.reports.snapshot import Snapshot
 from phalanx.scheduling.framework.policy import Policy
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler
 
 _POINTS = ("queue_order", "deserved", "subqueue_order")
@@ -25,7 +25,7 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     scheduler = Scheduler(snapshot.state, policy)
     scheduler.history.restore(snapshot.usages, now)
     scheduler.observe(now)
-    survey = Survey(scheduler.look(now))
+    survey = Survey(scheduler.new_session(now))
     queues = {record.key: survey.queue(record) for record in survey.queues()}
     quotas = {record.key: survey.quota(record) for record in survey.quotas()}
     tenants = {record.key: survey.tenant(record) for record in survey.tenants()}
@@ -39,9 +39,9 @@ def report(snapshot: Snapshot, policy: Policy, now: float) -> QueueReport:
     warnings = [*(f"not read: {text}" for text in snapshot.missing), *survey.astray(), *_notices(snapshot)]
     # What accounts use changes in the dry run: it comes last.
     verdicts = _Verdicts(scheduler.cycle(now))
-    after = scheduler.look(now)
+    after = scheduler.new_session(now)
     told: dict[AccountKey, Entry | Tenant] = {**lenders, **tenants}
-    for key, unit in first_in_line(after, scheduler.waiting(after)).items():
+    for key, unit in first_in_line(after, scheduler.waiting_units(after)).items():
         if key in told:
             told[key].first = verdicts.waiting(unit)
     plugins = {plugin.name: None for point in _POINTS for plugin in scheduler.pipeline.plugins(point)}

@@ -87,12 +87,12 @@ class Inquiry:
         }
         scheduler = self._rehearsal = Rehearsal(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
-        note_evictions(self._state, scheduler.past.evictions, now)
+        note_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
-        session = scheduler.look(now)
-        self._domains, self._own_words = session.domains, own_words_of(session)
+        session = scheduler.new_session(now)
+        self._domains, self._own_words = session.topology_domains, own_words_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}

@@ -23,7 +23,7 @@ from phalanx.scheduling.ordering.failures import report_failure, silence_plugin,
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
 from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     AdmissionSignature,
     GroupTreeSignature,
@@ -34,6 +34,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.quota.usage_history import UsageHistory
 from phalanx.scheduling.session.cycle_history import CycleHistory
@@ -68,9 +69,9 @@ class Scheduler:
 
     def __init__(self, state: ClusterState, policy: Policy) -> None:
         self.state = state
-        self.work = SchedulingQueue(state)
+        self.queue = SchedulingQueue(state)
         # With the rules in force from the beginning: what a former process tells goes on fading by them.
-        self.past = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
+        self.cycle_history = CycleHistory(UsageHistory(policy.usage_decay.half_life, policy.usage_decay.denied))
         self._cycles = 0
         self.use(policy)
 
@@ -78,40 +79,40 @@ class Scheduler:
         """Switches to another policy; everything that waits is looked at again."""
         self.policy = policy
         self.pipeline = Pipeline(policy)
-        self.placer = build_placer(self.pipeline, self.state.nodes, self.past.node_backoff)
+        self.placer = build_placer(self.pipeline, self.state.nodes, self.cycle_history.node_backoff)
         self._memory = Memo()
-        self.past.futility = NoSolutionCache()
+        self.cycle_history.futility = NoSolutionCache()
         self._season: tuple[Hashable, ...] = ()
         self._wakes: float | None = None
         self._failed_actions: dict[str, float] = {}
         # Whoever asks for cycles at certain times has not been asked for the first yet.
         self._due = bool(self.pipeline.plugins("next_wake"))
-        self.work.wake_all()
+        self.queue.activate_everything()
 
     @property
     def history(self) -> UsageHistory:
         """What accounts have held."""
-        return self.past.history
+        return self.cycle_history.history
 
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do and nothing to say."""
-        return self.work.idle and not self._due
+        return self.queue.idle and not self._due
 
     @property
-    def alarm(self) -> float | None:
+    def next_recheck(self) -> float | None:
         """When, in seconds since the epoch, a cycle has something to do although nothing has happened."""
-        times = (self.work.next_alarm, self._wakes)
+        times = (self.queue.next_recheck, self._wakes)
         return min((when for when in times if when is not None), default=None)
 
     def refused(self, node: str, now: float) -> float:
         """The kubelet of a node refused a pod that was bound to it; until when the node is left alone."""
         self._due = True
-        return self.past.node_backoff.refused(node, now)
+        return self.cycle_history.node_backoff.refused(node, now)
 
-    def ring(self, now: float) -> None:
+    def activate_due(self, now: float) -> None:
         """Wakes what waits for a time that has come; `idle` knows no time."""
-        self.work.ring(now)
+        self.queue.activate_due(now)
         self._due = self._due or (self._wakes is not None and self._wakes <= now)
 
     def observe(self, now: float) -> None:
@@ -139,18 +140,18 @@ class Scheduler:
         self._cycles += 1
         self._due = False
         self.observe(now)
-        session = self.look(now, should_stop)
+        session = self.new_session(now, should_stop)
         plan = session.plan
-        self.work.ring(now)
+        self.queue.activate_due(now)
         # 1. Take what may get something: what changed, and of what was parked as much as there may be room for.
-        session.units = self.work.take(partial(_bound, session), self._ranking(session))
-        session.unclaim(self.work.take_stray())
+        session.units = self.queue.pop_active(partial(_bound, session), self._ranking(session))
+        session.withdraw_nominations(self.queue.pop_orphaned_nominations())
         # 2. Put it in order: repairs, then the plugins' keys, then age, then name.
         for unit in session.units:
             if not unit.rank or self.pipeline.order_drifts:
                 self._try_to_rank(session, unit)
         if session.set_aside:
-            session.units = [unit for unit in session.units if unit.key not in session.seen]
+            session.units = [unit for unit in session.units if unit.key not in session.tried]
         self._sort(session)
         self._recall_unasked(session)
         # 3. Act.
@@ -163,36 +164,36 @@ class Scheduler:
         # 5. Keep what was said true, and say what is new.
         if plan.complete:
             self._recheck(session)
-        session.announce()
-        times = (self._next_wake(session), self.past.node_backoff.next_end(now))
+        session.publish_verdicts()
+        times = (self._next_wake(session), self.cycle_history.node_backoff.next_end(now))
         self._wakes = min((when for when in times if when is not None), default=None)
         if self.pipeline.enable_all():
             # What nodes are worth was computed without those who were silenced.
-            self.placer.forget()
+            self.placer.invalidate()
         return plan
 
-    def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
+    def new_session(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
         """The cluster as plugins see it at `now`, with nothing planned yet."""
         plan = Plan(self._cycles, [], [], [], [], [], [])
         session = Session(
             self.state,
             self.pipeline,
             self.placer,
-            self.work,
+            self.queue,
             plan,
             now,
             should_stop,
             self._memory,
-            self.past,
+            self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.prospects = Prospects(session).of
+        session.reclaimable = Prospects(session).of
         self._follow_time(session)
         return session
 
-    def waiting(self, session: Session) -> list[QueuedUnit]:
+    def waiting_units(self, session: Session) -> list[QueuedUnit]:
         """Everything that asks for something, each with its rank, for those who ask; nothing moves."""
-        units = self.work.everything()
+        units = self.queue.all_units()
         for unit in units:
             self._rank(session, unit)
         return units
@@ -202,8 +203,8 @@ class Scheduler:
         season = self._of_season(session)
         if season != self._season:
             self._season = season
-            self.placer.forget()
-            self.work.wake_all()
+            self.placer.invalidate()
+            self.queue.activate_everything()
 
     def _act(self, session: Session, action: str) -> None:
         custom = self.policy.custom_actions.get(action)
@@ -270,33 +271,33 @@ class Scheduler:
 
     def _recall_unasked(self, session: Session) -> None:
         """Brings back those that were refused when the time was up before anybody could be asked to go for them."""
-        for unit, demand, refusal in self.work.take_unasked():
-            if unit.key not in session.waits:
+        for unit, demand, refusal in self.queue.pop_unasked():
+            if unit.key not in session.unschedulable:
                 self._rank(session, unit)
                 session.unasked.append(unit)
-                session.wait(unit, demand, refusal)
+                session.set_unschedulable(unit, demand, refusal)
 
     def _settle(self, session: Session) -> None:
         asks = self.policy.eviction.active
         for unit in (*session.units, *session.unasked):
-            if unit.key in session.waits:
-                demand, refusal = session.waits[unit.key]
-                self.work.park(unit, demand, refusal)
+            if unit.key in session.unschedulable:
+                demand, refusal = session.unschedulable[unit.key]
+                self.queue.add_unschedulable(unit, demand, refusal)
                 if asks and unit.key not in session.asked:
-                    self.work.ask_later(unit.key)
+                    self.queue.ask_preemption_later(unit.key)
                 if (
                     isinstance(demand, AdmissionSignature | QuotaBlocked)
-                    and (when := session.alarm(unit)) is not None
+                    and (when := session.recheck_at(unit)) is not None
                 ):
-                    self.work.set_alarm(unit, when)
-            elif not session.plan.complete and unit.key not in session.seen:
-                self.work.keep(unit)
-            elif unit.key not in session.seen and not session.judged(unit):
+                    self.queue.recheck_at(unit, when)
+            elif not session.plan.complete and unit.key not in session.tried:
+                self.queue.requeue(unit)
+            elif unit.key not in session.tried and not session.has_verdict(unit):
                 self._not_considered(session, unit)
-        for gang in self.work.take_content():
+        for gang in self.queue.pop_satisfied():
             session.judge_gang(gang, None)
         if session.set_aside:
-            self.work.set_aside(session.set_aside)
+            self.queue.set_aside(session.set_aside)
 
     def _not_considered(self, session: Session, unit: QueuedUnit) -> None:
         """No action of the policy is for this unit."""
@@ -309,10 +310,10 @@ class Scheduler:
         """Looks again at demands that were refused when the cluster looked otherwise."""
         retold = 0
         for _ in range(_RECHECKS):
-            stale = self.work.next_stale()
+            stale = self.queue.next_outdated()
             if stale is None or session.out_of_time():
                 return
-            session.step()
+            session.count_step()
             demand, unit = stale
             marks = session.begin_turn()
             try:
@@ -320,22 +321,22 @@ class Scheduler:
             except Exception as error:
                 session.undo_turn(marks)
                 report_failure(session, f"another look at {unit.name}", error)
-                known = self.work.known(demand)
+                known = self.queue.known_fit_error(demand)
                 list(
-                    self.work.renew(
+                    self.queue.update_fit_error(
                         demand, FitError(known.facts if known is not None else None, self.state.version)
                     )
                 )
                 continue
             if refusal is None:
-                self.work.wake(demand)
+                self.queue.activate_first(demand)
                 return
-            asker = self.work.asker(demand)
+            asker = self.queue.first_preemptor(demand)
             if asker is not None and could_make_room(session, asker, demand):
-                self.work.ask_all()
-            for other in self.work.renew(demand, refusal):
+                self.queue.ask_preemption_for_all()
+            for other in self.queue.update_fit_error(demand, refusal):
                 tell_unit(session, other, refusal.facts)
-                session.step()
+                session.count_step()
                 retold += 1
                 if retold == _RETOLD or session.out_of_time():
                     return
@@ -344,7 +345,7 @@ class Scheduler:
         """Why the demand cannot be met as things are now; None if it can, after all."""
         match demand:
             case PodSignature():
-                return None if demand.fits(session) else FitError(*session.lack(demand, afresh=True))
+                return None if demand.fits(session) else FitError(*session.fit_error_facts(demand, afresh=True))
             case SurplusSignature(kinds):
                 fits = any(kind.fits(session) for kind in kinds)
                 return None if fits else surplus_fit_error(session, demand, afresh=True)
@@ -358,21 +359,21 @@ class Scheduler:
                 return None
             case NominatedSignature(_, wanted, _):
                 held = nominated_members(unit)
-                if not held or demand.arrived(self.state.lingering) or wanted.bound(session):
+                if not held or demand.arrived(self.state.lingering) or wanted.upper_bound(session):
                     return None
                 return FitError(nomination_verdict(held), self.state.version)
             case GroupTreeSignature():
                 return assess_composite(session, unit, demand)
             case QuotaBlocked():
-                fault = next((fault for member in unit.members if (fault := session.held(member))), None)
+                fault = next((fault for member in unit.members if (fault := session.blocked(member))), None)
                 return FitError(fault, self.state.version) if fault is not None else None
-        known = session.known(demand)
+        known = session.known_fit_error(demand)
         return FitError(known.facts if known is not None else None, self.state.version)
 
 
 def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> int:
     try:
-        return session.bound(demand, unit)
+        return session.upper_bound(demand, unit)
     except Exception as error:
         report_failure(session, f"room for {unit.name}", error)
         return 1

@@ -18,7 +18,7 @@ from phalanx.kube.failures import Failures
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import MemberState
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 from phalanx.status.event_publisher import Narrator
 
 _NOT_A_MEMBER_YET = frozenset({"NotEnoughMembers", "PodGroupNotFound", "WaitingForBundle"})

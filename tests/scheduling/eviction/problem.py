@@ -98,7 +98,7 @@ class Problem:
 
     def __init__(self, scenario: Scenario, waiting: Sequence[str]) -> None:
         state = scenario.state
-        session = scenario.scheduler.look(scenario.now)
+        session = scenario.scheduler.new_session(scenario.now)
         self.session = session
         asking = [state.pods[name] for name in waiting]
         head = asking[0]
@@ -136,10 +136,10 @@ class Problem:
         self.idle = {
             row: dict(zip(state.space.names, nodes.idle[:, row].tolist(), strict=True)) for row in self.rows
         }
-        self.open = {cls: session.placer.view(cls).mask.copy() for cls, _ in self.wanted}
+        self.open = {cls: session.placer.class_view(cls).mask.copy() for cls, _ in self.wanted}
         self.bars = [
             (bar.account, name, bar.ceiling.limits[name], amount, bar.ceiling.reserves)
-            for bar in session.allowance.bars(payer)
+            for bar in session.quota_check.bars(payer)
             for name, amount in wanted.items()
             if name in bar.ceiling.limits
         ]

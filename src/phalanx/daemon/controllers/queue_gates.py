@@ -125,9 +125,9 @@ def _keep(kept: dict[AccountRecord, dict[str, int]], record: PodRecord) -> None:
 
 def _has_room(session: Session, record: PodRecord, kept: Mapping[AccountRecord, Mapping[str, int]]) -> bool:
     assert record.payer is not None
-    if session.held(record) is not None:
+    if session.blocked(record) is not None:
         return False
-    for bar in session.allowance.bars(record.payer):
+    for bar in session.quota_check.bars(record.payer):
         wanted = dict(kept.get(bar.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
         asked = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}

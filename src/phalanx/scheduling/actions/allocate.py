@@ -40,8 +40,8 @@ from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn, SurplusTurns
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import UNLIMITED, OverQuota
 from phalanx.scheduling.session.session import Session
@@ -141,7 +141,7 @@ class _Walk:
         except Exception:
             session.undo_turn(marks)
             for unit in units:
-                if unit.key not in session.seen and unit.pod is not None:
+                if unit.key not in session.tried and unit.pod is not None:
                     try_each(session, [unit], partial(self._place_pods, [unit], unit.pod))
 
     def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
@@ -150,7 +150,7 @@ class _Walk:
         while units and session.plan.complete:
             count = len(units)
             free = self._put_off.active and first.claim is None and not first.pod.problem
-            if free and session.known(kind) is None:
+            if free and session.known_fit_error(kind) is None:
                 count = self._put_off.within(units[0], first.payer, first.footprint.amounts, count)
                 if not count and first.payer is not None and _has_room(session, first):
                     self._put_off.put_off(units, {first.payer: first.footprint.amounts})
@@ -164,7 +164,7 @@ class _Walk:
 
 def _has_room(session: Session, record: PodRecord) -> bool:
     """Whether the pod could be placed now."""
-    if session.held(record) is not None or not session.allowance.room(record.payer, record.footprint):
+    if session.blocked(record) is not None or not session.quota_check.room(record.payer, record.footprint):
         return False
     return bool(session.placer.place(record.cls, 1))
 
@@ -179,48 +179,48 @@ def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -
     waiting = _readable(session, units)
     if len(waiting) == 1 and waiting[0][1].claim is not None and _kept_promise(session, *waiting[0], kind):
         return
-    if waiting and (held := session.held(waiting[0][1])) is not None:
+    if waiting and (held := session.blocked(waiting[0][1])) is not None:
         assert kind.payer is not None
-        refusal = session.refuse(QuotaBlocked(kind.payer), held)
+        refusal = session.record_fit_error(QuotaBlocked(kind.payer), held)
         for unit, record in waiting:
-            session.unclaim([record])
+            session.withdraw_nominations([record])
             tell_unit(session, unit, held)
-            session.wait(unit, QuotaBlocked(kind.payer), refusal)
-            session.saw(unit)
+            session.set_unschedulable(unit, QuotaBlocked(kind.payer), refusal)
+            session.mark_tried(unit)
         return
     cls = kind.cls
-    while waiting and session.known(kind) is None:
-        allowed = session.allowance.room(kind.payer, cls.footprint)
+    while waiting and session.known_fit_error(kind) is None:
+        allowed = session.quota_check.room(kind.payer, cls.footprint)
         rows = session.placer.place(cls, min(len(waiting), allowed)) if allowed else []
         if not rows:
-            session.refuse(kind, *session.lack(kind))
+            session.record_fit_error(kind, *session.fit_error_facts(kind))
             break
         transaction = session.state.transaction(charging=False)
         transaction.place(cls, [record for _, record in waiting[: len(rows)]], rows)
         transaction.commit()
         for (unit, record), row in zip(waiting, rows, strict=False):
             session.bind(record, row, None, None)
-            session.saw(unit)
+            session.mark_tried(unit)
         waiting = waiting[len(rows) :]
         if waiting and session.out_of_time():
             session.plan.complete = False
             return
-    known = session.known(kind)
+    known = session.known_fit_error(kind)
     for unit, record in waiting:
         assert known is not None
         assert isinstance(known.facts, Shortage | OverQuota)
-        session.judge_pod(record, session.sentence(known.facts))
-        session.wait(unit, kind, known)
-        session.saw(unit)
+        session.judge_pod(record, session.shared_verdict(known.facts))
+        session.set_unschedulable(unit, kind, known)
+        session.mark_tried(unit)
 
 
 def _kept_promise(session: Session, unit: QueuedUnit, record: PodRecord, kind: PodSignature) -> bool:
     """Places a pod for which room is held, there or elsewhere; or lets it wait for those who must leave first."""
-    if session.held(record) is not None:
+    if session.blocked(record) is not None:
         return False
     if not (place_nominated(session, record, kind) or waits_on(session, unit, kind)):
         return False
-    session.saw(unit)
+    session.mark_tried(unit)
     return True
 
 
@@ -231,8 +231,8 @@ def _readable(session: Session, units: list[QueuedUnit]) -> list[tuple[QueuedUni
         assert unit.pod is not None
         if unit.pod.pod.problem:
             session.judge_pod(unit.pod, unreadable(unit.pod))
-            session.unclaim([unit.pod])
-            session.saw(unit)
+            session.withdraw_nominations([unit.pod])
+            session.mark_tried(unit)
         else:
             readable.append((unit, unit.pod))
     return readable
@@ -243,8 +243,8 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
     if unit.composite is not None:
         return place_composite(session, unit, lambda calls: _bind(session, calls), loans)
     if _held(session, unit):
-        session.unclaim(nominated_members(unit))
-        session.saw(unit)
+        session.withdraw_nominations(nominated_members(unit))
+        session.mark_tried(unit)
         return False
     calls = [GangPlacement(session, gang) for gang in unit.gangs]
     if all(call.need.satisfied for call in calls):
@@ -253,7 +253,7 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
         return True
     demand = signature_of(calls)
     promised = nominated_members(unit)
-    refusal = session.known(demand) if not promised else None
+    refusal = session.known_fit_error(demand) if not promised else None
     if refusal is None:
         lends = loans.active and not promised and unit.band[0]
         charges = charges_of(session, calls, demand) if lends else {}
@@ -271,12 +271,12 @@ def place_unit(session: Session, unit: QueuedUnit, loans: Borrowing) -> bool:
             loans.put_off([unit], charges)
             return False
         if waits_on(session, unit, demand):
-            session.saw(unit)
+            session.mark_tried(unit)
             return False
-        refusal = session.refuse(demand, facts)
+        refusal = session.record_fit_error(demand, facts)
     tell_unit(session, unit, refusal.facts)
-    session.wait(unit, demand, refusal)
-    session.saw(unit)
+    session.set_unschedulable(unit, demand, refusal)
+    session.mark_tried(unit)
     return False
 
 
@@ -285,7 +285,7 @@ def assess(session: Session, unit: QueuedUnit, demand: QuorumSignature) -> FitEr
     transaction = session.state.transaction()
     facts = place_gangs(session, [GangPlacement(session, gang) for gang in unit.gangs], demand, transaction)
     transaction.rollback()
-    return session.refuse(demand, facts) if facts is not None else None
+    return session.record_fit_error(demand, facts) if facts is not None else None
 
 
 def _held(session: Session, unit: QueuedUnit) -> bool:
@@ -306,12 +306,12 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
                 return True
             if "enqueue" in session.pipeline.policy.actions:
                 demand = admission(session, unit, gang)
-                refusal = session.known(demand)
+                refusal = session.known_fit_error(demand)
                 if refusal is None:
-                    refusal = session.refuse(demand, objection(session, gang), session.totals_version)
+                    refusal = session.record_fit_error(demand, objection(session, gang), session.totals_version)
                 assert isinstance(refusal.facts, NotAdmitted)
                 verdict = awaiting_admission(gang, noun, refusal.facts)
-                session.wait(unit, demand, refusal)
+                session.set_unschedulable(unit, demand, refusal)
             else:
                 session.admit(gang)
         if verdict is None and asks:
@@ -340,13 +340,13 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
 def _held_by_account(session: Session, unit: QueuedUnit, gang: GangRecord, *, asks: bool = False) -> bool:
     """Whether who pays for the gang may be charged nothing new; says why. A group that waits to be admitted `asks`
     before it has pods."""
-    held = session.held(gang) if gang.pending or asks else None
+    held = session.blocked(gang) if gang.pending or asks else None
     if held is None:
         return False
     facts = msgspec.structs.replace(held, culprit=unit.gangs.index(gang))
     demand = QuotaBlocked(session.payer(gang))
     tell_unit(session, unit, facts)
-    session.wait(unit, demand, session.refuse(demand, facts))
+    session.set_unschedulable(unit, demand, session.record_fit_error(demand, facts))
     return True
 
 
@@ -356,7 +356,7 @@ def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls:
     for call in calls:
         if call.placed or call.gang in unit.gangs:
             session.judge_gang(call.gang, None)
-    session.unclaim(nominated_members(unit))  # who was promised room and is not needed now
+    session.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
 
 
 def _bind(session: Session, calls: list[GangPlacement]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.scheduling.actions.allocate import asks_for_a_slot_only, walk
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 
@@ -24,7 +24,7 @@ def _enough(session: Session, gang: GangRecord) -> bool:
     """Whether zero-request members alone can make up what the gang needs; the rest is not considered."""
     if gang.noun is None or gang.noun.problem is not None or gang.noun.subgroups:
         return False
-    members, need = session.in_order(gang), session.requirement(gang)
+    members, need = session.pending_in_order(gang), session.requirement(gang)
     if need.satisfied:
         return bool(members) or not gang.pending
     roles = [member.pod.role for member in members]

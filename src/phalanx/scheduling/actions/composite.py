@@ -15,8 +15,8 @@ from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitEr
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 
@@ -69,18 +69,18 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     if fault is not None:
         for gang in unit.gangs:
             session.judge_gang(gang, _faulty(gang, fault) if gang.pending else None)
-        session.unclaim(nominated_members(unit))
-        session.saw(unit)
+        session.withdraw_nominations(nominated_members(unit))
+        session.mark_tried(unit)
         return False
     attempt, promised = Attempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
-        session.unclaim(promised)
+        session.withdraw_nominations(promised)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
         return False
     if not attempt.open:
         _content(session, unit, attempt, attempt.lacks, parked=False)
         return True
-    refusal = session.known(attempt.demand) if not promised else None
+    refusal = session.known_fit_error(attempt.demand) if not promised else None
     if refusal is not None:
         assert isinstance(refusal.facts, GroupTreeFitError)
         _tell(session, unit, attempt, refusal)
@@ -102,7 +102,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         if promised and needed is not None:
             wanted = signature_of([attempt.calls[gang] for gang in needed.gangs])
             if waits_on(session, unit, wanted):
-                session.saw(unit)
+                session.mark_tried(unit)
                 return False
         _wait(session, unit, attempt, muster.lacks)
         return False
@@ -112,7 +112,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         return False
     transaction.commit()
     commit(attempt.open)
-    session.unclaim(nominated_members(unit))  # who was promised room and is not needed now
+    session.withdraw_nominations(nominated_members(unit))  # who was promised room and is not needed now
     placed = {call.gang for call in attempt.open if call.placed}
     _content(session, unit, attempt, {gang: lack for gang, lack in muster.lacks.items() if gang not in placed})
     return True
@@ -131,7 +131,7 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
     holds = muster.run(attempt.formation)
     placed = transaction.placed
     transaction.rollback()
-    return session.refuse(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
+    return session.record_fit_error(demand, _lacks(unit, attempt, muster.lacks, holds)) if not placed else None
 
 
 def _lacks(
@@ -160,7 +160,7 @@ def _wait(
     parked: bool = True,
     holds: bool = False,
 ) -> None:
-    refusal = session.refuse(attempt.demand, _lacks(unit, attempt, lacks, holds))
+    refusal = session.record_fit_error(attempt.demand, _lacks(unit, attempt, lacks, holds))
     _tell(session, unit, attempt, refusal, parked)
 
 
@@ -169,8 +169,8 @@ def _tell(session: Session, unit: QueuedUnit, attempt: Attempt, refusal: FitErro
     assert isinstance(refusal.facts, GroupTreeFitError)
     tell_group_tree(session, unit, refusal.facts)
     if parked or any(isinstance(part, QuotaBlocked) for part in attempt.demand.parts):
-        session.wait(unit, attempt.demand, refusal)
-    session.saw(unit)
+        session.set_unschedulable(unit, attempt.demand, refusal)
+    session.mark_tried(unit)
 
 
 def _obstacle(session: Session, gang: GangRecord) -> object:
@@ -184,7 +184,7 @@ def _obstacle(session: Session, gang: GangRecord) -> object:
         return None
     verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
     if verdict is None and not need.repair and gang.pending:
-        return session.held(gang)
+        return session.blocked(gang)
     return verdict
 
 

@@ -12,8 +12,8 @@ from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import try_each, walk_in_order
 from phalanx.scheduling.ordering.fifo import FifoQueues
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.signatures import AdmissionSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import UnitKey
 from phalanx.scheduling.session.session import Session
 
@@ -43,23 +43,23 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         noun = gang.noun
         if not awaits_admission(gang) or noun is None or noun.problem is not None:
             continue
-        held = session.held(gang)
+        held = session.blocked(gang)
         if held is not None:
             facts = msgspec.structs.replace(held, culprit=place)
             demand: QuotaBlocked | AdmissionSignature = QuotaBlocked(session.payer(gang))
             tell_unit(session, unit, facts)
-            session.wait(unit, demand, session.refuse(demand, facts))
+            session.set_unschedulable(unit, demand, session.record_fit_error(demand, facts))
             continue
         demand = admission(session, unit, gang)
-        refusal = session.known(demand)
+        refusal = session.known_fit_error(demand)
         if refusal is None and session.pipeline.admit(session, gang):
             session.admit(gang)
             if gang.told is not None and gang.told[0] is not None:
                 session.judge_gang(gang, None)
             continue
-        refusal = refusal or session.refuse(demand, objection(session, gang), session.totals_version)
+        refusal = refusal or session.record_fit_error(demand, objection(session, gang), session.totals_version)
         tell_unit(session, unit, refusal.facts)
-        session.wait(unit, demand, refusal)
+        session.set_unschedulable(unit, demand, refusal)
 
 
 def objection(session: Session, gang: GangRecord) -> NotAdmitted:

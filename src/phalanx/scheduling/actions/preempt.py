@@ -24,7 +24,6 @@ from phalanx.scheduling.preemption.rules.self_protection import own_words_of
 from phalanx.scheduling.preemption.solution import Eviction, Futile
 from phalanx.scheduling.preemption.solver import SOON, Search
 from phalanx.scheduling.preemption.victims import Victim
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -32,6 +31,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.no_solution import EvictionQuestion
 from phalanx.scheduling.session.session import Session
 
@@ -49,7 +49,7 @@ def make_room(session: Session) -> None:
 
 def make_room_for(session: Session, units: Iterable[QueuedUnit]) -> None:
     """The same for some units, in the midst of a cycle; nobody is asked about twice."""
-    waiting = (unit for unit in units if unit.key in session.waits and unit.key not in session.asked)
+    waiting = (unit for unit in units if unit.key in session.unschedulable and unit.key not in session.asked)
     ordered = sorted(waiting, key=lambda unit: unit.rank)
     for kind, run in groupby(ordered, key=lambda unit: _kind(session, unit)):
         units = list(run)
@@ -62,7 +62,7 @@ def make_room_for(session: Session, units: Iterable[QueuedUnit]) -> None:
 
 def _kind(session: Session, unit: QueuedUnit) -> Hashable:
     """What pods on their own have in common that are one question; None for what goes one by one."""
-    demand, record = session.waits[unit.key][0], unit.pod
+    demand, record = session.unschedulable[unit.key][0], unit.pod
     if record is None or not isinstance(demand, PodSignature) or record.claim is not None:
         return None
     return demand, record.pod.priority, record.pod.preempts
@@ -89,7 +89,7 @@ def _serve_first(session: Session, units: list[QueuedUnit], *, together: bool) -
         pods = [unit.pod for unit in units[:most] if unit.pod is not None]
         beneficiary = PodBeneficiary(session, units[0], *pods)
         found = search(session, beneficiary)
-        session.step()
+        session.count_step()
         if isinstance(found, Eviction) and (found.victims or found.losers):
             session.asked.update(unit.key for unit in units[:most])
             carry_out_for_each(session, beneficiary, units[:most], found)
@@ -97,7 +97,7 @@ def _serve_first(session: Session, units: list[QueuedUnit], *, together: bool) -
         most //= 2
     session.asked.add(units[0].key)
     if outranks_nobody(session, units[0]):
-        session.step()
+        session.count_step()
         return 1
     answer = _serve(session, units[0])
     if not (together and isinstance(answer, Futile)):
@@ -124,12 +124,12 @@ def _ask_again(session: Session, unit: QueuedUnit, found: Eviction | Futile) -> 
     """Sees to it that a unit for which nobody goes now is asked about when that may change by itself."""
     if isinstance(found, Eviction):
         # It fits once those who leave anyway have left; should that take too long, others are asked after all.
-        session.work.set_alarm_by(unit, session.now + SOON)
+        session.queue.recheck_by(unit, session.now + SOON)
         return
     if found.unripe:
-        session.work.ask_when_ripe(unit.key)
+        session.queue.ask_preemption_when_bound(unit.key)
     if found.again is not None:
-        session.work.set_alarm_by(unit, found.again)
+        session.queue.recheck_by(unit, found.again)
 
 
 def beneficiary_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Beneficiary | None:
@@ -164,7 +164,7 @@ def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]
     """The members above the minimum that may have others evicted, those that are one question together."""
     found: dict[Hashable, list[PodRecord]] = {}
     for gang in unit.gangs:
-        for member in session.in_order(gang) if _surplus_preempts(session, gang) else ():
+        for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
             if member.claim is None and not member.pod.problem and starts_singly(session, member):
                 kind = kind_of(session, member)
                 # What has to be near others chooses its domain by who is there: one after the other.
@@ -211,13 +211,13 @@ def _question(beneficiary: Beneficiary) -> EvictionQuestion:
 
 def _serve(session: Session, unit: QueuedUnit) -> Eviction | Futile | None:
     found: Eviction | Futile | None = None
-    for beneficiary in beneficiaries_of(session, unit, session.waits[unit.key][0]):
+    for beneficiary in beneficiaries_of(session, unit, session.unschedulable[unit.key][0]):
         found = search(session, beneficiary)
-        session.step()
+        session.count_step()
         if isinstance(found, Eviction) and (found.victims or found.losers or beneficiary.claimed):
             carry_out(session, beneficiary, found)
             return found
-        session.unclaim(beneficiary.claimed)
+        session.withdraw_nominations(beneficiary.claimed)
         _ask_again(session, unit, found)
     return found
 
@@ -227,7 +227,7 @@ def carry_out(session: Session, beneficiary: Beneficiary, found: Eviction) -> No
     unit = beneficiary.unit
     session.disruptions[unit.key] = found
     hands, kept = _hands(beneficiary, found), dict(found.placements)
-    session.unclaim(record for record in nominated_members(unit) if record not in kept)
+    session.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
     _promise(session, beneficiary, beneficiary.name, found, hands)
     await_leavers(session, unit, beneficiary.demand)
 
@@ -285,6 +285,6 @@ def _promise(session: Session, beneficiary: Beneficiary, name: str, found: Evict
             spite = own_words_of(session).remark(record, victim.grounds[record.payer])
             session.evict(record, victim.reason, message + spite, name, cause)
     # What is promised to others is taken before it is promised again.
-    session.unclaim(found.losers, heir=cause)
+    session.withdraw_nominations(found.losers, heir=cause)
     for record, row in found.placements:
         session.nominate(record, row, claim)

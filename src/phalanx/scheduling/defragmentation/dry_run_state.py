@@ -90,7 +90,7 @@ class Board:
         """bool[N]: which rows the class may use, amounts aside."""
         found = self._masks.get(cls)
         if found is None:
-            found = self._masks[cls] = self._placer.view(cls).mask.copy()
+            found = self._masks[cls] = self._placer.class_view(cls).mask.copy()
         return found
 
     def _charge(self, row: int, usage: IntArray, ports: tuple[HostPort, ...]) -> None:

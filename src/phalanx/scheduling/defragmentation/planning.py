@@ -38,7 +38,7 @@ def plan(facts: Facts, goal: Goal, limits: Limits, tell: Callable[[str], None] =
     beneficiary); the nodes in `targets` are its choice. Deterministic: equal facts give equal answers.
     """
     scheduler = facts.build()
-    session = scheduler.look(facts.now)
+    session = scheduler.new_session(facts.now)
     if isinstance(goal, EmptyNodes):
         return _Planning(facts, session, limits, tell).empty_nodes(goal)
     return _Planning(facts, session, limits, tell).room_for(goal, scheduler)
@@ -72,7 +72,7 @@ class _Planning:
 
     def room_for(self, goal: RoomFor, scheduler: Scheduler) -> Relocation:
         answer = Relocation(goal, False, "")
-        unit = unit_of(scheduler.work.everything(), goal.target)
+        unit = unit_of(scheduler.queue.all_units(), goal.target)
         if unit is None:
             return _reached(answer, f"{goal.name} waits for nothing: it has its place, or would be placed now")
         making = RoomMaking(self._session, unit, self._limits, self._tell)

@@ -87,7 +87,7 @@ class Rehearsal:
         else:
             gang = self._state.gangs[goal.target]
             records = sorted(gang.members.values(), key=lambda member: member.pod.name)
-            satisfied = self._scheduler.look(self._facts.now).requirement(gang).satisfied
+            satisfied = self._scheduler.new_session(self._facts.now).requirement(gang).satisfied
         if not satisfied:
             waits = next((record for record in records if record.state is MemberState.PENDING), records[0])
             return Failure(goal.name, _why(waits))

@@ -12,7 +12,7 @@ from phalanx.model.pod import MemberState
 from phalanx.scheduling.defragmentation.attempt import Attempt, StuckError, tenants
 from phalanx.scheduling.defragmentation.relocation import Limits, Obstacle
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # On how many nodes at most room is tried to be made for one member, cheapest first.
@@ -145,7 +145,7 @@ def domains_of(session: Session, unit: QueuedUnit) -> list[BoolArray | None]:
     near = [call for call in calls if call.area is not None and call.area.rule.hard]
     if not near:
         return [None]
-    area, domains = near[0].area, session.domains
+    area, domains = near[0].area, session.topology_domains
     if len(calls) > 1 or area is None:
         return []
     demand = near[0].demand()

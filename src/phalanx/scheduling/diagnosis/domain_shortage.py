@@ -19,23 +19,23 @@ class Surveyed(Protocol):
 
     state: ClusterState
     pipeline: Pipeline
-    domains: TopologyDomains
+    topology_domains: TopologyDomains
 
 
 def no_room_near(session: Surveyed, area: Area, want: DomainDemand) -> Shortage:
     """Why all who are wanted have no room in any domain, nothing of them being placed."""
-    nearest = session.domains.nearest(area, want)
+    nearest = session.topology_domains.nearest(area, want)
     if nearest is None:
         return no_domain(session, area, want)
     spot, placed = spot_of(session, area, nearest), nearest.placeable
     missing = max(1, want.total - placed)
-    cls = want.portions[0].cls
+    cls = want.members[0].cls
     return shortage(session.pipeline, session.state.nodes, cls, placed, want.total, missing, 0, spot)
 
 
 def spot_of(session: Surveyed, area: Area, domain: Domain) -> Spot | None:
     """The domain that came nearest, in words; None where the rule lets members go everywhere."""
-    if not session.domains.ladder(area.rule).cap:
+    if not session.topology_domains.ladder(area.rule).cap:
         return None
     level = domain.level
     if area.pins:
@@ -56,8 +56,8 @@ def wider(rule: TopologyRule) -> str:
 
 def no_domain(session: Surveyed, area: Area, want: DomainDemand, culprit: int = 0) -> Shortage:
     """No domain comes into question at all: there is none, or members are in several already."""
-    nodes, ladder = session.state.nodes, session.domains.ladder(area.rule)
-    cls = want.portions[0].cls
+    nodes, ladder = session.state.nodes, session.topology_domains.ladder(area.rule)
+    cls = want.members[0].cls
     if ladder.levels:
         level = ladder.levels[-1]
         reason = f"node(s) share no domain of {level.title} with all members that are there"

@@ -65,10 +65,10 @@ class View(Protocol):
     def totals(self) -> dict[str, tuple[int, int]]:
         """resource -> (allocatable, used) over all nodes, as they were when first asked for in this cycle."""
 
-    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
 
-    def promised(self) -> Mapping[str, int]:
+    def inqueue_resources(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
 
 

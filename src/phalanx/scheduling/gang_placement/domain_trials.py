@@ -24,14 +24,14 @@ class Together(msgspec.Struct, frozen=True):
     """At least `total` members of several gangs, of which some may be left out."""
 
     total: int
-    portions: tuple[MemberSignature, ...]
+    members: tuple[MemberSignature, ...]
     roles: tuple[tuple[str, int], ...] = ()
 
 
 def together(demands: Sequence[GangSignature], least: int) -> Together:
     """What the smallest `least` of the gangs ask for, out of all that they offer."""
     totals = sorted(demand.total for demand in demands)
-    return Together(sum(totals[:least]), tuple(portion for demand in demands for portion in demand.portions))
+    return Together(sum(totals[:least]), tuple(portion for demand in demands for portion in demand.members))
 
 
 def try_domains(
@@ -53,7 +53,7 @@ def try_domains(
     only finds out why, leaves its traces.
     """
     mark = transaction.mark()
-    for domain in session.domains.tries(area, want, everybody):
+    for domain in session.topology_domains.tries(area, want, everybody):
         with session.placer.within(domain.rows):
             facts = attempt(domain, None)
             if facts is None:
@@ -64,7 +64,7 @@ def try_domains(
                 return None
         if isinstance(facts, OverQuota):
             return facts  # accounts are in the way in every domain
-    nearest = session.domains.nearest(area, want)
+    nearest = session.topology_domains.nearest(area, want)
     if nearest is None:
         return no_domain(session, area, want, culprit)
     with session.placer.within(nearest.rows):

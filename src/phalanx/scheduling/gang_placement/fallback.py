@@ -64,7 +64,7 @@ def fallback_placement(
     placed: list[list[tuple[PodRecord, int]]] = [[] for _ in choices]
     for place, node in found:
         number, batch = origins[place]
-        allowed = session.allowance.room(batch.payer, batch.cls.footprint)
+        allowed = session.quota_check.room(batch.payer, batch.cls.footprint)
         if not allowed or not session.placer.accepts(batch.cls, rows[node]):
             transaction.back_to(mark)
             return None
@@ -81,7 +81,7 @@ def _bound(session: Session, choices: Sequence[FallbackPlacement]) -> int:
     for choice in choices:
         members = (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in choice.batches)
         demands.append(gang_signature(QuorumRequirement(choice.total, choice.roles), members, ()))
-    return QuorumSignature(tuple(demands)).bound(session)
+    return QuorumSignature(tuple(demands)).upper_bound(session)
 
 
 def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
@@ -89,7 +89,7 @@ def _bins(session: Session, classes: tuple[ClassRecord, ...]) -> list[int]:
     placer = session.placer
     per_class: dict[ClassRecord, list[int]] = {}
     for cls in classes:
-        fits = placer.view(cls).score > NOWHERE
+        fits = placer.class_view(cls).score > NOWHERE
         rows = np.flatnonzero(fits if placer.scope is None else fits & placer.scope)
         copies = placer.copies(cls, rows)
         per_class[cls] = rows[np.lexsort((rows, -copies))].tolist()
@@ -108,7 +108,7 @@ def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) 
             if session.placer.exclusive(cls) and _same_ports(cls, other)
         )
         amounts = tuple(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
-        kinds.append(SearchKind(amounts, tuple(session.placer.view(cls).mask[rows].tolist()), conflicts))
+        kinds.append(SearchKind(amounts, tuple(session.placer.class_view(cls).mask[rows].tolist()), conflicts))
     return kinds
 
 

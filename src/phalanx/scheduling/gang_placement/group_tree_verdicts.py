@@ -9,7 +9,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
 from phalanx.scheduling.diagnosis.verdicts import gap, held_account, no_room_for_gang, over_ceiling_for_gang
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import Blocked, OverQuota
 from phalanx.scheduling.session.session import Session
 

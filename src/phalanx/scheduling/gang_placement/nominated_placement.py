@@ -8,8 +8,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, place_in_domain
 from phalanx.scheduling.placement.domain_greedy import NOWHERE
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import NominatedSignature, PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.quota.limits import Leaving
 from phalanx.scheduling.session.session import Session
@@ -49,9 +49,9 @@ def place_where_nominated(session: Session, transaction: Transaction, calls: lis
 def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
     """Places one pod on one node, if it fits there and its accounts allow it."""
     cls = member.cls
-    if not session.allowance.room(member.payer, cls.footprint):
+    if not session.quota_check.room(member.payer, cls.footprint):
         return False
-    if session.placer.view(cls).score[row] == NOWHERE:
+    if session.placer.class_view(cls).score[row] == NOWHERE:
         return False
     transaction.place(cls, [member], [row])
     return True
@@ -63,14 +63,14 @@ def place_nominated(
     """Places one pod for which room is held, there or elsewhere."""
     transaction = session.state.transaction()
     transaction.lift([record])
-    near = record.row >= 0 and (kind.area is None or session.domains.holds(kind.area, [record.row]))
+    near = record.row >= 0 and (kind.area is None or session.topology_domains.holds(kind.area, [record.row]))
     if not (near and put(session, transaction, record, record.row)):
         place_in_domain(session, transaction, SurplusSubgroup(kind, [record], ()))
     if not transaction.placed:
         transaction.rollback()
         return False
     for placed, row in transaction.commit():
-        session.join(placed, row, gang)
+        session.bind_member(placed, row, gang)
     return True
 
 
@@ -89,13 +89,13 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
         await_leavers(session, unit, wanted)
         return True
     if not session.pipeline.policy.eviction.active:
-        session.unclaim(held)
+        session.withdraw_nominations(held)
     return False
 
 
 def _stands(session: Session, held: list[PodRecord]) -> bool:
     """Whether the pods may still go to the nodes on which room is held for them."""
-    return all(member.row >= 0 and session.placer.view(member.cls).static[member.row] for member in held)
+    return all(member.row >= 0 and session.placer.class_view(member.cls).static[member.row] for member in held)
 
 
 def nomination_verdict(held: list[PodRecord]) -> Leaving:
@@ -113,5 +113,5 @@ def await_leavers(session: Session, unit: QueuedUnit, wanted: PodSignature | Quo
     demand = NominatedSignature(unit.key, wanted, claim.leavers)
     refusal = FitError(nomination_verdict(held), session.state.version)
     tell_unit(session, unit, refusal.facts)
-    session.wait(unit, demand, refusal)
-    session.work.set_alarm(unit, claim.until)
+    session.set_unschedulable(unit, demand, refusal)
+    session.queue.recheck_at(unit, claim.until)

@@ -64,7 +64,7 @@ def hardest_first(session: Session, batches: list[PodBatch]) -> list[PodBatch]:
             amount / max(1, totals.get(names[column], (0, 0))[0])
             for column, amount in zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True)
         )
-        return (batch.priority, int(session.placer.view(cls).mask.sum()), -share, position)
+        return (batch.priority, int(session.placer.class_view(cls).mask.sum()), -share, position)
 
     return leaders_first(
         [batch for _, batch in sorted(enumerate(batches), key=hardness)], lambda batch: (batch.cls,)

@@ -85,7 +85,7 @@ class GangPlacement:
             self.area = area_of(noun.topology, gang.members.values() if noun.topology is not None else ())
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
             roles, charged = {role for role, _ in self.need.roles}, not self.need.repair
-            members = session.in_order(gang)
+            members = session.pending_in_order(gang)
             self.huddles = session.colocation_groups(gang)
             if not noun.subgroups:
                 self.rest = PodSet(batches_of(members, roles, charged, self.huddles))
@@ -128,13 +128,13 @@ class GangPlacement:
 
     def near_enough(self, session: Session) -> bool:
         """Whether those who are placed keep to their domains, and all subgroups that must start are whole."""
-        if self.area is not None and not session.domains.holds(self.area, [row for _, row in self.placed]):
+        if self.area is not None and not session.topology_domains.holds(self.area, [row for _, row in self.placed]):
             return False
         started: dict[int, int] = {}
         for lot in self.parts:
             assert lot.part is not None
             rows = [row for record, row in self.placed if record.pod.uid in lot.uids]
-            if lot.area is not None and rows and not session.domains.holds(lot.area, rows):
+            if lot.area is not None and rows and not session.topology_domains.holds(lot.area, rows):
                 return False
             if 0 < len(rows) < lot.total:
                 return False
@@ -173,7 +173,7 @@ def copies_of(
     """How many pods of which class who pays for, if the first of the portions will do."""
     for call, part in zip(calls, demand.gangs, strict=True):
         left = part.total
-        for portion in part.portions:
+        for portion in part.members:
             count = min(left, portion.count)
             if count > 0:
                 # Nobody's limits hold a repair back, but others go for it on its own queue's grounds only.
@@ -206,7 +206,7 @@ def place_gangs(
     cost them least.
     """
     for place, part in enumerate(demand.gangs):
-        gaps = session.gaps(part.reserve, afresh=transaction.explores) if part.reserve else ()
+        gaps = session.shortfall_in_sum(part.reserve, afresh=transaction.explores) if part.reserve else ()
         if gaps:
             return Gap(gaps, place)
     facts = _all_in_turn(session, transaction, calls, demand, hardest_first, spot)
@@ -235,8 +235,8 @@ def _gathered(
     would go by itself."""
     wanted: dict[ClassRecord, int] = {}
     for part in demand.gangs:
-        for cls in {portion.cls for portion in part.portions}:
-            wanted[cls] = wanted.get(cls, 0) + part.forced(cls)
+        for cls in {portion.cls for portion in part.members}:
+            wanted[cls] = wanted.get(cls, 0) + part.forced_members(cls)
     for rows in affinity_candidates(session, wanted.items()):
         with session.placer.within(rows):
             if _all_in_turn(session, transaction, calls, demand, hardest_first, spot) is None:
@@ -307,7 +307,7 @@ class _Turn:
 
         def on_the_spot(domain: Domain, spot: Spot | None) -> Facts | None:
             outer = self._spot, self._levels
-            self._spot, self._levels = spot or self._spot, self._session.domains.finer(area, domain)
+            self._spot, self._levels = spot or self._spot, self._session.topology_domains.finer(area, domain)
             facts = attempt()
             self._spot, self._levels = outer
             return facts
@@ -448,8 +448,8 @@ class _Turn:
         session, done = self._session, 0
         if depth < len(self._levels) and len(members) > 1:
             level, spent = self._levels[depth], set[int]()
-            while done < len(members) and session.allowance.room(batch.payer, batch.cls.footprint):
-                number = session.domains.part(level, batch.cls, len(members) - done, spent)
+            while done < len(members) and session.quota_check.room(batch.payer, batch.cls.footprint):
+                number = session.topology_domains.part(level, batch.cls, len(members) - done, spent)
                 if not number:
                     break
                 spent.add(number)
@@ -459,9 +459,9 @@ class _Turn:
 
     def _put_anywhere(self, batch: PodBatch, members: list[PodRecord]) -> int:
         session, cls, done = self._session, batch.cls, 0
-        wanted = min(len(members), session.allowance.room(batch.payer, cls.footprint))
+        wanted = min(len(members), session.quota_check.room(batch.payer, cls.footprint))
         while done < wanted:
-            with session.placer.leaning(self._leaning(members[done])):
+            with session.placer.with_extra_score(self._leaning(members[done])):
                 rows = session.placer.place(cls, wanted - done)
             if not rows:
                 break
@@ -480,10 +480,10 @@ class _Turn:
         session, cls, place = self._session, batch.cls, self._place
         mine = self._call.placed[start:]
         placed = len(mine)
-        if not session.allowance.room(batch.payer, cls.footprint):
+        if not session.quota_check.room(batch.payer, cls.footprint):
             # So many may be more than the cluster has, of which accounts do not speak; then it is one too many.
-            excess = session.allowance.excess(batch.payer, cls.footprint, missing, placed, need, place)
-            excess = excess or session.allowance.excess(batch.payer, cls.footprint, 1, placed, need, place)
+            excess = session.quota_check.over_quota(batch.payer, cls.footprint, missing, placed, need, place)
+            excess = excess or session.quota_check.over_quota(batch.payer, cls.footprint, 1, placed, need, place)
             assert excess is not None
             if not (excess.computed and not session.placer.fits(cls)):
                 # The gang's own members that were tried are part of what it wants, not of what is in use.

@@ -20,8 +20,8 @@ from phalanx.scheduling.diagnosis.verdicts import (
 )
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.surplus_domains import surplus_domain
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.signatures import PodSignature
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.quota.limits import Blocked, BlockedByFifo, Leaving, OverQuota
 from phalanx.scheduling.session.session import Session
 
@@ -30,7 +30,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
     """Judges a unit by the facts of a refusal (see `shortage`); some facts leave nothing new to say."""
     match facts:
         case Shortage() if unit.pod is not None:
-            session.judge_pod(unit.pod, session.sentence(facts))
+            session.judge_pod(unit.pod, session.shared_verdict(facts))
         case Shortage():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
@@ -39,7 +39,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             assert culprit.noun is not None
             judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
         case OverQuota() if unit.pod is not None:
-            session.judge_pod(unit.pod, session.sentence(facts))
+            session.judge_pod(unit.pod, session.shared_verdict(facts))
         case OverQuota():
             culprit = unit.gangs[facts.culprit]
             judge_unit(session, unit, culprit, over_ceiling_for_gang(facts, culprit))
@@ -77,7 +77,7 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
 def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature, Shortage | OverQuota]) -> None:
     """Judges the members above the minimum, by kind."""
     verdicts, rules = (
-        {kind: session.sentence(reason) for kind, reason in facts.items()},
+        {kind: session.shared_verdict(reason) for kind, reason in facts.items()},
         surplus_domain(session, gang),
     )
     for member in gang.pending.values():

@@ -113,7 +113,7 @@ def place_in_domain(session: Session, transaction: Transaction, group: SurplusSu
     area = group.kind.area
     if area is None:
         return _place(session, transaction, group.members)
-    for domain in session.domains.tries(area, group.want):
+    for domain in session.topology_domains.tries(area, group.want):
         with session.placer.within(domain.rows):
             placed = _place(session, transaction, group.members)
         if placed:
@@ -124,7 +124,7 @@ def place_in_domain(session: Session, transaction: Transaction, group: SurplusSu
 def _place(session: Session, transaction: Transaction, members: Sequence[PodRecord]) -> list[Placement]:
     mark, placed = transaction.mark(), list[Placement]()
     for member in members:
-        allowed = session.allowance.room(member.payer, member.cls.footprint)
+        allowed = session.quota_check.room(member.payer, member.cls.footprint)
         rows = session.placer.place(member.cls, 1) if allowed else []
         if not rows:
             transaction.back_to(mark)

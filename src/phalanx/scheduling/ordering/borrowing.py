@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
 from phalanx.scheduling.ordering.entitlements import QUOTA_TREES, own_of, quota_of
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import UNLIMITED
 from phalanx.scheduling.session.session import Session
 

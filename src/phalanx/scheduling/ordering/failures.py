@@ -16,7 +16,7 @@ from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 # Points at which a plugin may be passed over: what it says there makes a choice better, and none wrong. At all
@@ -96,7 +96,7 @@ def walk_in_order(
     """Gives units their turns until the time is up. If the order raises, what has had no turn is put in order anew
     without the plugin that did; where that does not help, all of it is set aside."""
     while True:
-        left = [unit for unit in units if unit.key not in session.seen]
+        left = [unit for unit in units if unit.key not in session.tried]
         try:
             line = QueueOrder(session, left)
             take = walk(line)
@@ -110,7 +110,7 @@ def walk_in_order(
         except Exception as error:
             if silence_plugin(session, error):
                 continue
-            set_aside(session, [unit for unit in left if unit.key not in session.seen], error)
+            set_aside(session, [unit for unit in left if unit.key not in session.tried], error)
         return
 
 
@@ -133,7 +133,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
     plugin, _ = culprit(session, error)
     name = plugin.name if plugin is not None else ""
     for unit in units:
-        session.waits.pop(unit.key, None)
+        session.unschedulable.pop(unit.key, None)
         if unit.pod is not None:
             what = f"pod {unit.pod.pod.key}"
             session.judge_pod(unit.pod, planning_failed(what, name, error))
@@ -142,7 +142,7 @@ def set_aside(session: Session, units: Iterable[QueuedUnit], error: Exception) -
             what = f"gang {gang.key}"
             session.judge_gang(gang, planning_failed(what, name, error))
             session.plan.failures.append(_told(what, error, plugin=name))
-        session.saw(unit)
+        session.mark_tried(unit)
         session.set_aside.append(unit.key)
 
 

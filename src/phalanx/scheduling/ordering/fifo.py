@@ -6,8 +6,8 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import FifoBlocked, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.quota.limits import BlockedByFifo
 from phalanx.scheduling.session.session import Session
@@ -31,14 +31,14 @@ class FifoQueues:
         if queue is None or nominated_members(unit):
             return False
         if queue.key not in self._heads:
-            self._heads[queue.key] = self._session.work.head(queue.key)
+            self._heads[queue.key] = self._session.queue.fifo_head(queue.key)
         head = self._heads[queue.key]
         if head is None or unit.rank < head[0]:
             return False
         demand = FifoBlocked(queue.key)
         tell_unit(self._session, unit, head[1])
-        self._session.wait(unit, demand, self._session.refuse(demand, head[1]))
-        self._session.saw(unit)
+        self._session.set_unschedulable(unit, demand, self._session.record_fit_error(demand, head[1]))
+        self._session.mark_tried(unit)
         return True
 
     def passed(self, units: list[QueuedUnit]) -> None:
@@ -47,12 +47,12 @@ class FifoQueues:
             queue = self._queue(unit)
             if queue is None:
                 continue
-            waits = self._session.waits.get(unit.key)
+            waits = self._session.unschedulable.get(unit.key)
             if waits is None:
-                self._session.work.release(FifoBlocked(queue.key))
+                self._session.queue.activate_all_of(FifoBlocked(queue.key))
             elif not isinstance(waits[0], QuotaBlocked):
                 head = (unit.rank, BlockedByFifo(queue.label, _name(unit)))
-                self._session.work.lead(queue.key, unit, *head)
+                self._session.queue.set_fifo_head(queue.key, unit, *head)
                 known = self._heads.get(queue.key)
                 self._heads[queue.key] = min(known, head, key=lambda each: each[0]) if known is not None else head
 

@@ -10,7 +10,7 @@ from phalanx.cluster.accounts import AccountRecord, Payer
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.scheduling.ordering.surplus import SurplusTurn
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import Rank
 from phalanx.scheduling.session.session import Session
 

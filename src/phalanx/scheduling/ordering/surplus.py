@@ -14,13 +14,13 @@ from phalanx.scheduling.gang_placement.surplus_domains import (
     place_in_domain,
     surplus_domain,
 )
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     NominatedSignature,
     PodSignature,
     SurplusSignature,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError, Rank
 from phalanx.scheduling.session.session import Session
 
@@ -41,10 +41,10 @@ class SurplusTurn:
         topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
-        for member in sorted(session.in_order(gang), key=lambda member: member.claim is None):
+        for member in sorted(session.pending_in_order(gang), key=lambda member: member.claim is None):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
-                session.unclaim([member])
+                session.withdraw_nominations([member])
             else:
                 self.members.append(member)
 
@@ -88,27 +88,27 @@ class SurplusTurns:
         if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._take_promised(turn, head)
             return
-        session.unclaim([head])
+        session.withdraw_nominations([head])
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
         kind = PodSignature(head.cls, head.payer)
         rows: list[int] = []
-        if session.known(kind) is None:
+        if session.known_fit_error(kind) is None:
             wanted = min(
-                turn.run_length() if most > 1 else 1, most, session.allowance.room(kind.payer, head.cls.footprint)
+                turn.run_length() if most > 1 else 1, most, session.quota_check.room(kind.payer, head.cls.footprint)
             )
             huddles = session.colocation_groups(turn.gang) if wanted else None
-            with session.placer.leaning(huddles.scores(head, ()) if huddles is not None else None):
+            with session.placer.with_extra_score(huddles.scores(head, ()) if huddles is not None else None):
                 rows = session.placer.place(head.cls, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)
             transaction.place(head.cls, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
-                session.join(record, row, turn.gang)
+                session.bind_member(record, row, turn.gang)
             turn.members = turn.members[len(rows) :]
         else:
-            session.refuse(kind, *session.lack(kind))
+            session.record_fit_error(kind, *session.fit_error_facts(kind))
             turn.refused[kind] = None
             turn.members = [each for each in turn.members if (each.cls, each.payer) != (kind.cls, kind.payer)]
         if not turn.members:
@@ -123,19 +123,19 @@ class SurplusTurns:
             for member in group.alike:
                 session.judge_pod(member, subgroup_too_small(turn.gang, part))
             turn.members = [each for each in turn.members if each not in group.alike]
-        elif session.known(kind) is None:
+        elif session.known_fit_error(kind) is None:
             transaction = session.state.transaction()
             placed = place_in_domain(session, transaction, group)
             if placed:
                 transaction.commit()
                 for record, row in placed:
-                    session.join(record, row, turn.gang)
+                    session.bind_member(record, row, turn.gang)
                     turn.members.remove(record)
                 turn.near = surplus_domain(session, turn.gang)
             else:
                 transaction.rollback()
-                session.refuse(kind, *session.lack(kind))
-        if session.known(kind) is not None:
+                session.record_fit_error(kind, *session.fit_error_facts(kind))
+        if session.known_fit_error(kind) is not None:
             turn.refused[kind] = None
             turn.members = [each for each in turn.members if each not in group.alike]
         if not turn.members:
@@ -151,7 +151,7 @@ class SurplusTurns:
             turn.members.clear()
         else:
             # What was held for it is of no use: it waits like all others.
-            session.unclaim([member])
+            session.withdraw_nominations([member])
         if not turn.members:
             self._settle(turn.unit)
 
@@ -161,19 +161,19 @@ class SurplusTurns:
         session, turns = self._session, self._turns[unit]
         if any(turn.members for turn in turns):
             return
-        session.saw(unit)
-        if isinstance(session.waits.get(unit.key, (None,))[0], NominatedSignature):
+        session.mark_tried(unit)
+        if isinstance(session.unschedulable.get(unit.key, (None,))[0], NominatedSignature):
             return
         refused = {kind for turn in turns for kind in turn.refused}
         if refused:
             demand = SurplusSignature(tuple(sorted(refused, key=_place)))
             refusal = surplus_fit_error(session, demand)
-            match session.waits.get(unit.key):
+            match session.unschedulable.get(unit.key):
                 case (GroupTreeSignature(key, parts), known):
                     # Gangs of the same tree wait as well: whoever may get something first wakes all.
-                    session.wait(unit, GroupTreeSignature(key, (*parts, demand)), known)
+                    session.set_unschedulable(unit, GroupTreeSignature(key, (*parts, demand)), known)
                 case _:
-                    session.wait(unit, demand, refusal)
+                    session.set_unschedulable(unit, demand, refusal)
             tell_unit(session, unit, refusal.facts)
 
 
@@ -184,9 +184,9 @@ def _is_content(session: Session, unit: QueuedUnit, gang: GangRecord) -> bool:
 
 def surplus_fit_error(session: Session, demand: SurplusSignature, afresh: bool = False) -> FitError:
     """Why none of the kinds has room: a reason for each."""
-    found = {kind: session.lack(kind, afresh) for kind in demand.kinds}
+    found = {kind: session.fit_error_facts(kind, afresh) for kind in demand.kinds}
     facts = {kind: reason for kind, (reason, _) in found.items()}
-    return session.refuse(demand, facts, min(version for _, version in found.values()))
+    return session.record_fit_error(demand, facts, min(version for _, version in found.values()))
 
 
 def _place(kind: PodSignature) -> tuple[int, object, str]:

@@ -122,11 +122,11 @@ class Placer:
         self._wide = [each for each in scorers if overrides(each, "depends_on_other_nodes")]
         self._views: dict[int, ClassView] = {}
 
-    def forget(self) -> None:
+    def invalidate(self) -> None:
         """What filters and preferences say is different now although no node has changed."""
         self._views.clear()
 
-    def view(self, cls: ClassRecord) -> ClassView:
+    def class_view(self, cls: ClassRecord) -> ClassView:
         """The class's view, current with the table."""
         view = self._current(cls)
         peering = view.peering
@@ -178,7 +178,7 @@ class Placer:
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.stocks(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.allocators_of(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -186,10 +186,10 @@ class Placer:
 
     def accepts(self, cls: ClassRecord, row: int) -> bool:
         """Whether one copy fits on a row now, under every filter and with all that was placed."""
-        fits = bool(self.view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
+        fits = bool(self.class_view(cls).score[row] > NOWHERE) and (self._scope is None or bool(self._scope[row]))
         return fits and self._consented(cls, row)
 
-    def welcoming(self, cls: ClassRecord) -> BoolArray:
+    def open_rows(self, cls: ClassRecord) -> BoolArray:
         """bool[N]: the rows that are open to one copy, amounts and stocks aside; if there is none, those that could
         be if others left."""
         view = self._current(cls)
@@ -197,7 +197,7 @@ class Placer:
         return found if found.any() else view.static
 
     def _place_one(self, view: ClassView) -> list[int]:
-        score = view.base if view.peering is None else self.view(view.cls).score
+        score = view.base if view.peering is None else self.class_view(view.cls).score
         score = self._in_scope(score[: max(1, self._nodes.extent)])
         if self._lean is not None:
             score = score + self._lean[: len(score)]
@@ -251,7 +251,7 @@ class Placer:
             self._scope = last
 
     @contextmanager
-    def leaning(self, points: FloatArray | None) -> Iterator[None]:
+    def with_extra_score(self, points: FloatArray | None) -> Iterator[None]:
         """Places with float[N] points more on each row, one copy at a time; None are none."""
         last, self._lean = self._lean, points
         try:
@@ -264,15 +264,15 @@ class Placer:
         """The rows to which placements are limited now; None for all."""
         return self._scope
 
-    def stocks(self, cls: ClassRecord) -> list[Stock]:
+    def allocators_of(self, cls: ClassRecord) -> list[Stock]:
         """The stocks that concern the class and that the policy looks at."""
         return [stock for stock in cls.stocks if stock.name in self._stocks]
 
     def fits(self, cls: ClassRecord) -> bool:
         """Whether at least one copy of the class fits somewhere."""
-        return bool(self._in_scope(self.view(cls).score).max() > NOWHERE)
+        return bool(self._in_scope(self.class_view(cls).score).max() > NOWHERE)
 
-    def room(self, cls: ClassRecord) -> int:
+    def total_copies(self, cls: ClassRecord) -> int:
         """How many copies of the class fit on all nodes together, if nothing else is placed; at most so many where
         it matters for the class which pods are where."""
         view, end = self._current(cls), self._nodes.changes.end
@@ -288,7 +288,7 @@ class Placer:
             changed = self._nodes.changes.since(view.room_cursor, self._nodes.capacity)
             if changed is None:
                 view.copies = None
-                return self.room(cls)
+                return self.total_copies(cls)
             self._recount(view, view.copies, np.unique(np.array(changed, dtype=np.intp)))
         view.room_cursor = end
         return view.room
@@ -305,7 +305,7 @@ class Placer:
         if view.peering is not None:
             return self._potential(view, view.peering)
         if self._scope is None:
-            self.room(cls)
+            self.total_copies(cls)
             assert view.copies is not None
             return view.copies.copy()
         return np.where(view.allowed, self._copies(view, slice(None)), 0)
@@ -317,7 +317,7 @@ class Placer:
 
     def exclusive(self, cls: ClassRecord) -> bool:
         """Whether no node takes a second copy of the class, whoever leaves."""
-        if any(stock.name == PORTS for stock in self.stocks(cls)):
+        if any(stock.name == PORTS for stock in self.allocators_of(cls)):
             return True
         peering = self._current(cls).peering
         return peering is not None and bool(
@@ -342,7 +342,7 @@ class Placer:
         return score if self._scope is None else np.where(self._scope[: len(score)], score, NOWHERE)
 
     def _stock_ends(self, cls: ClassRecord) -> tuple[int, ...]:
-        return tuple(stock.changes.end for stock in self.stocks(cls)) if cls.stocks else ()
+        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.stocks else ()
 
     def _place_block(
         self,
@@ -410,7 +410,7 @@ class Placer:
 
     def _ask_stocks(self, view: ClassView, rows: Rows) -> None:
         """Puts together `allowed` on some rows from `static` and what the stocks allow there."""
-        stocks = self.stocks(view.cls)
+        stocks = self.allocators_of(view.cls)
         if not stocks:
             view.allowed, view.limit = view.static, None
             return
@@ -430,7 +430,7 @@ class Placer:
             return None
         limit = nodes.capacity // _RESCORE_PART
         stale = nodes.relabelled.since(view.label_cursor, limit)
-        for stock, cursor in zip(self.stocks(view.cls), view.stock_cursors, strict=True):
+        for stock, cursor in zip(self.allocators_of(view.cls), view.stock_cursors, strict=True):
             changed = stock.changes.since(cursor, limit)
             if stale is None or changed is None:
                 return None

@@ -58,7 +58,7 @@ class DomainDemand(Protocol):
     @property
     def roles(self) -> tuple[tuple[str, int], ...]: ...
     @property
-    def portions(self) -> Sequence[DomainMember]: ...
+    def members(self) -> Sequence[DomainMember]: ...
 
 
 class Domain(NamedTuple):
@@ -251,7 +251,7 @@ class TopologyDomains:
         if limit is not None:
             scope = limit if scope is None else scope & limit
         found: dict[ClassRecord, IntArray] = {}
-        for portion in want.portions:
+        for portion in want.members:
             if portion.cls not in found:
                 copies = placer.potential(portion.cls)
                 found[portion.cls] = copies if scope is None else np.where(scope, copies, 0)
@@ -263,7 +263,7 @@ class TopologyDomains:
         nodes, share = self._placer.nodes, np.zeros(len(level.names))
         usage: dict[int, int] = {}
         taken = 0
-        for portion in want.portions:
+        for portion in want.members:
             count = min(portion.count, want.total - taken)
             taken += count
             for column, amount in zip(portion.cls.columns.tolist(), portion.cls.amounts.tolist(), strict=True):
@@ -281,14 +281,14 @@ class TopologyDomains:
         """Per domain: (how many members fit, for how many copies there is room, whether all fit)."""
         sums = {cls: _sums(level, each) for cls, each in copies.items()}
         counts: dict[ClassRecord, int] = {}
-        for portion in want.portions:
+        for portion in want.members:
             counts[portion.cls] = counts.get(portion.cls, 0) + portion.count
         nothing: FloatArray = np.zeros(len(level.names))
         placeable = sum((np.minimum(sums[cls], count) for cls, count in counts.items()), nothing)
         room = sum(sums.values(), nothing)
         fits = self._allowed(level, area) & (placeable >= want.total)
         for role, least in want.roles:
-            of_role = [portion for portion in want.portions if portion.role == role]
+            of_role = [portion for portion in want.members if portion.role == role]
             fits &= sum((np.minimum(sums[each.cls], each.count) for each in of_role), nothing) >= least
         return np.minimum(placeable, want.total), room, fits
 

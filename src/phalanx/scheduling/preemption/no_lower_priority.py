@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.scheduling.preemption.victim_classes import Standing, columns_of, has_quota
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 

@@ -18,8 +18,8 @@ from phalanx.scheduling.gang_placement.quorum_placement import (
 from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, kind_of, place_in_domain
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
@@ -118,7 +118,7 @@ class PodBeneficiary:
         """All of them, or nobody."""
         cls, placed = self.kind.cls, list[Placement]()
         self.placed = []
-        allowed = session.allowance.room(self.kind.payer, cls.footprint)
+        allowed = session.quota_check.room(self.kind.payer, cls.footprint)
         if self.kind.area is not None:
             placed, allowed = place_in_domain(session, transaction, SurplusSubgroup(self.kind, self.records, ())), 0
         while allowed >= self.total and len(placed) < self.total:
@@ -131,7 +131,7 @@ class PodBeneficiary:
         if len(placed) == self.total:
             self.placed = placed
             return None
-        facts = session.lack_now(self.kind)
+        facts = session.fit_error_facts_now(self.kind)
         transaction.unplace()
         return facts
 

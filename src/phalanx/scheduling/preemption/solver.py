@@ -91,7 +91,7 @@ class Search:
             return self._futile(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
         for payer in self._for.payers:
-            self._session.allowance.bars(payer)
+            self._session.quota_check.bars(payer)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
         self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
@@ -150,7 +150,7 @@ class Search:
         many those in which most of it fits already."""
         if self._for.near is None:
             return None
-        (area, want), domains, best = self._for.near, self._session.domains, None
+        (area, want), domains, best = self._for.near, self._session.topology_domains, None
         sums = self._lenders.sums(None)
         self._transaction.remove_sums(sums.freed, sums.charges)
         promising = domains.promising(area, want)
@@ -240,14 +240,14 @@ class Search:
         elsewhere = [record for record in self._leaving if record.row not in rows]
         self._transaction.put_back(elsewhere)
         if not self._accounts_hold():
-            accounts = {bar.account for payer in self._for.payers for bar in self._session.allowance.bars(payer)}
+            accounts = {bar.account for payer in self._for.payers for bar in self._session.quota_check.bars(payer)}
             here += [r for r in elsewhere if r.payer is not None and not accounts.isdisjoint(r.payer.path)]
         self._transaction.remove(elsewhere)
         return tuple(here)
 
     def _accounts_hold(self) -> bool:
         """Whether no account of the beneficiary holds more than it may of what the beneficiary asks for."""
-        return not any(self._session.allowance.overdrawn(self._for.payers))
+        return not any(self._session.quota_check.overdrawn(self._for.payers))
 
     def _futile(self, facts: Shortage | Gap | OverQuota | None, unripe: bool = False) -> Futile:
         refused = self._lenders.refused + self._refused + Counter(self._delays.counts())

@@ -11,7 +11,6 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import AccountKey
 from phalanx.model.gang import GangKey
-from phalanx.scheduling.gangs.bundles import bundle_of_gangs
 from phalanx.scheduling.queue.signatures import (
     GroupTreeSignature,
     PodSignature,
@@ -20,51 +19,10 @@ from phalanx.scheduling.queue.signatures import (
     SurplusSignature,
     helped_by_placements,
 )
-from phalanx.scheduling.queue.unschedulable import BundleKey, FitError, Rank, UnitKey, UnschedulableUnits
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.queue.unit_index import UnitIndex
+from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey, UnschedulableUnits
 from phalanx.scheduling.quota.limits import BlockedByFifo
-
-
-class QueuedUnit:
-    """The unit of the queue: a bundle of gangs (mostly of one), or a pod on its own.
-
-    `gangs` are tied to each other (`bundles`), `missing` are keys that they name and that nobody declares, or that
-    do not name them in turn: they are waited for. A gang is `overbundled` where more are tied to it than may start
-    as one. Of gangs in a group of groups `composite` is the root of their tree: they are one unit. `rank` and
-    `band` (a prefix of it) are set when the cycle puts its units in order.
-    """
-
-    __slots__ = ("band", "composite", "gangs", "key", "missing", "overbundled", "pod", "rank")
-
-    def __init__(
-        self,
-        key: UnitKey,
-        pod: PodRecord | None = None,
-        gangs: tuple[GangRecord, ...] = (),
-        missing: tuple[GangKey, ...] = (),
-        composite: GangKey | None = None,
-        overbundled: bool = False,
-    ) -> None:
-        self.composite = composite
-        self.key = key
-        self.pod = pod
-        self.gangs = gangs
-        self.missing = missing
-        self.overbundled = overbundled
-        self.rank: Rank = ()
-        self.band: Rank = ()
-
-    @property
-    def members(self) -> tuple[GangRecord | PodRecord, ...]:
-        """The gangs, or the pod, for whom accounts are charged."""
-        return (self.pod,) if self.pod is not None else self.gangs
-
-    @property
-    def name(self) -> str:
-        """For people."""
-        return f"pod {self.pod.pod.key}" if self.pod is not None else f"gang {self.gangs[0].key}"
-
-    def __repr__(self) -> str:
-        return f"Unit({self.pod or self.gangs})"
 
 
 class SchedulingQueue:
@@ -81,47 +39,50 @@ class SchedulingQueue:
         self._forest = state.surroundings.composites
         # With the unit where it is known and in its place in the order, None where it must be looked up.
         self._active: dict[UnitKey, QueuedUnit | None] = {}
-        self._parked: dict[UnitKey, SchedulingSignature] = {}
+        self._unschedulable: dict[UnitKey, SchedulingSignature] = {}
         self._groups: dict[SchedulingSignature, UnschedulableUnits] = {}
-        self._content: dict[GangKey, GangRecord] = {}
-        self._stray: dict[str, PodRecord] = {}
+        self._satisfied: dict[GangKey, GangRecord] = {}
+        self._orphaned: dict[str, PodRecord] = {}
         self._unasked: dict[UnitKey, None] = {}
-        self._unripe: dict[UnitKey, None] = {}
-        self._ripened = state.ripened
-        self._relief = state.eased()
+        self._unasked_until_bound: dict[UnitKey, None] = {}
+        self._bound_version = state.ripened
+        self._freed_version = state.eased()
         self._openings = state.openings
         self._all_true_at = -1
         self._heads: dict[AccountKey, dict[UnitKey, tuple[Rank, BlockedByFifo]]] = {}
-        self._alarms: list[tuple[float, int, UnitKey]] = []
+        self._rechecks: list[tuple[float, int, UnitKey]] = []
         self._earliest: dict[UnitKey, float] = {}
         self._numbers = count()
-        # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
-        self._unit_of: dict[GangKey, BundleKey] = {}
-        self._owners: dict[BundleKey, set[GangKey]] = {}
-        self._units_with: dict[GangKey, set[BundleKey]] = {}
-        self._overbundled: set[GangKey] = set()
+        self._index = UnitIndex(state)
 
     @property
     def idle(self) -> bool:
         """Whether a cycle now would find nothing to do."""
         self._absorb()
-        if self._ripened != self._state.ripened:
+        if self._bound_version != self._state.ripened:
             self._ripen()
-        if self._active or self._content or self._stray or any(key in self._parked for key in self._unasked):
+        if (
+            self._active
+            or self._satisfied
+            or self._orphaned
+            or any(key in self._unschedulable for key in self._unasked)
+        ):
             return False
-        if self._relief != self._state.eased() or any(map(self._has_opened, self._groups)):
+        if self._freed_version != self._state.eased() or any(map(self._has_opened, self._groups)):
             return not self._groups
-        return self.next_stale() is None
+        return self.next_outdated() is None
 
-    def wake_all(self) -> None:
+    def activate_everything(self) -> None:
         """Looks at everything again (a new policy, say)."""
         self._absorb()
-        self._parked.clear()
+        self._unschedulable.clear()
         self._groups.clear()
         self._active.update(dict.fromkeys(self._state.lone))
-        self._active.update(dict.fromkeys(key for key in sorted(self._owners) if self._unit(key) is not None))
+        self._active.update(
+            dict.fromkeys(key for key in self._index.bundles() if self._index.unit(key) is not None)
+        )
 
-    def take(
+    def pop_active(
         self,
         bound: Callable[[SchedulingSignature, QueuedUnit], int],
         rank: Callable[[QueuedUnit], Rank] | None = None,
@@ -132,11 +93,11 @@ class SchedulingQueue:
         parked units are put in order anew, for orders that change by themselves.
         """
         self._absorb()
-        eased = self._relief != self._state.eased()
+        eased = self._freed_version != self._state.eased()
         for demand, group in list(self._groups.items()) if eased or self._openings != self._state.openings else ():
             if eased or self._has_opened(demand):
                 self._wake(demand, group, bound, rank)
-        self._relief, self._openings = self._state.eased(), self._state.openings
+        self._freed_version, self._openings = self._state.eased(), self._state.openings
         units = self._take_active()
         hopeful = [demand for demand in self._groups if helped_by_placements(demand)]
         if hopeful and any(map(_opens, units)):
@@ -148,69 +109,71 @@ class SchedulingQueue:
 
     def _take_active(self) -> list[QueuedUnit]:
         active, self._active = self._active, {}
-        return [unit for key, known in active.items() if (unit := known or self._unit(key)) is not None]
+        return [unit for key, known in active.items() if (unit := known or self._index.unit(key)) is not None]
 
-    def everything(self) -> list[QueuedUnit]:
+    def all_units(self) -> list[QueuedUnit]:
         """Every unit that asks for something, parked or not, for those who ask; the list stays as it is."""
         self._absorb()
-        keys: list[UnitKey] = [*self._state.lone, *sorted(self._owners)]
-        return [unit for key in keys if (unit := self._unit(key)) is not None]
+        keys: list[UnitKey] = [*self._state.lone, *self._index.bundles()]
+        return [unit for key in keys if (unit := self._index.unit(key)) is not None]
 
-    def take_content(self) -> list[GangRecord]:
+    def pop_satisfied(self) -> list[GangRecord]:
         """Gangs that were told why they wait and now ask for nothing (their pending pods are gone, say)."""
-        content, self._content = self._content, {}
+        content, self._satisfied = self._satisfied, {}
         return list(content.values())
 
-    def take_stray(self) -> list[PodRecord]:
+    def pop_orphaned_nominations(self) -> list[PodRecord]:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
         for it."""
-        stray, self._stray = self._stray, {}
+        stray, self._orphaned = self._orphaned, {}
         return [member for member in stray.values() if member.claim is not None]
 
-    def park(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
+    def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
         group = self._groups.get(demand)
         if group is None:
             group = self._groups[demand] = UnschedulableUnits(refusal)
         group.add(unit.key, unit.rank)
-        self._parked[unit.key] = demand
+        self._unschedulable[unit.key] = demand
         self._renew(group, refusal)
-        group.unheard.pop(unit.key, None)
+        group.untold.pop(unit.key, None)
 
-    def ask_later(self, key: UnitKey) -> None:
+    def ask_preemption_later(self, key: UnitKey) -> None:
         """Notes that nobody has asked yet whether others may go for a parked unit."""
         self._unasked[key] = None
 
-    def ask_when_ripe(self, key: UnitKey) -> None:
+    def ask_preemption_when_bound(self, key: UnitKey) -> None:
         """Notes that others may go for a unit once pods that are on their way have arrived."""
-        if self._ripened != self._state.ripened:
+        if self._bound_version != self._state.ripened:
             self._ripen()
-        self._unripe[key] = None
+        self._unasked_until_bound[key] = None
 
     def _ripen(self) -> None:
-        self._ripened = self._state.ripened
-        self._unasked.update(self._unripe)
-        self._unripe.clear()
+        self._bound_version = self._state.ripened
+        self._unasked.update(self._unasked_until_bound)
+        self._unasked_until_bound.clear()
 
-    def ask_all(self) -> None:
+    def ask_preemption_for_all(self) -> None:
         """Somebody may get room now if others go: whoever may evict and is first in order, of each demand, is asked
         about."""
         for demand in self._groups:
             unit = (
-                self.asker(demand)
+                self.first_preemptor(demand)
                 if isinstance(demand, PodSignature | QuorumSignature | SurplusSignature | GroupTreeSignature)
                 else None
             )
             if unit is not None:
                 self._unasked[unit.key] = None
 
-    def asker(self, demand: SchedulingSignature) -> QueuedUnit | None:
+    def first_preemptor(self, demand: SchedulingSignature) -> QueuedUnit | None:
         """Of those who wait with the demand the first that may evict others."""
         group = self._groups[demand]
         first = group.first()
-        unit = self._unit(first) if first is not None else None
+        unit = self._index.unit(first) if first is not None else None
         if unit is None or self._evicts(unit):
             return unit
-        others = ((rank, other) for key, rank in group.units.items() if (other := self._unit(key)) is not None)
+        others = (
+            (rank, other) for key, rank in group.units.items() if (other := self._index.unit(key)) is not None
+        )
         return min(
             (each for each in others if self._evicts(each[1])), key=lambda each: each[0], default=(None, None)
         )[1]
@@ -222,15 +185,15 @@ class SchedulingQueue:
         members = (member for gang in unit.gangs for member in gang.pending.values())
         return all(member.pod.preempts for member in members) and all(map(self._forest.preempts, unit.gangs))
 
-    def take_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
+    def pop_unasked(self) -> list[tuple[QueuedUnit, SchedulingSignature, FitError]]:
         """The parked units that nobody has asked about, with what they wait for; to be parked again."""
         found = []
-        if self._ripened != self._state.ripened:
+        if self._bound_version != self._state.ripened:
             self._ripen()
         for key in self._unasked:
-            demand, unit = self._parked.get(key), self._unit(key)
+            demand, unit = self._unschedulable.get(key), self._index.unit(key)
             if demand is not None and unit is not None:
-                found.append((unit, demand, self._groups[demand].refusal))
+                found.append((unit, demand, self._groups[demand].fit_error))
                 self._leave(key)
         self._unasked.clear()
         return found
@@ -242,16 +205,16 @@ class SchedulingQueue:
             self._leave(key)
             self._active.pop(key, None)
 
-    def keep(self, unit: QueuedUnit) -> None:
+    def requeue(self, unit: QueuedUnit) -> None:
         """Leaves a unit active (the cycle's time was up before its turn)."""
         self._active[unit.key] = unit
 
-    def known(self, demand: SchedulingSignature) -> FitError | None:
+    def known_fit_error(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand for which room has not grown since."""
         group = self._groups.get(demand)
-        if group is None or group.open or self._relief != self._state.eased() or self._has_opened(demand):
+        if group is None or group.may_fit or self._freed_version != self._state.eased() or self._has_opened(demand):
             return None
-        return group.refusal
+        return group.fit_error
 
     def _has_opened(self, demand: SchedulingSignature) -> bool:
         """Whether those have been placed since the last cycle began for whose sake it may be met."""
@@ -259,61 +222,61 @@ class SchedulingQueue:
 
     # whether what parked units were told is still true
 
-    def next_stale(self) -> tuple[SchedulingSignature, QueuedUnit] | None:
+    def next_outdated(self) -> tuple[SchedulingSignature, QueuedUnit] | None:
         """A demand that was refused when the cluster looked otherwise, and the first unit that waits with it."""
         if self._all_true_at == self._state.version:
             return None
         for demand, group in self._groups.items():
-            if group.unheard or group.open or group.refusal.version != self._state.version:
+            if group.untold or group.may_fit or group.fit_error.version != self._state.version:
                 key = group.first()
-                unit = self._unit(key) if key is not None else None
+                unit = self._index.unit(key) if key is not None else None
                 if unit is not None:
                     return demand, unit
         self._all_true_at = self._state.version
         return None
 
-    def renew(self, demand: SchedulingSignature, refusal: FitError) -> Iterator[QueuedUnit]:
+    def update_fit_error(self, demand: SchedulingSignature, refusal: FitError) -> Iterator[QueuedUnit]:
         """Takes in what holds now; yields the units that have not been told yet."""
         group = self._groups.pop(demand)
         self._groups[demand] = group  # last in the dict: looked at last the next time
         self._renew(group, refusal)
-        for key in list(group.unheard):
-            del group.unheard[key]
-            unit = self._unit(key)
+        for key in list(group.untold):
+            del group.untold[key]
+            unit = self._index.unit(key)
             if unit is not None:
                 yield unit
 
-    def wake(self, demand: SchedulingSignature) -> None:
+    def activate_first(self, demand: SchedulingSignature) -> None:
         """The first unit with this demand may get something after all."""
         group = self._groups[demand]
-        group.open = True
+        group.may_fit = True
         key = group.first()
         if key is not None:
             self._leave(key)
             self._active[key] = None
 
     def _renew(self, group: UnschedulableUnits, refusal: FitError) -> None:
-        if group.refusal.facts != refusal.facts:
+        if group.fit_error.facts != refusal.facts:
             # Whoever has not heard the last news either stays in front.
-            group.unheard |= dict.fromkeys(group.units)
-        group.refusal = refusal
-        group.open = False
+            group.untold |= dict.fromkeys(group.units)
+        group.fit_error = refusal
+        group.may_fit = False
         self._all_true_at = -1
 
     # queues that keep their order
 
-    def lead(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
+    def set_fifo_head(self, queue: AccountKey, unit: QueuedUnit, rank: Rank, facts: BlockedByFifo) -> None:
         """The unit holds up those behind it in its queue while it is parked."""
         self._heads.setdefault(queue, {})[unit.key] = (rank, facts)
 
-    def head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
+    def fifo_head(self, queue: AccountKey) -> tuple[Rank, BlockedByFifo] | None:
         """The first parked unit that holds up the queue."""
         heads = self._heads.get(queue, {})
-        for key in [key for key in heads if key not in self._parked]:
+        for key in [key for key in heads if key not in self._unschedulable]:
             del heads[key]
         return min(heads.values(), key=lambda head: head[0], default=None)
 
-    def release(self, demand: SchedulingSignature) -> None:
+    def activate_all_of(self, demand: SchedulingSignature) -> None:
         """All units with this demand may get something now."""
         group = self._groups.get(demand)
         for key in list(group.units) if group is not None else ():
@@ -322,33 +285,33 @@ class SchedulingQueue:
 
     # what changes by itself
 
-    def set_alarm(self, unit: QueuedUnit, when: float) -> None:
+    def recheck_at(self, unit: QueuedUnit, when: float) -> None:
         """Looks at the unit again at a time, in seconds since the epoch."""
-        heapq.heappush(self._alarms, (when, next(self._numbers), unit.key))
+        heapq.heappush(self._rechecks, (when, next(self._numbers), unit.key))
         self._earliest[unit.key] = min(when, self._earliest.get(unit.key, when))
 
-    def set_alarm_by(self, unit: QueuedUnit, when: float) -> None:
+    def recheck_by(self, unit: QueuedUnit, when: float) -> None:
         """The same, unless it is looked at earlier anyway."""
         if self._earliest.get(unit.key, inf) > when:
-            self.set_alarm(unit, when)
+            self.recheck_at(unit, when)
 
-    def ring(self, now: float) -> None:
+    def activate_due(self, now: float) -> None:
         """Wakes the units whose time has come."""
-        while self._alarms and self._alarms[0][0] <= now:
+        while self._rechecks and self._rechecks[0][0] <= now:
             key = self._pop_alarm()
-            if key in self._parked:
+            if key in self._unschedulable:
                 self._leave(key)
                 self._active[key] = None
 
     @property
-    def next_alarm(self) -> float | None:
+    def next_recheck(self) -> float | None:
         """When `ring` next has something to do."""
-        while self._alarms and self._alarms[0][2] not in self._parked:
+        while self._rechecks and self._rechecks[0][2] not in self._unschedulable:
             self._pop_alarm()
-        return self._alarms[0][0] if self._alarms else None
+        return self._rechecks[0][0] if self._rechecks else None
 
     def _pop_alarm(self) -> UnitKey:
-        _, _, key = heapq.heappop(self._alarms)
+        _, _, key = heapq.heappop(self._rechecks)
         self._earliest.pop(key, None)
         return key
 
@@ -362,14 +325,14 @@ class SchedulingQueue:
         rank: Callable[[QueuedUnit], Rank] | None,
     ) -> None:
         key = group.first()
-        unit = self._unit(key) if key is not None else None
+        unit = self._index.unit(key) if key is not None else None
         most = bound(demand, unit) if unit is not None else 0
         if not most:
             return
         if rank is not None:
-            units = (self._unit(key) for key in list(group.units))
-            group.rank_anew({unit.key: rank(unit) for unit in units if unit is not None})
-        group.open = True
+            units = (self._index.unit(key) for key in list(group.units))
+            group.reorder({unit.key: rank(unit) for unit in units if unit is not None})
+        group.may_fit = True
         self._all_true_at = -1
         while most and (key := group.first()) is not None:
             self._leave(key)
@@ -377,7 +340,7 @@ class SchedulingQueue:
             most -= 1
 
     def _leave(self, key: UnitKey) -> None:
-        demand = self._parked.pop(key, None)
+        demand = self._unschedulable.pop(key, None)
         if demand is not None:
             group = self._groups[demand]
             group.discard(key)
@@ -392,89 +355,29 @@ class SchedulingQueue:
             if uid in self._state.lone:
                 self._active[uid] = None
         touched = [*gangs, *self._forest.moved(gangs)]
-        units = self._index(touched) if touched else set()
+        units, dropped = self._index.update(touched) if touched else (set(), [])
+        for unit in dropped:
+            self._active.pop(unit, None)
+            self._leave(unit)
         for key in touched:
-            self._stray.update((member.pod.uid, member) for member in self._lapsed(key))
-            units |= self._units_with.get(key, set())
+            self._orphaned.update((member.pod.uid, member) for member in self._lapsed(key))
+            units |= self._index.units_with(key)
         for unit in sorted(units):
             self._leave(unit)
             self._active.pop(unit, None)
-            asks = self._unit(unit) is not None
+            asks = self._index.unit(unit) is not None
             if asks:
                 self._active[unit] = None
-            for gang in self._owners[unit]:
+            for gang in self._index.gangs_of(unit):
                 self._note_content(gang, asks)
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
         waits = record.told is not None and record.told[0] is not None
         if waits and not asks:
-            self._content[key] = record
+            self._satisfied[key] = record
         else:
-            self._content.pop(key, None)
-
-    def _index(self, keys: list[GangKey]) -> set[BundleKey]:
-        """Keeps the index of bundles when declarations may have changed: their own units, and those that name them.
-        The units that are new because of that (of a tree that a gang has left, say)."""
-        fresh: set[BundleKey] = set()
-        ask = dict.fromkeys(keys)
-        for key in keys:
-            former = (self._owners[unit] for unit in self._units_with.get(key, ()))
-            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
-        settled: set[GangKey] = set()
-        while ask:
-            gang, _ = ask.popitem()
-            if gang in settled:
-                continue
-            unit, owners = self._bundle(gang)
-            for owner in owners:
-                # Whoever was tied to it may not be any more, or be so to others that were too many before.
-                news = self._move(owner, unit)
-                ask.update(dict.fromkeys(sorted(news - settled)))
-                if news and unit is not None:
-                    fresh.add(unit)
-            settled.update(owners)
-        return {unit for unit in fresh if unit in self._owners}
-
-    def _move(self, gang: GangKey, unit: BundleKey | None) -> set[GangKey]:
-        """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
-        last = self._unit_of.get(gang)
-        if last == unit:
-            return set()
-        if last is not None:
-            del self._unit_of[gang]
-            self._owners[last].discard(gang)
-            if not self._owners[last]:
-                self._drop(last)
-        if unit is not None:
-            self._unit_of[gang] = unit
-            self._owners.setdefault(unit, set()).add(gang)
-            for member in unit:
-                self._units_with.setdefault(member, set()).add(unit)
-        return {*(last or ()), *(unit or ())} - {gang}
-
-    def _bundle(self, key: GangKey) -> tuple[BundleKey | None, tuple[GangKey, ...]]:
-        """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
-        record = self._declared(key)
-        self._overbundled.discard(key)
-        if record is None or record.noun is None:
-            return None, (key,)
-        if record.noun.composite is not None:
-            return self._forest.kin(key), (key,)
-        if not record.noun.bundle:
-            return (key,), (key,)
-        bundle = bundle_of_gangs(record, self._state.gangs)
-        if bundle is None:
-            self._overbundled.add(key)
-            bundle = {key: record}
-        else:
-            self._overbundled -= bundle.keys()
-        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
-        return tuple(sorted({key}.union(*named))), tuple(bundle)
-
-    def _declared(self, key: GangKey) -> GangRecord | None:
-        record = self._state.gangs.get(key)
-        return record if record is not None and record.noun is not None else None
+            self._satisfied.pop(key, None)
 
     def _lapsed(self, key: GangKey) -> list[PodRecord]:
         """Members for whom room is held although nobody declares their gang, or another object does now."""
@@ -483,36 +386,6 @@ class SchedulingQueue:
             return []
         record.renewed = False
         return [member for member in record.pending.values() if member.claim is not None]
-
-    def _drop(self, unit: BundleKey) -> None:
-        del self._owners[unit]
-        for member in unit:
-            units = self._units_with[member]
-            units.discard(unit)
-            if not units:
-                del self._units_with[member]
-        self._active.pop(unit, None)
-        self._leave(unit)
-
-    def _unit(self, key: UnitKey) -> QueuedUnit | None:
-        """The unit as it is now; None if it wants nothing."""
-        if isinstance(key, str):
-            pod = self._state.lone.get(key)
-            return QueuedUnit(key, pod) if pod is not None else None
-        owners = self._owners.get(key, ())
-        gangs = tuple(
-            record for member in key if member in owners and (record := self._declared(member)) is not None
-        )
-        if not any(gang.pending or awaits_admission(gang) for gang in gangs):
-            return None
-        composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
-        over = any(gang.key in self._overbundled for gang in gangs)
-        return QueuedUnit(key, None, gangs, missing, composite, over)
-
-
-def awaits_admission(gang: GangRecord) -> bool:
-    noun = gang.noun
-    return noun is not None and noun.admission and not noun.admitted and not gang.admitted
 
 
 def _opens(unit: QueuedUnit) -> bool:

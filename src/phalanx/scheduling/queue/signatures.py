@@ -27,10 +27,10 @@ class RoomEstimates(Protocol):
     """What a bound is computed from."""
 
     placer: Placer
-    allowance: QuotaCheck
-    domains: TopologyDomains
+    quota_check: QuotaCheck
+    topology_domains: TopologyDomains
 
-    def gaps(self, wanted: Requests) -> Requests:
+    def shortfall_in_sum(self, wanted: Requests) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle."""
 
 
@@ -53,21 +53,21 @@ class PodSignature(msgspec.Struct, frozen=True):
         return self.count
 
     @property
-    def portions(self) -> tuple[PodSignature, ...]:
+    def members(self) -> tuple[PodSignature, ...]:
         return (self,)
 
-    def bound(self, rooms: RoomEstimates) -> int:
-        allowed = rooms.allowance.room(self.payer, self.cls.footprint) // self.count
+    def upper_bound(self, rooms: RoomEstimates) -> int:
+        allowed = rooms.quota_check.room(self.payer, self.cls.footprint) // self.count
         if not allowed or self.area is None:
-            return min(allowed, rooms.placer.room(self.cls) // self.count) if allowed else 0
-        return min(allowed, rooms.domains.bound(self.area, self))
+            return min(allowed, rooms.placer.total_copies(self.cls) // self.count) if allowed else 0
+        return min(allowed, rooms.topology_domains.bound(self.area, self))
 
     def fits(self, rooms: RoomEstimates) -> bool:
-        if rooms.allowance.room(self.payer, self.cls.footprint) < self.count:
+        if rooms.quota_check.room(self.payer, self.cls.footprint) < self.count:
             return False
         if self.area is not None:
-            return rooms.domains.fits(self.area, self)
-        return rooms.placer.fits(self.cls) if self.count == 1 else rooms.placer.room(self.cls) >= self.count
+            return rooms.topology_domains.fits(self.area, self)
+        return rooms.placer.fits(self.cls) if self.count == 1 else rooms.placer.total_copies(self.cls) >= self.count
 
 
 class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
@@ -75,8 +75,8 @@ class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
     kinds: tuple[PodSignature, ...]
 
-    def bound(self, rooms: RoomEstimates) -> int:
-        return sum(kind.bound(rooms) for kind in self.kinds)
+    def upper_bound(self, rooms: RoomEstimates) -> int:
+        return sum(kind.upper_bound(rooms) for kind in self.kinds)
 
 
 class QuotaBlocked(msgspec.Struct, frozen=True):
@@ -118,7 +118,7 @@ class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
     rule: int
     total: int
-    portions: tuple[MemberSignature, ...]
+    members: tuple[MemberSignature, ...]
     area: Area | None = None
     roles: tuple[tuple[str, int], ...] = ()
 
@@ -132,18 +132,18 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
     total: int
     roles: tuple[tuple[str, int], ...]
-    portions: tuple[MemberSignature, ...]
+    members: tuple[MemberSignature, ...]
     reserve: Requests = ()
     area: Area | None = None
     parts: tuple[SubgroupSignature, ...] = ()
     subgroups: tuple[int, ...] = ()
 
-    def least(self) -> Mapping[str, int]:
+    def least_amounts(self) -> Mapping[str, int]:
         """resource -> what every choice of members takes at least."""
         least: dict[str, int] = {}
-        for name in {name for portion in self.portions for name in portion.cls.footprint.amounts}:
+        for name in {name for portion in self.members for name in portion.cls.footprint.amounts}:
             left = self.total
-            for portion in sorted(self.portions, key=lambda each: each.cls.footprint.amounts.get(name, 0)):
+            for portion in sorted(self.members, key=lambda each: each.cls.footprint.amounts.get(name, 0)):
                 taken = min(left, portion.count)
                 least[name] = least.get(name, 0) + taken * portion.cls.footprint.amounts.get(name, 0)
                 left -= taken
@@ -151,16 +151,16 @@ class GangSignature(msgspec.Struct, frozen=True, cache_hash=True):
 
     def allowed(self, rooms: RoomEstimates) -> int:
         """At most how many gangs like this the accounts allow; only asked where one payer pays for all."""
-        payers = {portion.payer for portion in self.portions}
+        payers = {portion.payer for portion in self.members}
         payer = next(iter(payers)) if len(payers) == 1 else None
-        return rooms.allowance.room_for(payer, self.least()) if payer is not None else UNBOUNDED
+        return rooms.quota_check.room_for(payer, self.least_amounts()) if payer is not None else UNBOUNDED
 
-    def forced(self, cls: ClassRecord) -> int:
+    def forced_members(self, cls: ClassRecord) -> int:
         """How many members of the class every choice of members contains."""
-        others = sum(portion.count for portion in self.portions if portion.cls is not cls)
+        others = sum(portion.count for portion in self.members if portion.cls is not cls)
         by_role = 0
         for role, least in self.roles:
-            elsewhere = sum(p.count for p in self.portions if p.role == role and p.cls is not cls)
+            elsewhere = sum(p.count for p in self.members if p.role == role and p.cls is not cls)
             by_role += max(0, least - elsewhere)
         return max(by_role, self.total - others, 0)
 
@@ -173,10 +173,10 @@ class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
     @property
     def classes(self) -> tuple[ClassRecord, ...]:
         """Each class once, in the order of the portions."""
-        return tuple(dict.fromkeys(portion.cls for gang in self.gangs for portion in gang.portions))
+        return tuple(dict.fromkeys(portion.cls for gang in self.gangs for portion in gang.members))
 
-    def bound(self, rooms: RoomEstimates) -> int:
-        if any(gang.reserve and rooms.gaps(gang.reserve) for gang in self.gangs):
+    def upper_bound(self, rooms: RoomEstimates) -> int:
+        if any(gang.reserve and rooms.shortfall_in_sum(gang.reserve) for gang in self.gangs):
             return 0
         allowed = min((gang.allowed(rooms) for gang in self.gangs), default=UNBOUNDED)
         if not allowed:
@@ -184,14 +184,16 @@ class QuorumSignature(msgspec.Struct, frozen=True, cache_hash=True):
         total = sum(gang.total for gang in self.gangs)
         if not total:
             return UNBOUNDED
-        by_class = {cls: rooms.placer.room(cls) for cls in self.classes}
+        by_class = {cls: rooms.placer.total_copies(cls) for cls in self.classes}
         bound = min(allowed, sum(by_class.values()) // total)
         for cls, room in by_class.items():
-            forced = sum(gang.forced(cls) for gang in self.gangs)
+            forced = sum(gang.forced_members(cls) for gang in self.gangs)
             if forced:
                 bound = min(bound, room // forced)
         near = [gang for gang in self.gangs if gang.area is not None and gang.area.rule.hard and gang.total]
-        return min([bound, *(rooms.domains.bound(gang.area, gang) for gang in near if gang.area is not None)])
+        return min(
+            [bound, *(rooms.topology_domains.bound(gang.area, gang) for gang in near if gang.area is not None)]
+        )
 
 
 class GroupTreeSignature(msgspec.Struct, frozen=True):

@@ -31,9 +31,9 @@ class UnschedulableUnits:
 
     def __init__(self, refusal: FitError) -> None:
         self.units: dict[UnitKey, Rank] = {}
-        self.unheard: dict[UnitKey, None] = {}
-        self.refusal = refusal
-        self.open = False
+        self.untold: dict[UnitKey, None] = {}
+        self.fit_error = refusal
+        self.may_fit = False
         self._heap: list[tuple[Rank, UnitKey]] = []
 
     def add(self, key: UnitKey, rank: Rank) -> None:
@@ -46,7 +46,7 @@ class UnschedulableUnits:
 
     def discard(self, key: UnitKey) -> None:
         self.units.pop(key, None)
-        self.unheard.pop(key, None)
+        self.untold.pop(key, None)
 
     def first(self) -> UnitKey | None:
         """The unit that is first in order."""
@@ -57,7 +57,7 @@ class UnschedulableUnits:
             heapq.heappop(self._heap)
         return None
 
-    def rank_anew(self, ranks: dict[UnitKey, Rank]) -> None:
+    def reorder(self, ranks: dict[UnitKey, Rank]) -> None:
         self.units = ranks
         self._heap = [(rank, key) for key, rank in self.units.items()]
         heapq.heapify(self._heap)

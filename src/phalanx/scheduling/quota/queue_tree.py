@@ -38,7 +38,7 @@ class QueueView(Protocol):
     def memo(self, key: Hashable, compute: Callable[[], T]) -> T:
         """What `compute` gave since what accounts ask for or hold in sum, or the cluster's size, last changed."""
 
-    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
 
 
@@ -186,7 +186,7 @@ def admission_room(session: QueueView, gang: GangRecord) -> int:
     for account, name, amount, limit, taken in _bounds(session, gang, queue):
         left = limit - taken
         if amount > left:
-            left += session.obtainable(gang, account).get(name, 0)
+            left += session.reclaimable_estimate(gang, account).get(name, 0)
         room = min(room, max(0, left // amount))
     return room
 
@@ -197,7 +197,7 @@ def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str]
     if closed is not None:
         return closed
     for account, name, amount, limit, taken in _bounds(session, gang, queue):
-        if amount > limit - taken + session.obtainable(gang, account).get(name, 0):
+        if amount > limit - taken + session.reclaimable_estimate(gang, account).get(name, 0):
             wanted, most = format_quantity(amount, name), format_quantity(limit, name)
             return (
                 f"its minResources ask for {wanted} {name}, more than {account.label} has left of its "

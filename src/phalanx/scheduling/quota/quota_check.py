@@ -44,7 +44,7 @@ class QuotaCheck:
         self._ledger.settle()
         return min(bar.room(amounts) for bar in bars)
 
-    def excess(
+    def over_quota(
         self,
         payer: Payer | None,
         footprint: Footprint,

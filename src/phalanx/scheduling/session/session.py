@@ -28,7 +28,7 @@ from phalanx.scheduling.gangs.priorities import Priorities
 from phalanx.scheduling.gangs.quorum import QuorumRequirement, joining_mark, quorum_requirement
 from phalanx.scheduling.placement.placer import Placer
 from phalanx.scheduling.placement.topology_domains import TopologyDomains
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit, SchedulingQueue, awaits_admission
+from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     UNBOUNDED,
     AdmissionSignature,
@@ -40,6 +40,7 @@ from phalanx.scheduling.queue.signatures import (
     SchedulingSignature,
     helped_by_placements,
 )
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
 from phalanx.scheduling.queue.unschedulable import FitError, Rank, UnitKey
 from phalanx.scheduling.quota.limits import Blocked, Limit, OverQuota
 from phalanx.scheduling.quota.quota_check import QuotaCheck
@@ -95,13 +96,13 @@ class Session:
         self.cause = f"c{plan.cycle}"
         # Without `allocate` only `backfill` places members of gangs: those that ask for nothing but a slot.
         self.slots_only = pipeline.policy.places_slots_only
-        self.seen: set[UnitKey] = set()
+        self.tried: set[UnitKey] = set()
         # Units that wait for a change of their own because planning them raised.
         self.set_aside: list[UnitKey] = []
         # The pod that is counted as placed and not in the plan yet.
         self._unbound = ""
-        self.waits: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
-        self.work = work
+        self.unschedulable: dict[UnitKey, tuple[SchedulingSignature, FitError]] = {}
+        self.queue = work
         # With how many openings there had been by then.
         self._refused: dict[SchedulingSignature, tuple[FitError, int]] = {}
         self._sentences: dict[Shortage | OverQuota, Verdict] = {}
@@ -124,14 +125,16 @@ class Session:
         self.disruptions: dict[UnitKey, object] = {}
         # What is above the session: giving units their turn, and who could make room for whom.
         self.walk: Callable[[list[QueuedUnit]], None] = _pass
-        self.prospects: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
+        self.reclaimable: Callable[[GangRecord, AccountRecord | None], Mapping[str, int]] = _none
         self._causes = 0
         # For whoever computes something from the kinds of pods that there are.
         self.columns: object = None
         self.own_words: object = None
-        self.allowance = QuotaCheck(state.ledger, self._ceilings)
+        self.quota_check = QuotaCheck(state.ledger, self._ceilings)
         network = pipeline.policy.topology
-        self.domains = TopologyDomains(state.topology, placer, network.levels, network.layers, network.max_domains)
+        self.topology_domains = TopologyDomains(
+            state.topology, placer, network.levels, network.layers, network.max_domains
+        )
         self._totals: dict[str, tuple[int, int]] | None = None
         self._totals_version = state.version
         self._idle: tuple[int, dict[str, int]] = (-1, {})
@@ -180,7 +183,7 @@ class Session:
         """What is asked from now on is as of now."""
         self._totals = None
 
-    def promised(self) -> Mapping[str, int]:
+    def inqueue_resources(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
         return self.state.promises.total()
 
@@ -203,9 +206,9 @@ class Session:
         """How far the policy lets what accounts have held count."""
         return self.pipeline.policy.usage_decay
 
-    def obtainable(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
+    def reclaimable_estimate(self, gang: GangRecord, account: AccountRecord | None = None) -> Mapping[str, int]:
         """resource -> what others hold (in one account, or at all) that they may have to give up for a group."""
-        return self.prospects(gang, account)
+        return self.reclaimable(gang, account)
 
     def _ceilings(self, account: AccountRecord) -> Iterator[Limit]:
         for plugin in self.pipeline.plugins("limit"):
@@ -224,7 +227,7 @@ class Session:
         assert unit.noun is not None
         return self.state.ledger.payer_of_group(unit.key.namespace, unit.noun.queue)
 
-    def held(self, unit: GangRecord | PodRecord) -> Blocked | None:
+    def blocked(self, unit: GangRecord | PodRecord) -> Blocked | None:
         """What forbids the unit's payer anything new."""
         payer = self.payer(unit)
         self.state.ledger.refresh()
@@ -236,7 +239,7 @@ class Session:
                 return Blocked(verdict.code, verdict.message, verdict.change)
         return None
 
-    def alarm(self, unit: QueuedUnit) -> float | None:
+    def recheck_at(self, unit: QueuedUnit) -> float | None:
         """When what the plugins say about a waiting unit changes by itself."""
         plugins = self.pipeline.plugins("recheck_at")
         times = [plugin.recheck_at(self, each, self.payer(each)) for plugin in plugins for each in unit.members]
@@ -248,7 +251,7 @@ class Session:
         """The plugins' opinion on the order, first tier first."""
         return tuple([plugin.gang_order(self, gang) for plugin in self.pipeline.plugins("gang_order")])
 
-    def in_order(self, gang: GangRecord) -> list[PodRecord]:
+    def pending_in_order(self, gang: GangRecord) -> list[PodRecord]:
         """Pending members whom the policy's actions place, by the plugins' pod order, then index, age and name."""
         plugins = self.pipeline.plugins("pod_order")
         pending: Iterable[PodRecord] = gang.pending.values()
@@ -264,33 +267,33 @@ class Session:
         found = (plugin.colocation_groups(self, gang) for plugin in self.pipeline.plugins("colocation_groups"))
         return next((huddles for huddles in found if huddles is not None), None)
 
-    def bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
+    def upper_bound(self, demand: SchedulingSignature, unit: QueuedUnit) -> int:
         """At most how many units with the demand of this one could get something now."""
         if isinstance(demand, FifoBlocked):
             return UNBOUNDED
         if isinstance(demand, GroupTreeSignature):
-            return UNBOUNDED if any(self.bound(part, unit) for part in demand.parts) else 0
+            return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, NominatedSignature):
             here = demand.arrived(self.state.lingering)
-            return UNBOUNDED if here or demand.wanted.bound(self) else 0
+            return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
         if isinstance(demand, QuotaBlocked):
-            return 0 if any(self.held(member) for member in unit.members) else UNBOUNDED
+            return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
         if not isinstance(demand, AdmissionSignature):
-            return demand.bound(self)
+            return demand.upper_bound(self)
         if demand.bundled:
             return UNBOUNDED
         waiting = [gang for gang in unit.gangs if awaits_admission(gang)]
         return min((self.pipeline.max_admissions(self, gang) for gang in waiting), default=UNBOUNDED)
 
-    def known(self, demand: SchedulingSignature) -> FitError | None:
+    def known_fit_error(self, demand: SchedulingSignature) -> FitError | None:
         """The refusal of a demand after which room has not grown: in a cycle it only shrinks, except for pods that
         hope for others to be placed."""
         found, openings = self._refused.get(demand, (None, 0))
         if found is not None:
             return found if openings == self.state.openings or not helped_by_placements(demand) else None
-        return self.work.known(demand)
+        return self.queue.known_fit_error(demand)
 
-    def refuse(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
+    def record_fit_error(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         refusal = FitError(facts, self.state.version if version is None else version)
         self._refused[demand] = (refusal, self.state.openings)
@@ -304,7 +307,7 @@ class Session:
             found = self._shortages[cls] = FitError(facts, self.state.version)
         return found
 
-    def sentence(self, facts: Shortage | OverQuota) -> Verdict:
+    def shared_verdict(self, facts: Shortage | OverQuota) -> Verdict:
         """The verdict on every pod on its own that lacks this room: one object for all of them."""
         verdict = self._sentences.get(facts)
         if verdict is None:
@@ -312,18 +315,18 @@ class Session:
             self._sentences[facts] = verdict
         return verdict
 
-    def lack_now(self, kind: PodSignature) -> Shortage | OverQuota:
+    def fit_error_facts_now(self, kind: PodSignature) -> Shortage | OverQuota:
         """Why no further pod of the kind fits or is allowed, in the midst of a transaction."""
-        excess = self.allowance.excess(kind.payer, kind.cls.footprint)
+        excess = self.quota_check.over_quota(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
             return excess
         if kind.area is not None:
             return no_room_near(self, kind.area, kind)
         return shortage(self.pipeline, self.state.nodes, kind.cls)
 
-    def lack(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
+    def fit_error_facts(self, kind: PodSignature, afresh: bool = False) -> tuple[Shortage | OverQuota, int]:
         """(why no further pod of the kind fits or is allowed, as of which version of the cluster)."""
-        excess = self.allowance.excess(kind.payer, kind.cls.footprint)
+        excess = self.quota_check.over_quota(kind.payer, kind.cls.footprint)
         if excess is not None and not (excess.computed and not self.placer.fits(kind.cls)):
             return excess, self.state.version
         if kind.area is not None:
@@ -332,7 +335,7 @@ class Session:
         assert isinstance(found.facts, Shortage)
         return found.facts, found.version
 
-    def gaps(self, wanted: Requests, afresh: bool = False) -> Requests:
+    def shortfall_in_sum(self, wanted: Requests, afresh: bool = False) -> Requests:
         """What the amounts exceed, per resource, that which all nodes together have idle; with what an open
         transaction has changed if `afresh`.
 
@@ -361,7 +364,7 @@ class Session:
         """
         return self._steps * _LEAST_PART > len(self.units) and self._should_stop()
 
-    def step(self) -> None:
+    def count_step(self) -> None:
         """Something was done that the next cycle will not have to do again."""
         self._steps += 1
 
@@ -393,7 +396,7 @@ class Session:
             self.state.spare(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:
             if (record := self.state.pods.get(uid)) is not None:
-                self.unclaim([record])
+                self.withdraw_nominations([record])
         for admission in admissions:
             self.state.forget_admission(admission.gang)
 
@@ -402,14 +405,14 @@ class Session:
 
     # what actions decide
 
-    def saw(self, unit: QueuedUnit) -> None:
+    def mark_tried(self, unit: QueuedUnit) -> None:
         """The unit had its turn."""
-        self.seen.add(unit.key)
+        self.tried.add(unit.key)
         self._steps += 1
 
-    def wait(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
+    def set_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
         """The unit could not get what it asks for; it wakes when it may."""
-        self.waits[unit.key] = (demand, refusal)
+        self.unschedulable[unit.key] = (demand, refusal)
 
     def bind(
         self, record: PodRecord, row: int, gang: GangKey | None, mark: PlanMark | None, together: str = ""
@@ -432,7 +435,7 @@ class Session:
         if record.told is not None:
             self.judge_pod(record, None)
 
-    def join(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
+    def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
         """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
         if gang is None or gang.noun is None:
             self.bind(record, row, None, None)
@@ -449,7 +452,7 @@ class Session:
         self.state.claim(record, row, claim)
         self._nominated(record)
 
-    def unclaim(self, records: Iterable[PodRecord], heir: str = "") -> None:
+    def withdraw_nominations(self, records: Iterable[PodRecord], heir: str = "") -> None:
         """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
         for record in records:
             if self.state.unclaim(record):
@@ -489,12 +492,12 @@ class Session:
         """A pod on its own, or a member above its gang's minimum."""
         self._pod_verdicts[record.pod.uid] = (record, verdict)
 
-    def judged(self, unit: QueuedUnit) -> bool:
+    def has_verdict(self, unit: QueuedUnit) -> bool:
         if unit.pod is not None:
             return unit.pod.pod.uid in self._pod_verdicts
         return any(gang.key in self._gang_verdicts for gang in unit.gangs)
 
-    def announce(self) -> None:
+    def publish_verdicts(self) -> None:
         """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
         for key, (gang, verdict) in self._gang_verdicts.items():
             news = (verdict, gang.arrivals)

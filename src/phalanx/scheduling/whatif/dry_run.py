@@ -11,8 +11,8 @@ from phalanx.model.gang import GangKey
 from phalanx.scheduling.actions.preempt import beneficiary_of, search
 from phalanx.scheduling.preemption.preemptor import Beneficiary
 from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.queue.scheduling_queue import QueuedUnit
 from phalanx.scheduling.queue.signatures import SurplusSignature
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.scheduler import Scheduler, never
 from phalanx.scheduling.session.session import Session
 from phalanx.scheduling.whatif.hypothesis import Hypothesis, suppose
@@ -34,8 +34,8 @@ class Rehearsal(Scheduler):
     session: Session
     _latest: Session
 
-    def look(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
-        self._latest = super().look(now, should_stop)
+    def new_session(self, now: float, should_stop: Callable[[], bool] = never) -> Session:
+        self._latest = super().new_session(now, should_stop)
         return self._latest
 
     def cycle(self, now: float, should_stop: Callable[[], bool] = never) -> Plan:
@@ -58,7 +58,7 @@ class Rehearsal(Scheduler):
         found = self.session.disruptions.get(unit.key)
         if isinstance(found, Eviction):
             return found
-        wait = self.session.waits.get(unit.key)
+        wait = self.session.unschedulable.get(unit.key)
         if wait is None:
             return None
         beneficiary = beneficiary_of(self.session, unit, wait[0])
@@ -75,5 +75,5 @@ class Rehearsal(Scheduler):
         fits = supposed.eviction
         if fits is not None and not (fits.victims or fits.losers):
             return fits  # it may ask nobody to go, and need not
-        changes = Remedies(self.look, build, self.session).find(beneficiary, supposed)
+        changes = Remedies(self.new_session, build, self.session).find(beneficiary, supposed)
         return Vain(supposed, tuple(changes))

@@ -9,7 +9,7 @@ from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.plugin import Plugin, Vote
 from phalanx.scheduling.framework.view import View
-from phalanx.scheduling.queue.scheduling_queue import awaits_admission
+from phalanx.scheduling.queue.unit import awaits_admission
 
 _NEVER = 2**62
 

@@ -37,7 +37,7 @@ class Overcommit(Plugin):
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
         noun = gang.noun
-        promised, totals = session.promised(), session.totals()
+        promised, totals = session.inqueue_resources(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
             allocatable, used = totals.get(name, (0, 0))
             most = allocatable * self._per_mille // 1000
@@ -62,14 +62,14 @@ class Overcommit(Plugin):
         noun = gang.noun
         if noun is None or not noun.min_resources:
             return _UNLIMITED
-        promised, totals = session.promised(), session.totals()
+        promised, totals = session.inqueue_resources(), session.totals()
         fits = _UNLIMITED
         for name, amount in noun.min_resources:
             allocatable, used = totals.get(name, (0, 0))
             room = allocatable * self._per_mille // 1000 - used - promised.get(name, 0)
             if amount > room:
                 # Otherwise what was lent to others could never be asked back: without pods nobody is evicted.
-                room += session.obtainable(gang).get(name, 0)
+                room += session.reclaimable_estimate(gang).get(name, 0)
             if amount > 0:
                 fits = min(fits, max(0, room // amount))
         return fits

@@ -55,7 +55,9 @@ class Whereabouts:
         present: BoolArray = lenders.present()
         for cls in self._for.classes:
             wanted = cls.amounts[:, None]
-            copies = np.where(self._session.placer.view(cls).static, (free[cls.columns] // wanted).min(axis=0), 0)
+            copies = np.where(
+                self._session.placer.class_view(cls).static, (free[cls.columns] // wanted).min(axis=0), 0
+            )
             missing = (wanted - nodes.idle[cls.columns]).clip(min=0)
             pods = np.ceil(missing / lenders.largest(cls.columns).clip(min=1)).max(axis=0)
             better = (copies > 0) & present & (pods < best)
@@ -70,7 +72,7 @@ class Whereabouts:
         """The accounts that do not allow the beneficiary now."""
         full: set[object] = set()
         for payer, wanted in self._for.payers.items():
-            for bar in self._session.allowance.bars(payer):
+            for bar in self._session.quota_check.bars(payer):
                 if any(bar.refuses(name, amount) for name, amount in wanted.items() if name in bar.ceiling.limits):
                     full.add(bar.account)
         return full

@@ -149,7 +149,7 @@ class Choice:
 
     def _accounts_hold(self, victim: Victim) -> bool:
         """Whether no account of the beneficiary in which the victim stands holds too much."""
-        overdrawn = self._rules.session.allowance.overdrawn(self._for.payers)
+        overdrawn = self._rules.session.quota_check.overdrawn(self._for.payers)
         return not any(account in payer.path for account in overdrawn for payer in victim.amounts)
 
     def _improve(self, best: Eviction, candidates: Sequence[Victim]) -> Eviction:

@@ -48,7 +48,7 @@ class Nearby:
         wanted = dict(zip(cls.columns.tolist(), cls.amounts.tolist(), strict=True))
         amounts = tuple(wanted.get(column, 0) for column in self._columns)
         placer = self._session.placer
-        mask = placer.welcoming(cls) if count == 1 else placer.view(cls).static
+        mask = placer.open_rows(cls) if count == 1 else placer.class_view(cls).static
         alone = self._session.placer.exclusive(cls)
         ways: list[tuple[Cost, int, int]] = []
         turns: dict[int, int] = {}

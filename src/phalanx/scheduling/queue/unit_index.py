@@ -1,0 +1,126 @@
+"""Which unit each gang belongs to: bundles, groups of groups, gangs and pods on their own."""
+
+from __future__ import annotations
+
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.cluster.state import ClusterState
+from phalanx.model.gang import GangKey
+from phalanx.scheduling.gangs.bundles import bundle_of_gangs
+from phalanx.scheduling.queue.unit import QueuedUnit, awaits_admission
+from phalanx.scheduling.queue.unschedulable import BundleKey, UnitKey
+
+
+class UnitIndex:
+    """Kept in O(change): `update` is told of the gangs whose declarations may have changed."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._forest = state.surroundings.composites
+        self._gangs = state.gangs
+        self._lone_pods = state.lone
+        # A gang's own unit, the gangs whose unit one is, and the units in which a gang takes part.
+        self._unit_of: dict[GangKey, BundleKey] = {}
+        self._owners: dict[BundleKey, set[GangKey]] = {}
+        self._units_with: dict[GangKey, set[BundleKey]] = {}
+        self._overbundled: set[GangKey] = set()
+
+    def bundles(self) -> list[BundleKey]:
+        """All units of gangs, in order."""
+        return sorted(self._owners)
+
+    def units_with(self, gang: GangKey) -> set[BundleKey]:
+        """The units in which a gang takes part."""
+        return self._units_with.get(gang, set())
+
+    def gangs_of(self, unit: BundleKey) -> set[GangKey]:
+        """The gangs whose own unit it is."""
+        return self._owners[unit]
+
+    def update(self, keys: list[GangKey]) -> tuple[set[BundleKey], list[BundleKey]]:
+        """Follows declarations that may have changed: the gangs' own units, and those that name them.
+
+        (the units that are new because of that, of a tree that a gang has left, say; those that are no more)
+        """
+        fresh: set[BundleKey] = set()
+        dropped: list[BundleKey] = []
+        ask = dict.fromkeys(keys)
+        for key in keys:
+            former = (self._owners[unit] for unit in self._units_with.get(key, ()))
+            ask.update(dict.fromkeys(sorted(set[GangKey]().union(*former, self._forest.kin(key)))))
+        settled: set[GangKey] = set()
+        while ask:
+            gang, _ = ask.popitem()
+            if gang in settled:
+                continue
+            unit, owners = self._bundle(gang)
+            for owner in owners:
+                # Whoever was tied to it may not be any more, or be so to others that were too many before.
+                news = self._move(owner, unit, dropped)
+                ask.update(dict.fromkeys(sorted(news - settled)))
+                if news and unit is not None:
+                    fresh.add(unit)
+            settled.update(owners)
+        return {unit for unit in fresh if unit in self._owners}, dropped
+
+    def _move(self, gang: GangKey, unit: BundleKey | None, dropped: list[BundleKey]) -> set[GangKey]:
+        """Makes `unit` the gang's own; all gangs of the former and of the new one, if that is another."""
+        last = self._unit_of.get(gang)
+        if last == unit:
+            return set()
+        if last is not None:
+            del self._unit_of[gang]
+            self._owners[last].discard(gang)
+            if not self._owners[last]:
+                self._drop(last)
+                dropped.append(last)
+        if unit is not None:
+            self._unit_of[gang] = unit
+            self._owners.setdefault(unit, set()).add(gang)
+            for member in unit:
+                self._units_with.setdefault(member, set()).add(unit)
+        return {*(last or ()), *(unit or ())} - {gang}
+
+    def _bundle(self, key: GangKey) -> tuple[BundleKey | None, tuple[GangKey, ...]]:
+        """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
+        record = self._declared(key)
+        self._overbundled.discard(key)
+        if record is None or record.noun is None:
+            return None, (key,)
+        if record.noun.composite is not None:
+            return self._forest.kin(key), (key,)
+        if not record.noun.bundle:
+            return (key,), (key,)
+        bundle = bundle_of_gangs(record, self._gangs)
+        if bundle is None:
+            self._overbundled.add(key)
+            bundle = {key: record}
+        else:
+            self._overbundled -= bundle.keys()
+        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
+        return tuple(sorted({key}.union(*named))), tuple(bundle)
+
+    def _declared(self, key: GangKey) -> GangRecord | None:
+        record = self._gangs.get(key)
+        return record if record is not None and record.noun is not None else None
+
+    def _drop(self, unit: BundleKey) -> None:
+        del self._owners[unit]
+        for member in unit:
+            units = self._units_with[member]
+            units.discard(unit)
+            if not units:
+                del self._units_with[member]
+
+    def unit(self, key: UnitKey) -> QueuedUnit | None:
+        """The unit as it is now; None if it wants nothing."""
+        if isinstance(key, str):
+            pod = self._lone_pods.get(key)
+            return QueuedUnit(key, pod) if pod is not None else None
+        owners = self._owners.get(key, ())
+        gangs = tuple(
+            record for member in key if member in owners and (record := self._declared(member)) is not None
+        )
+        if not any(gang.pending or awaits_admission(gang) for gang in gangs):
+            return None
+        composite, missing = self._forest.root(gangs[0]), tuple(member for member in key if member not in owners)
+        over = any(gang.key in self._overbundled for gang in gangs)
+        return QueuedUnit(key, None, gangs, missing, composite, over)
