@@ -35,7 +35,7 @@ from phalanx.status.event_publisher import Narrator
 from phalanx.status.eviction_events import DisruptionNews
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.verdict_publisher import Announcer
-from tests.daemon.nouns import MARK, REF, Clock, G, Recorded, pod, state_of
+from tests.cluster_content import MARK, REF, Clock, G, Recorded, pod, state_of
 from tests.execution.podserver import PodServer
 
 SIGNER = Signer((("1", b"k" * 32),))

@@ -10,7 +10,7 @@ from phalanx.daemon.provisioning_troubles import ProvisioningTroubles
 from phalanx.model.events import NodeUpdated, StockFact
 from phalanx.model.pod import PodClass
 from phalanx.model.volumes import StorageClass, StorageClassGone, UnboundClaim
-from tests.daemon.nouns import node
+from tests.cluster_content import node
 
 
 class Clock:

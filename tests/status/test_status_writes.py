@@ -15,7 +15,7 @@ from phalanx.kube.http.transport import Answer, Call
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GroupRef
 from phalanx.status.status_writer import StatusWriter
-from tests.daemon.nouns import Recorded
+from tests.cluster_content import Recorded
 from tests.execution.podserver import status
 
 QUOTA = Resource("scheduling.x-k8s.io", "v1alpha1", "elasticquotas", "ElasticQuota")

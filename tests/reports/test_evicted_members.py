@@ -13,7 +13,7 @@ from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.reports.past_evictions import recall_loss
 from phalanx.reports.snapshot import Farewell
 from phalanx.reports.why import Answer
-from tests.daemon.test_inquiry_evictions import NOW, Cluster, Events
+from tests.reports.test_why_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")
 REF = GroupRef("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups", "ns", "old", "uid-old")

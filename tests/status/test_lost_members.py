@@ -13,7 +13,7 @@ from phalanx.model.gang import Gang, MatchPolicy
 from phalanx.model.pod import PodPhase
 from phalanx.status.warnings import lost_members
 from phalanx.status.warnings.lost_members import LostMembers
-from tests.daemon.nouns import REF, G, Recorded, pod, state_of
+from tests.cluster_content import REF, G, Recorded, pod, state_of
 
 
 class World:

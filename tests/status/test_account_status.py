@@ -29,7 +29,7 @@ from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRem
 from phalanx.model.gang import GangKey
 from phalanx.status.account_status import AccountStatuses
 from phalanx.status.status_writer import StatusWriter
-from tests.daemon.nouns import Clock, Recorded, node
+from tests.cluster_content import Clock, Recorded, node
 from tests.dialects.objects import (
     EPOCH,
     QUOTA,

@@ -8,7 +8,7 @@ from phalanx.model.decisions import Evict
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, PodPhase
-from tests.daemon.nouns import REF, G, pod, state_of
+from tests.cluster_content import REF, G, pod, state_of
 
 
 class World:

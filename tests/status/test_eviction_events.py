@@ -14,7 +14,7 @@ from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import PodPhase
 from phalanx.status.eviction_events import DisruptionNews
-from tests.daemon.nouns import REF, G, Recorded, pod, state_of
+from tests.cluster_content import REF, G, Recorded, pod, state_of
 
 EVICTED, GONE, REFUSED = EvictionOutcome.EVICTED, EvictionOutcome.GONE, EvictionOutcome.REFUSED
 TRAIN = GangKey("ns", "train")

@@ -24,7 +24,7 @@ from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.status_writer import StatusWriter
-from tests.daemon.nouns import Recorded, node
+from tests.cluster_content import Recorded, node
 from tests.dialects.objects import KUBE_BATCH, NATIVE, NATIVE_1_36, VOLCANO, X_K8S, container, group, pod
 
 G = GangKey("default", "g")

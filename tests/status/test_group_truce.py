@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.test_group_disruption import World
 from tests.dialects.objects import X_K8S
+from tests.status.test_group_disruption import World
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, Pod, PodPhase
 from phalanx.status.event_publisher import Narrator
-from tests.daemon.nouns import MARK, REF, G, Recorded, pod, state_of
+from tests.cluster_content import MARK, REF, G, Recorded, pod, state_of
 
 
 class World:

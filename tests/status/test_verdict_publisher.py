@@ -14,7 +14,7 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.verdict import Verdict
 from phalanx.status.event_publisher import Narrator
 from phalanx.status.verdict_publisher import Announcer
-from tests.daemon.nouns import REF, Clock, G, Recorded, pod, state_of
+from tests.cluster_content import REF, Clock, G, Recorded, pod, state_of
 
 FULL = Verdict("NotEnoughResources", "0/1 nodes are available: 1 Insufficient cpu.")
 FULLER = Verdict("NotEnoughResources", "0/2 nodes are available: 2 Insufficient cpu.")
