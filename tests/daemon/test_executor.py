@@ -12,7 +12,7 @@ import pytest
 from phalanx.cluster.pods.nominations import Claim
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.executor import Executor, departures
+from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
@@ -31,10 +31,10 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.pod import MemberState, PodPhase
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
-from phalanx.status.event_publisher import Narrator
-from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.event_publisher import EventPublisher
+from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
-from phalanx.status.verdict_publisher import Announcer
+from phalanx.status.verdict_publisher import VerdictPublisher
 from tests.cluster_content import MARK, REF, Clock, G, Recorded, pod, state_of
 from tests.execution.podserver import PodServer
 
@@ -72,18 +72,18 @@ class World:
         self.objections: dict[str, str] = {}
         self.scheduler = Scheduler(state, load_policy())
         recorder = cast(EventRecorder, self.recorded)
-        narrator = Narrator(recorder, state)
+        event_publisher = EventPublisher(recorder, state)
         conditions = PodConditions(client, self.pool, lambda: 1000.0)
         statuses = cast(GroupStatuses, self.statuses)
         evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
         self.executor = Executor(
             state,
             Preparations(self._binder, self._bound, {}),
-            Disruptions(conditions, evictor, self._evicted, departures(state)),
+            Disruptions(conditions, evictor, self._evicted, gone_guard(state)),
             conditions,
-            narrator,
-            DisruptionNews(recorder, state),
-            Announcer(state, conditions, narrator, self.statuses.touch, Clock()),
+            event_publisher,
+            EvictionEvents(recorder, state),
+            VerdictPublisher(state, conditions, event_publisher, self.statuses.touch, Clock()),
             statuses,
             guard=lambda: lambda bind: self.objections.get(bind.name),
             wake=self._wake,
@@ -282,7 +282,7 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
     world.state.apply(PodUpdated(pod("guest", "g", scheduler="default-scheduler")))
     world.statuses.foreign.add(GangKey("ns", "theirs"))
     theirs = msgspec.structs.replace(REF, name="theirs")
-    world.executor.tell(
+    world.executor.publish_notices(
         Notice(about, "Warning", "InvalidPod", "...")
         for about in (
             pod_ref("ns", "theirs", "uid-theirs"),

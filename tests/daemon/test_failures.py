@@ -139,7 +139,7 @@ async def test_a_task_that_raises_is_begun_anew(
             raise LookupError("a bug of ours")
 
     monkeypatch.setattr(asyncio, "sleep", sleep)
-    await Failures().keep_up("a task", run)
+    await Failures().keep_running("a task", run)
     assert tries == 4
     assert pauses == sorted(pauses)
     assert len([record for record in caplog.records if "a bug of ours" in record.getMessage()]) == 1
@@ -150,4 +150,4 @@ async def test_a_task_that_is_cancelled_ends() -> None:
         raise asyncio.CancelledError
 
     with pytest.raises(asyncio.CancelledError):
-        await Failures().keep_up("a task", run)
+        await Failures().keep_running("a task", run)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.controllers.leftover_evictions import Remnants
+from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
 from phalanx.model.decisions import Evict
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
@@ -22,7 +22,7 @@ class World:
         self.state: ClusterState = state_of(*members, gang=Gang(G, source=REF, min_member=3))
         self.now = 1000.0
         self.evictions: list[Evict] = []
-        self.remnants = Remnants(self.state, self.evictions.extend, lambda: self.now)
+        self.remnants = LeftoverEvictions(self.state, self.evictions.extend, lambda: self.now)
 
     def lose(self, *names: str) -> None:
         for name in names:

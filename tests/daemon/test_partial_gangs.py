@@ -13,7 +13,7 @@ from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.events import PodRemoved, PodUpdated
 from phalanx.model.gang import Gang
 from phalanx.model.pod import MemberState, Pod, PodPhase
-from phalanx.status.event_publisher import Narrator
+from phalanx.status.event_publisher import EventPublisher
 from tests.cluster_content import MARK, REF, G, Recorded, pod, state_of
 
 
@@ -23,8 +23,8 @@ class World:
         self.recorded = Recorded()
         self.evictions: list[Evict] = []
         self.now = 1000.0
-        narrator = Narrator(cast(EventRecorder, self.recorded), state)
-        self.partial = PartialGangs(state, narrator, self.evictions.extend, lambda: self.now)
+        event_publisher = EventPublisher(cast(EventRecorder, self.recorded), state)
+        self.partial = PartialGangs(state, event_publisher, self.evictions.extend, lambda: self.now)
 
     def check(self, policy: str, at: float) -> list[str]:
         """The names of those who are evicted."""

@@ -10,9 +10,9 @@ import pytest
 from phalanx.cli.why import render
 from phalanx.model.events import GangUpdated, PodRemoved
 from phalanx.model.gang import Gang, GangKey, GroupRef
-from phalanx.reports.past_evictions import recall_loss
-from phalanx.reports.snapshot import Farewell
-from phalanx.reports.why import Answer
+from phalanx.reports.past_evictions import add_past_gang_eviction
+from phalanx.reports.snapshot import DisruptionTarget
+from phalanx.reports.why import WhyAnswer
 from tests.reports.test_why_evictions import NOW, Cluster, Events
 
 OLD = GangKey("ns", "old")
@@ -32,7 +32,7 @@ def leave(made: Cluster, *names: str, reason: str = "PreemptionByScheduler", mes
     """The pods were told ten seconds ago, with thirty seconds of grace."""
     for name in names:
         made.becomes(name, terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
-        made.snapshot.farewells[name] = Farewell(reason, f"phalanx: {message}")
+        made.snapshot.disruption_targets[name] = DisruptionTarget(reason, f"phalanx: {message}")
 
 
 def gone(made: Cluster, *names: str) -> None:
@@ -45,9 +45,9 @@ def event(time: str, note: str, uid: str = "uid-old", kind: str = "PodGroup") ->
     return {"reason": "Preempted", "message": note, "eventTime": time, "involvedObject": about}
 
 
-async def recall(answer: Answer | None, *events: dict[str, Any], status: int = 0) -> Answer | None:
+async def recall(answer: WhyAnswer | None, *events: dict[str, Any], status: int = 0) -> WhyAnswer | None:
     client = Events(*events, status=status)
-    return await recall_loss(client, "ns", "old", answer)  # type: ignore[arg-type]
+    return await add_past_gang_eviction(client, "ns", "old", answer)  # type: ignore[arg-type]
 
 
 def test_a_gang_on_its_way_out_says_for_whom_since_when_and_what_comes_next() -> None:

@@ -14,7 +14,7 @@ from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.topology import TopologyRule
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import Answer, Inquiry
+from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "g")
@@ -33,13 +33,13 @@ class Cluster:
             pod = Pod("ns", f"g-{number}", f"u{number}", ONE, ONE.requests, "phalanx", node, phase, gang="g")
             self.snapshot.state.apply(PodUpdated(pod))
 
-    def gang(self) -> Answer:
-        answer = Inquiry(self.snapshot, load_policy(), 1e9).gang(KEY)
+    def gang(self) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(), 1e9).gang(KEY)
         assert answer is not None
         return answer
 
-    def pod(self, number: int) -> Answer:
-        answer = Inquiry(self.snapshot, load_policy(), 1e9).pod("ns", f"g-{number}")
+    def pod(self, number: int) -> WhyAnswer:
+        answer = WhyReport(self.snapshot, load_policy(), 1e9).pod("ns", f"g-{number}")
         assert answer is not None
         return answer
 
@@ -101,7 +101,7 @@ def test_a_gang_that_has_all_it_needs(phase: PodPhase, state: str) -> None:
 
 def test_who_is_not_there_gets_no_answer() -> None:
     cluster = Cluster(cpus=3, minimum=3)
-    inquiry = Inquiry(cluster.snapshot, load_policy(), 1e9)
+    inquiry = WhyReport(cluster.snapshot, load_policy(), 1e9)
     assert inquiry.pod("ns", "nobody") is None
     assert inquiry.gang(GangKey("ns", "nobody")) is None
 

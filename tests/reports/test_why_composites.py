@@ -12,7 +12,7 @@ from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
 from phalanx.reports.snapshot import Snapshot
-from phalanx.reports.why import Answer, Inquiry
+from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.policy.loader import load_policy
 
 KEY = GangKey("ns", "c")
@@ -41,8 +41,8 @@ def cluster(cpus: int, *groups: str, least: int = 2, parent: str = "") -> Snapsh
     return snapshot
 
 
-def ask(snapshot: Snapshot) -> Answer:
-    answer = Inquiry(snapshot, load_policy(), 1e9).composite(KEY)
+def ask(snapshot: Snapshot) -> WhyAnswer:
+    answer = WhyReport(snapshot, load_policy(), 1e9).composite(KEY)
     assert answer is not None
     return answer
 
@@ -77,7 +77,7 @@ def test_one_whose_tree_makes_no_sense_says_what_is_wrong() -> None:
 
 
 def test_a_gang_names_the_composite_that_it_is_a_part_of() -> None:
-    answer = Inquiry(cluster(3, "a", "b"), load_policy(), 1e9).gang(GangKey("ns", "a"))
+    answer = WhyReport(cluster(3, "a", "b"), load_policy(), 1e9).gang(GangKey("ns", "a"))
     assert answer is not None
     assert (answer.reason, answer.composite) == ("WaitingForComposite", "ns/c")
     assert "  Part of CompositePodGroup ns/c" in render(answer)
@@ -90,7 +90,7 @@ def test_people_read_a_line_for_each_group() -> None:
 
 
 def test_there_may_be_no_such_composite() -> None:
-    assert Inquiry(cluster(3), load_policy(), 1e9).composite(GangKey("ns", "other")) is None
+    assert WhyReport(cluster(3), load_policy(), 1e9).composite(GangKey("ns", "other")) is None
 
 
 def test_the_kind_may_be_abbreviated() -> None:

@@ -17,9 +17,9 @@ from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
-from phalanx.reports.past_evictions import bid_farewell
-from phalanx.reports.snapshot import Farewell, Snapshot
-from phalanx.reports.why import Answer, Inquiry
+from phalanx.reports.past_evictions import add_past_eviction
+from phalanx.reports.snapshot import DisruptionTarget, Snapshot
+from phalanx.reports.why import WhyAnswer, WhyReport
 from phalanx.scheduling.policy.loader import load_policy
 
 NOW = 1_000_000.0
@@ -54,8 +54,8 @@ class Cluster:
     def becomes(self, name: str, **change: Any) -> None:
         self.state.apply(PodUpdated(msgspec.structs.replace(self.state.pods[name].pod, **change)))
 
-    def ask(self, name: str) -> Answer:
-        inquiry = Inquiry(self.snapshot, load_policy(), NOW)
+    def ask(self, name: str) -> WhyAnswer:
+        inquiry = WhyReport(self.snapshot, load_policy(), NOW)
         answer = inquiry.pod("ns", name) or inquiry.gang(GangKey("ns", name))
         assert answer is not None
         return answer
@@ -122,7 +122,7 @@ def test_of_pods_that_are_alike_each_has_its_own_victim() -> None:
     cluster.gang("old", 1)
     for name in ("new-a", "new-b"):
         cluster.pod(name, cpu=1, priority=10)
-    inquiry = Inquiry(cluster.snapshot, load_policy(), NOW)
+    inquiry = WhyReport(cluster.snapshot, load_policy(), NOW)
     answers = [inquiry.pod("ns", name) for name in ("new-a", "new-b")]
     founds = [answer.evictions for answer in answers if answer is not None and answer.evictions is not None]
     assert [found.state for found in founds] == ["Due", "Due"]
@@ -169,7 +169,7 @@ def test_for_whom_a_terminating_pod_was_evicted() -> None:
     cluster = Cluster()
     cluster.becomes("lone", terminating=True, leaves=int(NOW) + 20, condemned="phalanx")
     told = "preempted by pod ns/new (priority 0 gives way to priority 10)"
-    cluster.snapshot.farewells["lone"] = Farewell("PreemptionByScheduler", f"phalanx: {told}")
+    cluster.snapshot.disruption_targets["lone"] = DisruptionTarget("PreemptionByScheduler", f"phalanx: {told}")
     answer = cluster.ask("lone")
     assert (answer.state, answer.reason) == ("Terminating", "PreemptionByScheduler")
     assert answer.message == f"the pod was told to leave node n: {told}; its grace ends at 1970-01-12T13:47:00Z"
@@ -196,7 +196,7 @@ class TestEvictionRates:
     def test_nobody_is_said_to_go_now_where_a_rate_decides_when(self) -> None:
         cluster = self.world()
         cluster.pod("new", priority=10)
-        inquiry = Inquiry(cluster.snapshot, load_policy(), NOW)
+        inquiry = WhyReport(cluster.snapshot, load_policy(), NOW)
         answer = inquiry.pod("ns", "new")
         assert answer is not None
         assert answer.evictions is not None
@@ -273,7 +273,7 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
         event("2026-01-01T11:00:00.000001Z", "Preempted by gang ns/g on node n: makes room"),
         event("2026-01-01T12:00:00.000001Z", "pulled", reason="Pulled"),
     )
-    answer = await bid_farewell(client, "ns", "x", None)  # type: ignore[arg-type]
+    answer = await add_past_eviction(client, "ns", "x", None)  # type: ignore[arg-type]
     assert answer is not None
     assert (answer.state, answer.reason) == ("Evicted", "Preempted")
     assert answer.message == (
@@ -285,18 +285,18 @@ async def test_a_pod_that_is_gone_is_told_of_by_its_last_eviction() -> None:
 
 async def test_of_a_pod_evicted_through_the_api_only_its_own_event_counts() -> None:
     client = Events(event("2026-01-01T10:00:00Z", "its ancestor", "old"), event("2026-01-01T09:00:00Z", "it", "u"))
-    asked = Answer("Pod", "ns/x", "Terminating", "told to leave", "EvictionByEvictionAPI", uid="u")
-    answer = await bid_farewell(client, "ns", "x", asked)  # type: ignore[arg-type]
+    asked = WhyAnswer("Pod", "ns/x", "Terminating", "told to leave", "EvictionByEvictionAPI", uid="u")
+    answer = await add_past_eviction(client, "ns", "x", asked)  # type: ignore[arg-type]
     assert answer is not None
     assert (answer.reason, answer.message) == ("Preempted", "told to leave; it")
 
 
 @pytest.mark.parametrize("client", [Events(), Events(status=403)])
 async def test_where_no_event_tells_of_it_nothing_is_known(client: Events) -> None:
-    assert await bid_farewell(client, "ns", "x", None) is None  # type: ignore[arg-type]
+    assert await add_past_eviction(client, "ns", "x", None) is None  # type: ignore[arg-type]
 
 
 async def test_a_pod_that_waits_has_its_own_answer() -> None:
-    client, asked = Events(), Answer("Pod", "ns/x", "Waiting", "no room")
-    assert await bid_farewell(client, "ns", "x", asked) is asked  # type: ignore[arg-type]
+    client, asked = Events(), WhyAnswer("Pod", "ns/x", "Waiting", "no room")
+    assert await add_past_eviction(client, "ns", "x", asked) is asked  # type: ignore[arg-type]
     assert client.asked == []

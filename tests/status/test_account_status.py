@@ -18,11 +18,11 @@ from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.http.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.paths import Resource
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
@@ -63,21 +63,21 @@ class Api:
     def hold(self, kind: ServedKind, document: dict[str, Any]) -> None:
         self.objects[path_of(kind, document)] = (kind, document)
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         path = call.target.partition("?")[0]
         body = msgspec.json.decode(call.body or b"null")
         if self.answers:
             return status(self.answers.pop(0), "injected")
         if call.method == "POST":
             self.created.append(body["metadata"]["name"])
-            return Answer(201, msgspec.json.encode(body))
+            return HttpResponse(201, msgspec.json.encode(body))
         assert (call.method, path.endswith("/status")) == ("PATCH", True)
         _, document = self.objects[path.removesuffix("/status")]
         if body["metadata"]["uid"] != document["metadata"]["uid"]:
             return status(409, "Precondition failed: UID")
         self.patches.append(body["status"])
         document["status"] = merged(document["status"], body["status"])
-        return Answer(200, msgspec.json.encode(document))
+        return HttpResponse(200, msgspec.json.encode(document))
 
     def stream(self, *_: Any) -> Any:
         raise NotImplementedError
@@ -150,7 +150,7 @@ class World:
     async def look(self) -> list[dict[str, Any]]:
         """The status patches of one look, in order; then the watch shows what they have made of the objects."""
         self.api.patches.clear()
-        self.statuses.look()
+        self.statuses.write_changed()
         async with asyncio.timeout(5):
             await self.pool.drained()
         for kind, document in self.api.objects.values():
@@ -312,7 +312,7 @@ async def test_an_object_that_goes_is_forgotten(world: World) -> None:
 async def test_another_object_of_the_name_is_left_alone(world: World) -> None:
     world.put(QUOTA, quota(min={"cpu": 2}))
     world.api.hold(QUOTA, quota(min={"cpu": 2}, uid="another"))
-    world.statuses.look()
+    world.statuses.write_changed()
     async with asyncio.timeout(5):
         await world.pool.drained()
     assert world.api.patches == []

@@ -9,7 +9,7 @@ from phalanx.model.devices import Card, CardShare, DeviceNeed, Family
 from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
-from phalanx.status.warnings.distrusted_devices import CardDoubts
+from phalanx.status.warnings.distrusted_devices import DistrustedDevices
 
 NEED = DeviceNeed(Family.VGPU, (CardShare(memory=600),))
 
@@ -24,14 +24,14 @@ class TestDoubts:
         stock = self.state.nodes.stocks[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)
         self.stock = stock
-        self.doubts = CardDoubts(self.state, self.counted)
+        self.doubts = DistrustedDevices(self.state, self.counted)
         self.state.apply(NodeUpdated(Node("n", cards=(Card(Family.VGPU, "GPU-1", 1000, 10),))))
 
     def counted(self) -> None:
         self.count += 1
 
     def told(self) -> list[str]:
-        return [notice.about.name for notice in self.doubts.news()]
+        return [notice.about.name for notice in self.doubts.new_notices()]
 
     def test_each_is_told_and_counted_once(self) -> None:
         self.stock.equip(Family, CardPolicy.LAST)

@@ -13,7 +13,7 @@ from phalanx.model.decisions import Evict, EvictionReason, Nominate
 from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import PodPhase
-from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.eviction_events import EvictionEvents
 from tests.cluster_content import REF, G, Recorded, pod, state_of
 
 EVICTED, GONE, REFUSED = EvictionOutcome.EVICTED, EvictionOutcome.GONE, EvictionOutcome.REFUSED
@@ -31,7 +31,7 @@ class World:
         self.state: ClusterState = state_of(*running, *alone, *waiting, gang=Gang(G, source=REF, min_member=3))
         self.state.apply(GangUpdated(Gang(TRAIN, source=TRAIN_REF, min_member=2)))
         self.recorded = Recorded()
-        self.news = DisruptionNews(cast(EventRecorder, self.recorded), self.state)
+        self.news = EvictionEvents(cast(EventRecorder, self.recorded), self.state)
 
     def decide(self, waiting: str, victims: str, beneficiary: str, cause: str = "c1") -> list[Evict]:
         evictions = []
@@ -41,12 +41,12 @@ class World:
             reason, why = EvictionReason.PREEMPTED, "it is worth less"
             evictions.append(Evict(record.pod.uid, "ns", name, "n1", reason, why, beneficiary, key, cause))
         nominations = [Nominate(f"uid-{name}", "ns", name, "n1", cause) for name in waiting.split()]
-        self.news.decided(evictions, nominations)
+        self.news.evictions_decided(evictions, nominations)
         return evictions
 
     def answer(self, evictions: list[Evict], *outcomes: EvictionOutcome) -> None:
         for evict, outcome in zip(evictions, outcomes or [EVICTED] * len(evictions), strict=True):
-            self.news.answered(EvictResult(evict, outcome))
+            self.news.eviction_answered(EvictResult(evict, outcome))
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.execution.writes import WritePool
 from phalanx.kube.auth.config import ClusterConfig
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.http.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.retry import RetryPolicy
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
@@ -40,7 +40,7 @@ class Api:
         self.uid = "uid-g"
         self.patches: list[dict[str, Any]] = []
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         assert (call.method, call.target.endswith("/podgroups/g/status")) == ("PATCH", True)
         body = msgspec.json.decode(call.body or b"null")
         assert body["metadata"] == {"uid": self.uid}
@@ -51,7 +51,7 @@ class Api:
             merged |= {entry["type"]: entry for entry in body["status"]["conditions"]}
             body["status"]["conditions"] = list(merged.values())
         self.document["status"] = {**status, **body["status"]}
-        return Answer(200, msgspec.json.encode(self.document))
+        return HttpResponse(200, msgspec.json.encode(self.document))
 
     def stream(self, *_: Any) -> Any:
         raise NotImplementedError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.dialects.warnings import ObjectRef
 from phalanx.model.account import SelfProtection
 from phalanx.model.gang import GroupRef
-from phalanx.status.warnings.ignored_protection import unheard
+from phalanx.status.warnings.ignored_protection import ignored_protection
 from tests.scheduling.scenario import Scenario
 
 SOURCE = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", "ns", "train", "u")
@@ -14,7 +14,7 @@ SOURCE = GroupRef("scheduling.x-k8s.io", "v1alpha1", "PodGroup", "podgroups", "n
 def told(
     scenario: Scenario, default: SelfProtection = SelfProtection.GUARANTEED
 ) -> list[tuple[ObjectRef, str, str]]:
-    notices = unheard(scenario.state, scenario.cycle().binds, default)
+    notices = ignored_protection(scenario.state, scenario.cycle().binds, default)
     return [(notice.about, notice.reason, notice.message) for notice in notices]
 
 

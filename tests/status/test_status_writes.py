@@ -7,11 +7,11 @@ from typing import Any, cast
 import msgspec
 
 from phalanx.kube.auth.config import ClusterConfig
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
-from phalanx.kube.http.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GroupRef
 from phalanx.status.status_writer import StatusWriter
@@ -30,7 +30,7 @@ class Api:
         self.status: dict[str, Any] = {}
         self.written: list[str] = []
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         path = call.target.partition("?")[0]
         own = path.endswith("/status")
         if own and not self.apart:
@@ -39,7 +39,7 @@ class Api:
             self.written.append("subresource" if own else "object")
             if own is self.apart:
                 self.status |= msgspec.json.decode(call.body or b"{}")["status"]
-        return Answer(200, msgspec.json.encode({"status": self.status}))
+        return HttpResponse(200, msgspec.json.encode({"status": self.status}))
 
     def stream(self, *_: Any) -> Any:
         raise NotImplementedError

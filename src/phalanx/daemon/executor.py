@@ -11,7 +11,7 @@ from functools import partial
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.warnings import Notice
-from phalanx.execution.binder import BindResult, Guard, Outcome
+from phalanx.execution.binder import BindOutcome, BindResult, Guard
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import EvictGuard, EvictionOutcome, EvictResult
@@ -21,10 +21,10 @@ from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.status.event_publisher import Narrator
-from phalanx.status.eviction_events import DisruptionNews
+from phalanx.status.event_publisher import EventPublisher
+from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
-from phalanx.status.verdict_publisher import Announcer
+from phalanx.status.verdict_publisher import VerdictPublisher
 
 log = logging.getLogger(__name__)
 
@@ -50,9 +50,9 @@ class Executor:
         binder: Preparations,
         disruptions: Disruptions,
         conditions: PodConditions,
-        narrator: Narrator,
-        news: DisruptionNews,
-        announcer: Announcer,
+        event_publisher: EventPublisher,
+        eviction_events: EvictionEvents,
+        verdict_publisher: VerdictPublisher,
         statuses: GroupStatuses,
         *,
         guard: Callable[[], Guard],
@@ -65,11 +65,11 @@ class Executor:
         self._state = state
         self._binder = binder
         self._disruptions = disruptions
-        self._news = news
+        self._eviction_events = eviction_events
         self._now = now
         self._conditions = conditions
-        self._narrator = narrator
-        self._announcer = announcer
+        self._event_publisher = event_publisher
+        self._verdict_publisher = verdict_publisher
         self._statuses = statuses
         self._guard = guard
         self._wake = wake
@@ -86,9 +86,13 @@ class Executor:
         for admission in plan.admissions:
             guard("executor", f"gang {admission.gang}", partial(self._statuses.touch, admission.gang))
         for gang in plan.gangs:
-            guard("executor", f"gang {gang.gang}", partial(self._announcer.gang, gang.gang, gang.verdict))
+            guard(
+                "executor",
+                f"gang {gang.gang}",
+                partial(self._verdict_publisher.gang_decided, gang.gang, gang.verdict),
+            )
         for pod in plan.pods:
-            guard("executor", f"pod {pod.uid}", partial(self._announcer.pod, pod.uid, pod.verdict))
+            guard("executor", f"pod {pod.uid}", partial(self._verdict_publisher.pod_decided, pod.uid, pod.verdict))
 
     def _bind(self, plan: Plan) -> None:
         try:
@@ -97,11 +101,11 @@ class Executor:
             for bind in plan.binds:
                 self._state.forget(bind.uid)
             raise
-        self._narrator.posted(plan.binds)
+        self._event_publisher.bindings_posted(plan.binds)
         for bind in plan.binds:
             self._moved.pop(bind.uid, None)
-            self._conditions.placed(bind.uid)
-            self._announcer.forget_pod(bind.uid)
+            self._conditions.binding_submitted(bind.uid)
+            self._verdict_publisher.forget_pod(bind.uid)
             self._disruptions.release(bind.uid)
 
     def _disrupt(self, plan: Plan) -> None:
@@ -126,13 +130,13 @@ class Executor:
             if self._is_whole(key, members):
                 self._statuses.disrupted(key, members[0].sentence)
             self._statuses.touch(key)
-        self._news.decided(evictions, nominations)
+        self._eviction_events.evictions_decided(evictions, nominations)
         self._disruptions.submit(nominations, evictions)
 
     def evicted(self, result: EvictResult) -> None:
         """Called once per eviction, when it has been taken as an order or will not happen."""
         evict, now = result.evict, self._now()
-        self._news.answered(result)
+        self._eviction_events.eviction_answered(result)
         if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
             return
         refused = result.outcome is EvictionOutcome.REFUSED
@@ -146,14 +150,14 @@ class Executor:
     def bound(self, result: BindResult) -> None:
         """Called by the binder, once per binding."""
         bind = result.bind
-        self._narrator.answered(bind, result.outcome is Outcome.BOUND)
-        if result.outcome is Outcome.BOUND:
+        self._event_publisher.binding_answered(bind, result.outcome is BindOutcome.BOUND)
+        if result.outcome is BindOutcome.BOUND:
             self._failures.pop(bind.uid, None)
             return
         log.warning("binding %s/%s to %s: %s", bind.namespace, bind.name, bind.node, result.message)
         if bind.uid not in self._state.pods:
             return
-        if result.outcome is Outcome.MOVED:
+        if result.outcome is BindOutcome.MOVED:
             self._moved[bind.uid] = bind
             self._later(_WATCH_GRACE, lambda: self._give_up(bind))
             return
@@ -161,9 +165,9 @@ class Executor:
             self._disruptions.submit([Nominate(bind.uid, bind.namespace, bind.name, "", bind.cause)], ())
         failures = self._failures.get(bind.uid, 0)
         self._failures[bind.uid] = failures + 1
-        self._narrator.refused(bind, result.message)
+        self._event_publisher.binding_refused(bind, result.message)
         text = f"binding to node {bind.node} failed: {result.message}"
-        self._conditions.say(bind.uid, PodCondition(POD_SCHEDULED, "False", "SchedulerError", text))
+        self._conditions.set_conditions(bind.uid, PodCondition(POD_SCHEDULED, "False", "SchedulerError", text))
         if failures == 0:
             self._forget(bind)
         else:
@@ -201,23 +205,23 @@ class Executor:
     def pod_gone(self, uid: str) -> None:
         self._conditions.forget(uid)
         self._disruptions.release(uid)
-        self._announcer.forget_pod(uid)
+        self._verdict_publisher.forget_pod(uid)
         self._failures.pop(uid, None)
         self._moved.pop(uid, None)
 
     def gang_touched(self, key: GangKey) -> None:
         """Something about a gang or its members is different now."""
         if key not in self._state.gangs:
-            self._announcer.forget_gang(key)
+            self._verdict_publisher.forget_gang(key)
         self._statuses.touch(key)
 
-    def tell(self, notices: Iterable[Notice]) -> None:
+    def publish_notices(self, notices: Iterable[Notice]) -> None:
         for notice in notices:
             self._errors.guard("executor", notice.about.name, partial(self._tell, notice))
 
     def _tell(self, notice: Notice) -> None:
         if self._concerns_us(notice):
-            self._narrator.notice(notice)
+            self._event_publisher.publish_notice(notice)
 
     def _concerns_us(self, notice: Notice) -> bool:
         """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""
@@ -247,7 +251,7 @@ class Executor:
             self._wake()
 
 
-def departures(state: ClusterState) -> EvictGuard:
+def gone_guard(state: ClusterState) -> EvictGuard:
     """Says of pods that leave by themselves, as far as the watch has told, that they need not be evicted."""
 
     def guard(evict: Evict) -> EvictionOutcome | None:

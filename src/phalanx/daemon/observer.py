@@ -175,7 +175,7 @@ class Observer:
                 events = way(error)
             except Exception as problem:
                 error = problem
-                if self._failures.note("intake", f"{about.kind} {_name(about)}", problem):
+                if self._failures.record_failure("intake", f"{about.kind} {_name(about)}", problem):
                     self._intake.warn(about, "NotTakenIn", f"{_name(about)} cannot be taken in: {_text(problem)}")
             else:
                 self._apply(events)
@@ -270,11 +270,11 @@ class Observer:
     def _definition(self, change: Change[bytes]) -> None:
         self._definitions_changed.set()
 
-    def look_again(self) -> None:
+    def rediscover(self) -> None:
         """What is served may have changed, without that a definition has."""
         self._definitions_changed.set()
 
-    def tell(self, event: ClusterEvent) -> None:
+    def apply_event(self, event: ClusterEvent) -> None:
         """A fact that no watch brings."""
         self._apply([event])
 
@@ -283,7 +283,7 @@ class Observer:
             try:
                 self._apply_one(event)
             except Exception as error:
-                self._failures.note("state", _what(event), error)
+                self._failures.record_failure("state", _what(event), error)
                 if isinstance(event, PodUpdated):
                     self._occupy(event.pod)
         if events:
@@ -325,7 +325,7 @@ class Observer:
                 await asyncio.sleep(1.0)
                 continue
             except Exception as error:
-                self._failures.note("discovery", "what the API server serves", error)
+                self._failures.record_failure("discovery", "what the API server serves", error)
                 await asyncio.sleep(1.0)
                 continue
             try:
@@ -340,7 +340,7 @@ class Observer:
                 except (ApiError, ConnectionLost, ConfigError) as error:
                     log.warning("discovery failed: %s", error)
                 except Exception as error:
-                    self._failures.note("discovery", "what the API server serves", error)
+                    self._failures.record_failure("discovery", "what the API server serves", error)
 
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""

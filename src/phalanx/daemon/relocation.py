@@ -29,7 +29,7 @@ _LIFT_SECONDS = 10.0
 _TRIES = 12
 
 
-class Options(msgspec.Struct, frozen=True):
+class RelocationOptions(msgspec.Struct, frozen=True):
     """`through` is how pods are evicted. Each wave gets `timeout` seconds until those who moved run again. With
     `keep_closed` the emptied nodes stay closed in the end."""
 
@@ -39,7 +39,7 @@ class Options(msgspec.Struct, frozen=True):
     scheduler: str = "phalanx"
 
 
-class Outcome(msgspec.Struct):
+class RelocationResult(msgspec.Struct):
     """`evicted` are the pods that left, `placed` those in their stead (and the beneficiary's) with their nodes.
     `closed` nodes take no new pods still. `failure` tells why it did not come to its end."""
 
@@ -49,15 +49,15 @@ class Outcome(msgspec.Struct):
     failure: str = ""
 
 
-class StoppedError(Exception):
+class RelocationError(Exception):
     """The rest of the plan must not be carried out."""
 
 
-class Carriage:
+class RelocationRunner:
     """One relocation on its way. `tell` is told every step, a sentence each."""
 
     def __init__(
-        self, client: KubeClient, relocation: Relocation, options: Options, tell: Callable[[str], None]
+        self, client: KubeClient, relocation: Relocation, options: RelocationOptions, tell: Callable[[str], None]
     ) -> None:
         self._client = client
         self._relocation = relocation
@@ -73,10 +73,10 @@ class Carriage:
             attempts=_TRIES,
             backoff=lambda: Backoff(base=0.5, cap=10.0),
         )
-        self.outcome = Outcome([], {}, [])
+        self.outcome = RelocationResult([], {}, [])
         self._known: set[str] = set()
 
-    async def run(self) -> Outcome:
+    async def run(self) -> RelocationResult:
         """Never leaves a node closed that is not to stay so, whatever happens on the way."""
         done = False
         try:
@@ -85,7 +85,7 @@ class Carriage:
             for number, wave in enumerate(self._relocation.waves, start=1):
                 await self._wave(wave, f"wave {number} of {len(self._relocation.waves)}")
             done = True
-        except StoppedError as stop:
+        except RelocationError as stop:
             self.outcome.failure = str(stop)
         finally:
             if not (done and self._options.keep_closed):
@@ -149,7 +149,7 @@ class Carriage:
         await self._arrived(leaving, owners)
         if refused:
             first = refused[0].evict
-            raise StoppedError(f"pod {first.namespace}/{first.name} could not be evicted: {refused[0].message}")
+            raise RelocationError(f"pod {first.namespace}/{first.name} could not be evicted: {refused[0].message}")
 
     async def _owners(self, wave: Sequence[Move]) -> dict[str, int]:
         """uid of the controller -> how many of its pods have a node now. Raises StoppedError if a pod is not where
@@ -162,7 +162,7 @@ class Carriage:
             for move in (move for move in wave if move.namespace == namespace):
                 pod = pods.get(move.name)
                 if pod is None or (pod["metadata"]["uid"], pod["spec"].get("nodeName")) != (move.uid, move.source):
-                    raise StoppedError(f"pod {namespace}/{move.name} is not where it was: make a new plan")
+                    raise RelocationError(f"pod {namespace}/{move.name} is not where it was: make a new plan")
                 owner = _owner(pod)
                 owners[owner] = sum(1 for other in listed if _owner(other) == owner and _has_node(other))
         return owners
@@ -195,7 +195,7 @@ class Carriage:
         try:
             pods = await wait_until(self._client, PODS, holds, seconds=self._options.timeout)
         except TimeoutError:
-            raise StoppedError(
+            raise RelocationError(
                 f"after {self._options.timeout:g} seconds not everyone who moved has a node again"
             ) from None
         for (namespace, name), pod in sorted(pods.items()):

@@ -41,7 +41,7 @@ T = TypeVar("T")
 Document = Mapping[str, Any]
 
 
-class Client(Protocol):
+class ClaimClient(Protocol):
     async def get(self, path: str) -> Any: ...
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
@@ -59,7 +59,7 @@ class ClaimAllocation:
 
     def __init__(
         self,
-        client: Client,
+        client: ClaimClient,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,
         now: Callable[[], float] = time.time,

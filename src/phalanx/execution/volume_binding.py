@@ -40,7 +40,7 @@ _PASSING = (429, 500, 502, 503, 504)
 T = TypeVar("T")
 
 
-class Client(Protocol):
+class VolumeClient(Protocol):
     async def get(self, path: str) -> Any: ...
 
     async def patch(self, path: str, patch: Any, patch_type: PatchType) -> Any: ...
@@ -55,7 +55,7 @@ class VolumeBinding:
 
     def __init__(
         self,
-        client: Client,
+        client: VolumeClient,
         rejected: Callable[[str, str, int], None] = lambda storage_class, node, size: None,
         *,
         pause: Callable[[float], Awaitable[object]] = asyncio.sleep,

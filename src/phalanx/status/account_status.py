@@ -22,10 +22,10 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GangKey, GroupRef
 from phalanx.status.event_publisher import object_reference
-from phalanx.status.podgroup_counts import QueueCensus
+from phalanx.status.podgroup_counts import PodGroupCounts
 from phalanx.status.status_writer import StatusWriter
-from phalanx.status.warnings.orphaned_accounts import Misplaced
-from phalanx.status.warnings.overcommitted_quotas import Oversold
+from phalanx.status.warnings.orphaned_accounts import OrphanedAccounts
+from phalanx.status.warnings.overcommitted_quotas import OvercommittedQuotas
 from phalanx.status.warnings.quotas_above_hard import QuotasAboveHard
 from phalanx.status.write_retries import next_try
 
@@ -91,9 +91,9 @@ class AccountStatuses:
         self._recorder = recorder
         self._clock = clock
         self._retry = retry or RetryPolicy()
-        self._census = QueueCensus(state, intake)
-        self._oversold = Oversold(state, recorder)
-        self._misplaced = Misplaced(state, recorder)
+        self._podgroup_counts = PodGroupCounts(state, intake)
+        self._overcommitted_quotas = OvercommittedQuotas(state, recorder)
+        self._orphaned_accounts = OrphanedAccounts(state, recorder)
         self._above_hard = QuotasAboveHard(state, recorder)
         self._entries: dict[AccountKey, _Entry] = {}
         self._news = asyncio.Event()
@@ -106,7 +106,7 @@ class AccountStatuses:
         self._news.set()
 
     def gang_touched(self, key: GangKey) -> None:
-        self._census.count(key)
+        self._podgroup_counts.gang_changed(key)
         self._news.set()
 
     def rewrite(self) -> None:
@@ -121,15 +121,15 @@ class AccountStatuses:
         while True:
             await self._news.wait()
             self._news.clear()
-            self.look()
+            self.write_changed()
             await asyncio.sleep(PERIOD)
 
-    def look(self) -> None:
+    def write_changed(self) -> None:
         """Compares every account that has an object with what the object says."""
         self._state.ledger.settle()
-        self._failures.guard("status", "overcommitted quotas", self._oversold.look)
-        self._failures.guard("status", "orphaned accounts", self._misplaced.look)
-        self._failures.guard("status", "quotas above ResourceQuotas", self._above_hard.look)
+        self._failures.guard("status", "overcommitted quotas", self._overcommitted_quotas.warn_of_changes)
+        self._failures.guard("status", "orphaned accounts", self._orphaned_accounts.warn_of_changes)
+        self._failures.guard("status", "quotas above ResourceQuotas", self._above_hard.warn_of_changes)
         keys = self._intake.account_keys()
         for key in [key for key in self._entries if key not in keys]:
             del self._entries[key]
@@ -211,7 +211,7 @@ class AccountStatuses:
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or record.noun is None or found is None:
             return None
-        if key.tree is Tree.QUEUE and not record.used and self._census.is_foreign(key.name):
+        if key.tree is Tree.QUEUE and not record.used and self._podgroup_counts.is_foreign(key.name):
             # Another scheduler serves this queue, and says so itself.
             return None
         change = status_change(
@@ -233,7 +233,7 @@ class AccountStatuses:
         return Holdings(record.held, record.running, self._groups(record.key))
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
-        return self._census.phases(key.name) if key.tree is Tree.QUEUE else _NOTHING
+        return self._podgroup_counts.phases_of(key.name) if key.tree is Tree.QUEUE else _NOTHING
 
     def _tell_synced(self, ref: GroupRef) -> None:
         about = object_reference(ref)

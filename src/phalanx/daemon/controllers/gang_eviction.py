@@ -9,7 +9,7 @@ from phalanx.cluster.state import ClusterState
 from phalanx.model.decisions import Evict, EvictionReason
 
 
-def dismiss(
+def evict_members(
     state: ClusterState,
     gang: GangRecord,
     members: Iterable[PodRecord],

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.controllers.gang_eviction import dismiss
+from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE
@@ -19,7 +19,7 @@ _SPAN = 120.0
 _INTERRUPTED = "the rest of the pod's gang was evicted before the scheduler was restarted"
 
 
-class Remnants:
+class LeftoverEvictions:
     """Ends the eviction of gangs that lost their quorum to it while other members, which say that we evict them,
     run on: a gang moves as one, also over a crash.
 
@@ -54,7 +54,7 @@ class Remnants:
             elif now - since >= _PATIENCE:
                 del self._broken[key]
                 reason, cause = EvictionReason.PREEMPTED, f"remnant {key}"
-                self._evict(dismiss(self._state, gang, members, reason, _INTERRUPTED, cause))
+                self._evict(evict_members(self._state, gang, members, reason, _INTERRUPTED, cause))
 
     def _condemned(self, gang: GangRecord) -> list[PodRecord]:
         """The members that are there and say that we evict them."""

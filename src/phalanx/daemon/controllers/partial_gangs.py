@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.controllers.gang_eviction import dismiss
+from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE, PlanMark
 from phalanx.scheduling.gangs.quorum import unfinished_plan
-from phalanx.status.event_publisher import Narrator
+from phalanx.status.event_publisher import EventPublisher
 
 _DEFAULT_TIMEOUT = 600
 _CUT_OFF = "the rest of the pod's gang could not be bound in time"
@@ -26,12 +26,12 @@ class PartialGangs:
     def __init__(
         self,
         state: ClusterState,
-        narrator: Narrator,
+        event_publisher: EventPublisher,
         evict: Callable[[Sequence[Evict]], None],
         now: Callable[[], float],
     ) -> None:
         self._state = state
-        self._narrator = narrator
+        self._event_publisher = event_publisher
         self._evict = evict
         self._now = now
         self._dealt_with: dict[GangKey, PlanMark] = {}
@@ -49,10 +49,10 @@ class PartialGangs:
                 continue
             self._dealt_with[key] = mark
             holding = [member for member in record.members.values() if member.state in CAN_LEAVE]
-            self._narrator.timed_out(record, mark, len(holding), released=policy == "release")
+            self._event_publisher.plan_timed_out(record, mark, len(holding), released=policy == "release")
             if policy == "release":
                 reason, cause = EvictionReason.RESCHEDULED, f"{mark.plan} {key}"
-                self._evict(dismiss(self._state, record, holding, reason, _CUT_OFF, cause))
+                self._evict(evict_members(self._state, record, holding, reason, _CUT_OFF, cause))
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
         noun = record.noun

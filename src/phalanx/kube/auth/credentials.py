@@ -13,7 +13,7 @@ from typing import Protocol
 
 from phalanx.kube.errors import ConfigError
 
-__all__ = ["ClientCertificate", "Credentials", "Identity", "StaticCredentials", "TokenFileCredentials"]
+__all__ = ["ClientCertificate", "ClientIdentity", "Credentials", "StaticCredentials", "TokenFileCredentials"]
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class ClientCertificate:
 
 
 @dataclass(frozen=True)
-class Identity:
+class ClientIdentity:
     """What to show the server: an Authorization header value, a certificate of a plugin, or neither."""
 
     authorization: str | None = None
@@ -48,13 +48,13 @@ class Identity:
 class Credentials(Protocol):
     """A source of identities. One client, one event loop; the same object may serve many requests at once."""
 
-    def cached(self) -> Identity | None:
+    def cached(self) -> ClientIdentity | None:
         """The identity if it is at hand and fresh; None when ``current`` has to be awaited."""
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         """The identity to use now, renewed when it is due. ConfigError when there is none to be had."""
 
-    async def renew(self, rejected: Identity) -> Identity | None:
+    async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
         """After a 401: another identity than the rejected one, or None when there is no other."""
 
 
@@ -69,24 +69,24 @@ def bearer(token: str, origin: str) -> str:
 class StaticCredentials:
     """Credentials that never change: a token, a name and password, or nothing (certificates, anonymous)."""
 
-    identity: Identity = Identity()
+    identity: ClientIdentity = ClientIdentity()
 
     @classmethod
     def token(cls, token: str, origin: str = "token") -> StaticCredentials:
-        return cls(Identity(bearer(token, origin)))
+        return cls(ClientIdentity(bearer(token, origin)))
 
     @classmethod
     def basic(cls, username: str, password: str) -> StaticCredentials:
         pair = base64.b64encode(f"{username}:{password}".encode()).decode()
-        return cls(Identity(f"Basic {pair}"))
+        return cls(ClientIdentity(f"Basic {pair}"))
 
-    def cached(self) -> Identity | None:
+    def cached(self) -> ClientIdentity | None:
         return self.identity
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         return self.identity
 
-    async def renew(self, rejected: Identity) -> Identity | None:
+    async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
         return None if rejected == self.identity else self.identity
 
 
@@ -112,31 +112,31 @@ class TokenFileCredentials:
         self._origin = origin
         self._period = period
         self._clock = clock
-        self._identity: Identity | None = None
+        self._identity: ClientIdentity | None = None
         self._due = float("-inf")
 
-    def cached(self) -> Identity | None:
+    def cached(self) -> ClientIdentity | None:
         return self._identity if self._clock() < self._due else None
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         return self.cached() or self._read()
 
-    async def renew(self, rejected: Identity) -> Identity | None:
+    async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
         renewed = self._read()
         return None if renewed == rejected else renewed
 
-    def _read(self) -> Identity:
+    def _read(self) -> ClientIdentity:
         self._due = self._clock() + self._period
         try:
             token = Path(self.path).read_text(encoding="utf-8").strip()
             if not token:
                 raise ConfigError(f"{self._origin}: {self.path} is empty")
-            self._identity = Identity(bearer(token, f"{self._origin}: {self.path}"))
+            self._identity = ClientIdentity(bearer(token, f"{self._origin}: {self.path}"))
         except (OSError, UnicodeDecodeError, ConfigError) as error:
             if self._identity is not None:
                 log.warning("keeping the last good token: %s", error)
             elif self._fallback is not None:
-                self._identity = Identity(bearer(self._fallback, self._origin))
+                self._identity = ClientIdentity(bearer(self._fallback, self._origin))
             elif isinstance(error, ConfigError):
                 self._due = float("-inf")
                 raise
@@ -155,23 +155,23 @@ class RenewableCredentials:
 
     def __init__(self, *, wall_clock: Callable[[], float] = time.time) -> None:
         self._wall_clock = wall_clock
-        self._identity: Identity | None = None
+        self._identity: ClientIdentity | None = None
         self._expires: float | None = None
         self._renewal = asyncio.Lock()
 
-    async def obtain(self) -> tuple[Identity, float | None]:
+    async def obtain(self) -> tuple[ClientIdentity, float | None]:
         raise NotImplementedError
 
-    def cached(self) -> Identity | None:
+    def cached(self) -> ClientIdentity | None:
         if self._expires is not None and self._wall_clock() >= self._expires:
             return None
         return self._identity
 
-    async def current(self) -> Identity:
+    async def current(self) -> ClientIdentity:
         async with self._renewal:
             return self.cached() or await self._replace()
 
-    async def renew(self, rejected: Identity) -> Identity | None:
+    async def renew(self, rejected: ClientIdentity) -> ClientIdentity | None:
         async with self._renewal:
             known = self.cached()
             if known is not None and known != rejected:
@@ -179,6 +179,6 @@ class RenewableCredentials:
             renewed = await self._replace()
             return None if renewed == rejected else renewed
 
-    async def _replace(self) -> Identity:
+    async def _replace(self) -> ClientIdentity:
         self._identity, self._expires = await self.obtain()
         return self._identity

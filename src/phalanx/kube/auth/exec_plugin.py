@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx.kube.auth.credentials import ClientCertificate, Identity, RenewableCredentials, bearer
+from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity, RenewableCredentials, bearer
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.timestamps import parse_time
 from phalanx.model.decoding import decode_json
@@ -71,7 +71,7 @@ class ExecCredentials(RenewableCredentials):
         self._environ = environ
         self._timeout = timeout
 
-    async def obtain(self) -> tuple[Identity, float | None]:
+    async def obtain(self) -> tuple[ClientIdentity, float | None]:
         return self._read(await self._run())
 
     async def _run(self) -> bytes:
@@ -113,7 +113,7 @@ class ExecCredentials(RenewableCredentials):
             raise self._error(f"failed with exit code {process.returncode}" + (f": {text}" if text else ""))
         return output
 
-    def _read(self, output: bytes) -> tuple[Identity, float | None]:
+    def _read(self, output: bytes) -> tuple[ClientIdentity, float | None]:
         try:
             answer = decode_json(output, _ExecCredential)
         except msgspec.DecodeError as error:
@@ -142,7 +142,7 @@ class ExecCredentials(RenewableCredentials):
             except ValueError as error:
                 raise self._error(f"expirationTimestamp: {error}") from error
         authorization = bearer(status.token, self.plugin.origin) if status.token else None
-        return Identity(authorization, certificate), expires
+        return ClientIdentity(authorization, certificate), expires
 
     def _error(self, text: str) -> ConfigError:
         return ConfigError(f"{self.plugin.origin}: exec plugin {self.plugin.command!r} {text}")

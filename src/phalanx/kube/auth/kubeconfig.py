@@ -77,7 +77,7 @@ E = TypeVar("E")
 
 
 @dataclass(frozen=True)
-class Named(Generic[E]):
+class NamedEntry(Generic[E]):
     """One entry with its name and the file it came from."""
 
     kind: str
@@ -129,35 +129,35 @@ class Kubeconfig:
     def _origin(self) -> str:
         return f"kubeconfig {os.pathsep.join(self.files)}"
 
-    def context(self, name: str | None) -> Named[ContextEntry]:
+    def context(self, name: str | None) -> NamedEntry[ContextEntry]:
         name = name or self.current_context
         if not name:
             raise ConfigError(f"{self._origin}: no current-context; name one of {self._names('context')}")
         return self._entry("context", name, ContextEntry, self._origin)
 
-    def cluster(self, context: Named[ContextEntry]) -> Named[ClusterEntry]:
+    def cluster(self, context: NamedEntry[ContextEntry]) -> NamedEntry[ClusterEntry]:
         if not context.entry.cluster:
             raise ConfigError(f"{context.origin}: no cluster")
         return self._entry("cluster", context.entry.cluster, ClusterEntry, context.origin)
 
-    def user(self, context: Named[ContextEntry]) -> Named[UserEntry]:
+    def user(self, context: NamedEntry[ContextEntry]) -> NamedEntry[UserEntry]:
         if not context.entry.user:
-            return Named("user", "", context.file, UserEntry())
+            return NamedEntry("user", "", context.file, UserEntry())
         return self._entry("user", context.entry.user, UserEntry, context.origin)
 
-    def _entry(self, kind: str, name: str, shape: type[E], asked_by: str) -> Named[E]:
+    def _entry(self, kind: str, name: str, shape: type[E], asked_by: str) -> NamedEntry[E]:
         if (kind, name) not in self._entries:
             raise ConfigError(f"{asked_by}: there is no {kind} {name!r}, only {self._names(kind)}")
         file, raw = self._entries[kind, name]
         try:
-            return Named(kind, name, file, msgspec.convert(raw, shape))
+            return NamedEntry(kind, name, file, msgspec.convert(raw, shape))
         except msgspec.ValidationError as error:
             raise ConfigError(f"kubeconfig {file}: {kind} {name!r}: {error}") from error
 
     def _names(self, kind: str) -> str:
         return ", ".join(sorted(repr(name) for known, name in self._entries if known == kind)) or "none"
 
-    def tls(self, cluster: Named[ClusterEntry], user: Named[UserEntry]) -> TlsSettings:
+    def tls(self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry]) -> TlsSettings:
         """Data wins over files, as in kubectl. A CA together with the insecure switch is refused, likewise."""
         where, who = cluster.entry, user.entry
         authority = _decoded(where.certificate_authority_data, cluster.origin, "certificate-authority-data")
@@ -191,7 +191,7 @@ class Kubeconfig:
         )
 
     def credentials(
-        self, cluster: Named[ClusterEntry], user: Named[UserEntry], server: str
+        self, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry], server: str
     ) -> Callable[[], Credentials]:
         """How to make the credentials of a user: token, tokenFile, name and password, or else an exec plugin.
 
@@ -227,7 +227,7 @@ class Kubeconfig:
         return lambda: static
 
     def _plugin(
-        self, entry: ExecEntry, cluster: Named[ClusterEntry], user: Named[UserEntry], server: str
+        self, entry: ExecEntry, cluster: NamedEntry[ClusterEntry], user: NamedEntry[UserEntry], server: str
     ) -> ExecPlugin:
         origin = user.origin
         if not entry.command:
@@ -259,7 +259,7 @@ class Kubeconfig:
             cluster_info=info,
         )
 
-    def _cluster_info(self, cluster: Named[ClusterEntry], server: str) -> dict[str, Any]:
+    def _cluster_info(self, cluster: NamedEntry[ClusterEntry], server: str) -> dict[str, Any]:
         where = cluster.entry
         authority = _decoded(where.certificate_authority_data, cluster.origin, "certificate-authority-data")
         if authority is None and where.certificate_authority:
@@ -277,7 +277,7 @@ class Kubeconfig:
             config=extension,
         )
 
-    def impersonation(self, user: Named[UserEntry]) -> tuple[tuple[str, str], ...]:
+    def impersonation(self, user: NamedEntry[UserEntry]) -> tuple[tuple[str, str], ...]:
         """The Impersonate-* headers of ``as`` and its companions."""
         who = user.entry
         headers = []
@@ -331,7 +331,7 @@ def _decoded(text: str | None, origin: str, name: str) -> bytes | None:
         raise ConfigError(f"{origin}: {name}: not base64: {error}") from error
 
 
-def _file(named: Named[Any], path: str | None, name: str) -> bytes:
+def _file(named: NamedEntry[Any], path: str | None, name: str) -> bytes:
     resolved = named.path(path or "")
     try:
         with open(resolved, "rb") as file:

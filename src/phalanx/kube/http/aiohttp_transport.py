@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import aiohttp
 from yarl import URL
 
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost, Unreachable
-from phalanx.kube.http.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 __all__ = ["AiohttpTransport", "keep_alive"]
 
@@ -64,7 +64,7 @@ class AiohttpTransport:
         session._retry_connection = False
         return session
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         headers = {"Accept": call.accept}
         if call.body is not None:
             headers["Content-Type"] = call.content_type
@@ -85,15 +85,17 @@ class AiohttpTransport:
                         server_hostname=self._server_name,
                         timeout=limits,
                     ) as response:
-                        return Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+                        return HttpResponse(
+                            response.status, await response.read(), response.headers.get("Retry-After")
+                        )
             except _Stale:
                 if last_try:
                     raise
         raise AssertionError("the last try returns or raises")
 
     async def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         headers = {"Accept": accept}
         if identity.authorization is not None:
             headers["Authorization"] = identity.authorization
@@ -108,13 +110,13 @@ class AiohttpTransport:
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT, sock_read=read_timeout),
             ) as response:
                 if not 200 <= response.status < 300:
-                    yield Answer(response.status, await response.read(), response.headers.get("Retry-After"))
+                    yield HttpResponse(response.status, await response.read(), response.headers.get("Retry-After"))
                     return
                 if response.connection is not None and response.connection.transport is not None:
                     keep_alive(response.connection.transport)
-                yield Answer(response.status, b"")
+                yield HttpResponse(response.status, b"")
                 while piece := await response.content.readany():
-                    yield Answer(response.status, piece)
+                    yield HttpResponse(response.status, piece)
 
     async def close(self) -> None:
         await self._requests.close()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from phalanx.kube.auth.config import ClusterConfig
-from phalanx.kube.auth.credentials import ClientCertificate, Identity
+from phalanx.kube.auth.credentials import ClientCertificate, ClientIdentity
 from phalanx.kube.errors import ConfigError
 from phalanx.kube.http.aiohttp_transport import AiohttpTransport
 from phalanx.kube.http.http1_transport import Http1Transport
@@ -104,7 +104,7 @@ class Connections:
         self._closed = False
 
     @contextmanager
-    def lease(self, identity: Identity) -> Iterator[Transport]:
+    def lease(self, identity: ClientIdentity) -> Iterator[Transport]:
         """The transport for one request; it stays open at least until the block is left."""
         generation = self._for(identity.certificate)
         generation.users += 1

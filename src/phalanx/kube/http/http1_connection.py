@@ -11,7 +11,7 @@ from typing import cast
 
 from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.http.aiohttp_transport import keep_alive
-from phalanx.kube.http.transport import Answer
+from phalanx.kube.http.transport import HttpResponse
 
 __all__ = ["Http1Connection", "StaleConnection"]
 
@@ -51,7 +51,7 @@ class Http1Connection(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self.usable = False
         self.idle_since = 0.0
-        self._answer: asyncio.Future[Answer] | None = None
+        self._answer: asyncio.Future[HttpResponse] | None = None
         self._buffer = bytearray()
         self._head_only = False
         self._begin()
@@ -66,7 +66,7 @@ class Http1Connection(asyncio.Protocol):
         self._retry_after: str | None = None
         self._parts: list[bytes] = []
 
-    async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> Answer:
+    async def exchange(self, request: bytes, seconds: float, *, head_only: bool = False) -> HttpResponse:
         """Send a whole request and wait for its answer; ConnectionLost when there is none within ``seconds``.
 
         After any exception, cancellation included, the connection is closed: what would still come belongs
@@ -74,7 +74,7 @@ class Http1Connection(asyncio.Protocol):
         """
         assert self.transport is not None
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Answer] = loop.create_future()
+        answer: asyncio.Future[HttpResponse] = loop.create_future()
         self._answer = answer
         self._head_only = head_only
         self._begin()
@@ -226,7 +226,7 @@ class Http1Connection(asyncio.Protocol):
             self.usable = False  # more came than was announced
         assert self._answer is not None
         if not self._answer.done():
-            self._answer.set_result(Answer(self._status, body, self._retry_after))
+            self._answer.set_result(HttpResponse(self._status, body, self._retry_after))
 
     def _fail(self, error: ConnectionLost) -> None:
         if self._answer is not None and not self._answer.done():

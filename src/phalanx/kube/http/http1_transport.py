@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from urllib.parse import urlsplit
 
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 from phalanx.kube.errors import ConnectionLost, Unreachable
 from phalanx.kube.http.aiohttp_transport import CONNECT_TIMEOUT, IDLE_LIMIT, AiohttpTransport
 from phalanx.kube.http.http1_connection import Http1Connection, StaleConnection
-from phalanx.kube.http.transport import Answer, Call
+from phalanx.kube.http.transport import HttpRequest, HttpResponse
 
 __all__ = ["Http1Transport"]
 
@@ -46,7 +46,7 @@ class Http1Transport:
         fixed = [("Host", parts.netloc), ("User-Agent", user_agent), ("Accept-Encoding", "identity"), *headers]
         self._fixed = "".join(f"{name}: {_checked(value)}\r\n" for name, value in fixed)
         #: The fixed headers with those of the identity used last.
-        self._prepared: tuple[Identity | None, str] = (None, "")
+        self._prepared: tuple[ClientIdentity | None, str] = (None, "")
         #: Kept-alive connections, the one used last at the end.
         self._idle: list[Http1Connection] = []
         self._busy: set[Http1Connection] = set()
@@ -57,7 +57,7 @@ class Http1Transport:
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         request = self._written(call, identity)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + call.limit
@@ -81,8 +81,8 @@ class Http1Transport:
         raise AssertionError("the last try returns or raises")
 
     def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         return self._streams.stream(target, identity, accept, read_timeout)
 
     async def close(self) -> None:
@@ -101,7 +101,7 @@ class Http1Transport:
 
     # -- inside ------------------------------------------------------------------------------------------
 
-    def _written(self, call: Call, identity: Identity) -> bytes:
+    def _written(self, call: HttpRequest, identity: ClientIdentity) -> bytes:
         if self._prepared[0] is not identity:
             lines = self._fixed
             if identity.authorization is not None:

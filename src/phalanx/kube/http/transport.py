@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from typing import NamedTuple, Protocol
 
-from phalanx.kube.auth.credentials import Identity
+from phalanx.kube.auth.credentials import ClientIdentity
 
-__all__ = ["Answer", "Call", "Transport"]
+__all__ = ["HttpRequest", "HttpResponse", "Transport"]
 
 
-class Answer(NamedTuple):
+class HttpResponse(NamedTuple):
     """A complete HTTP answer; ``retry_after`` is the raw header."""
 
     status: int
@@ -18,7 +18,7 @@ class Answer(NamedTuple):
     retry_after: str | None = None
 
 
-class Call(NamedTuple):
+class HttpRequest(NamedTuple):
     """One request. ``target`` is complete and escaped: the server's own path, and the query."""
 
     method: str
@@ -39,12 +39,12 @@ class Transport(Protocol):
     (Unreachable when nothing was sent) and nothing else.
     """
 
-    async def request(self, call: Call, identity: Identity) -> Answer:
+    async def request(self, call: HttpRequest, identity: ClientIdentity) -> HttpResponse:
         """One request, one answer, whatever its status."""
 
     def stream(
-        self, target: str, identity: Identity, accept: str, read_timeout: float
-    ) -> AsyncGenerator[Answer, None]:
+        self, target: str, identity: ClientIdentity, accept: str, read_timeout: float
+    ) -> AsyncGenerator[HttpResponse, None]:
         """GET whose body arrives in pieces, each in an Answer; a first Answer with an empty body is the head.
 
         An error status comes as one Answer with its whole body. A silence of ``read_timeout`` seconds is a

@@ -13,7 +13,7 @@ DEVICE_RESULTS = "device results"
 _CODE = "DeviceResultDoubted"
 
 
-class CardDoubts:
+class DistrustedDevices:
     """Each pod once, as long as the doubt lasts; `counted` is called for each as well."""
 
     def __init__(self, state: ClusterState, counted: Callable[[], None]) -> None:
@@ -21,7 +21,7 @@ class CardDoubts:
         self._counted = counted
         self._told: dict[str, str] = {}
 
-    def news(self) -> list[Notice]:
+    def new_notices(self) -> list[Notice]:
         """What has come up since the last call."""
         stock = self._state.nodes.stocks[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)

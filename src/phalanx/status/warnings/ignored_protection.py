@@ -14,7 +14,7 @@ from phalanx.model.decisions import Bind
 from phalanx.scheduling.preemption.rules.protection_limits import protection_rule
 
 
-def unheard(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[Notice]:
+def ignored_protection(state: ClusterState, binds: Iterable[Bind], default: SelfProtection) -> list[Notice]:
     """For every pod or group that gets its place now, once: afterwards nothing about it is written any more.
 
     How far a word reaches that is heard depends on who asks for the room; whoever must go in spite of it is told

@@ -16,7 +16,7 @@ class NetworkFaults:
         self._as_of: object = None
         self._told: frozenset[Fault] = frozenset()
 
-    def news(self) -> list[Notice]:
+    def new_notices(self) -> list[Notice]:
         """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""
         if self._as_of == self._topology.version:
             return []

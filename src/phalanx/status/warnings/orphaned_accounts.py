@@ -9,7 +9,7 @@ from phalanx.status.event_publisher import object_reference
 _CODES = frozenset({"ParentNotFound", "ParentCycle"})
 
 
-class Misplaced:
+class OrphanedAccounts:
     """Tells, once per change, an account whose parent is missing or whose parents form a circle, on its object.
 
     What hangs below it says the same to whoever asks, but only the object that can be mended gets the event.
@@ -21,7 +21,7 @@ class Misplaced:
         self._looked: int | None = None
         self._told: dict[str, str] = {}
 
-    def look(self) -> None:
+    def warn_of_changes(self) -> None:
         """Looks anew if anything may have changed; the ledger must be settled."""
         version = self._state.ledger.shape_version
         if version == self._looked:

@@ -14,7 +14,7 @@ CODE = "SumMinExceedsCapacity"
 GUARANTEES = "GuaranteesExceedCapacity"
 
 
-class Oversold:
+class OvercommittedQuotas:
     """Tells, once per change, that the minima of all ElasticQuotas together (or the root of a quota tree), or the
     guarantees of all queues together, exceed what the nodes offer: then not everybody can have his at once.
 
@@ -28,7 +28,7 @@ class Oversold:
         self._looked: int | None = None
         self._told: dict[Tree | AccountKey, tuple[str, frozenset[str]]] = {}
 
-    def look(self) -> None:
+    def warn_of_changes(self) -> None:
         """Compares anew if anything may have changed; the ledger must be settled."""
         version = self._state.ledger.shape_version
         if version == self._looked:

@@ -20,7 +20,7 @@ class QuotasAboveHard:
         self._recorder = recorder
         self._told: dict[str, str] = {}
 
-    def look(self) -> None:
+    def warn_of_changes(self) -> None:
         """Compares anew; costs nothing where there are no ResourceQuotas."""
         if not self._state.resource_quotas:
             self._told.clear()
