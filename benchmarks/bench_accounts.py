@@ -58,8 +58,8 @@ def plan_gangs(policy: Policy, spread: bool) -> float:
     if spread:
         draw, leaves = random.Random(4), queue_tree(state)
         for gang in list(state.gangs.values()):
-            assert gang.noun is not None
-            state.apply(GangUpdated(msgspec.structs.replace(gang.noun, queue=draw.choice(leaves))))
+            assert gang.spec is not None
+            state.apply(GangUpdated(msgspec.structs.replace(gang.spec, queue=draw.choice(leaves))))
     state.ledger.settle()
     return _plan(state, policy)
 

@@ -6,13 +6,13 @@ Every operation runs without awaiting, so each is atomic. The controllers inside
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from phalanx_local import fieldmanagement, metafields
 from phalanx_local.clock import Clock, TimestampCache, timestamp
 from phalanx_local.errors import (
-    ApiError,
-    Cause,
+    StatusCause,
+    StatusError,
     already_exists,
     conflict,
     forbidden,
@@ -28,7 +28,6 @@ from phalanx_local.store import Collection, Store, make_record
 from phalanx_local.strategies.base import Write
 
 if TYPE_CHECKING:
-    from phalanx_local.admission.policies import AdmissionPolicies
     from phalanx_local.admission.quota import QuotaLedger
 
 NAMESPACES = "/namespaces"
@@ -54,8 +53,23 @@ class _Cached:
     objects: list[Json] = field(default_factory=list)
 
 
+class Admission(Protocol):
+    """What is asked about a write before it is kept (`AdmissionPolicies`). Raises the refusal."""
+
+    def admit(
+        self,
+        operation: str,
+        version: Version,
+        obj: Json | None,
+        old: Json | None,
+        write: Write,
+        *,
+        of: tuple[str, str, str],
+    ) -> None: ...
+
+
 class Api:
-    """Reads and writes of objects by resource type. Errors are ApiError.
+    """Reads and writes of objects by resource type. Errors are StatusError.
 
     `policies` and `quotas` admit what is written, once they are set.
     """
@@ -65,7 +79,7 @@ class Api:
         self.registry = registry
         self.clock = clock
         self.now = TimestampCache(clock)
-        self.policies: AdmissionPolicies | None = None
+        self.policies: Admission | None = None
         self.quotas: QuotaLedger | None = None
         self._cache: dict[str, _Cached] = {}
 
@@ -399,7 +413,7 @@ class Api:
         from phalanx_local.validation import validate
 
         type_ = version.type
-        causes: list[Cause] = list(metafields.require_name(metadata(obj)))
+        causes: list[StatusCause] = list(metafields.require_name(metadata(obj)))
         if not causes:
             named = {"kind": type_.kind, "apiVersion": version.api_version, **obj}
             # Upstream checks the metadata of definitions as that of custom resources: the finalizer that it
@@ -428,7 +442,7 @@ def to_stored_version(version: Version, obj: Json) -> None:
         schema.default(obj)
 
 
-def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> ApiError:
+def stored_mismatch(type_: ResourceType, record: Record, what: str, asked: str, found: str) -> StatusError:
     """409 in the words of the storage, which names its key."""
     parts = ["registry", type_.group, type_.plural, record.namespace, record.name]
     key = "/" + "/".join(part for part in parts if part)

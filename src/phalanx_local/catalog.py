@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from phalanx_local.resources import VERBS, Registry, ResourceType, ScalePaths, Version
-from phalanx_local.strategies.base import SpecStrategy, Strategy
+from phalanx_local.strategies.base import RestStrategy, SpecStrategy
 from phalanx_local.strategies.claims import (
     ResourceClaimStrategy,
     ResourceClaimTemplateStrategy,
@@ -61,7 +61,7 @@ class Row(NamedTuple):
     version: str
     plural: str
     kind: str
-    strategy: Strategy
+    strategy: RestStrategy
     extra: str = ""
     short: str = ""
     categories: str = ""
@@ -73,7 +73,7 @@ _NO_COLLECTION = tuple(verb for verb in VERBS if verb != "deletecollection")
 
 
 def _core(*, group_field: str, taint_nodes: bool, protect_volumes: bool) -> list[Row]:
-    plain = Strategy()
+    plain = RestStrategy()
     return [
         Row("", "v1", "-namespaces", "Namespace", NamespaceStrategy(), "status finalize", "ns", "", _NO_COLLECTION),
         Row("", "v1", "-nodes", "Node", NodeStrategy(taints=taint_nodes), "status proxy", "no"),
@@ -129,7 +129,7 @@ def _core(*, group_field: str, taint_nodes: bool, protect_volumes: bool) -> list
 
 
 def _named_groups() -> list[Row]:
-    plain, spec = Strategy(), SpecStrategy()
+    plain, spec = RestStrategy(), SpecStrategy()
     return [
         Row("apps", "v1", "deployments", "Deployment", DeploymentStrategy(), "status scale", "deploy", "all"),
         Row("apps", "v1", "replicasets", "ReplicaSet", ReplicaSetStrategy(), "status scale", "rs", "all"),
@@ -252,7 +252,7 @@ def build_registry(
     rows = core + _named_groups()
     rows += _native_groups(native_groups, protect_groups)
     for group, plural, kind in _REVIEWS:
-        rows.append(Row(group, "v1", plural, kind, Strategy(), verbs=("create",)))
+        rows.append(Row(group, "v1", plural, kind, RestStrategy(), verbs=("create",)))
     registry = Registry(_build(row) for row in rows)
     if native_groups == "v1alpha3":
         for plural in ("workloads", "podgroups"):
@@ -273,7 +273,7 @@ def _native_groups(version: str, protect: bool) -> list[Row]:
     if version == "none":
         return []
     if version == "v1alpha1":
-        return [Row(group, version, "workloads", "Workload", Strategy())]
+        return [Row(group, version, "workloads", "Workload", RestStrategy())]
     composites, main = version == "v1alpha3", "v1beta1" if version == "v1alpha3" else version
     groups = PodGroupStrategy(main, protect=protect, composites=composites)
     rows = [

@@ -10,12 +10,12 @@ from phalanx_local.objects import Json, dig, mapping, sequence, text
 from phalanx_local.records import Change, body_of
 from phalanx_local.resources import Column, Registry, ResourceType, ScalePaths, Version, version_priority
 from phalanx_local.store import Collection, Store
-from phalanx_local.strategies.base import Strategy
+from phalanx_local.strategies.base import RestStrategy
 
 DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 
 
-class CustomStrategy(Strategy):
+class CustomStrategy(RestStrategy):
     """What a custom resource does beyond the generic: generations, and the fields that its definition offers."""
 
     counts_generation = True

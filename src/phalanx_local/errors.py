@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 from phalanx_local.objects import Json, encode
 
 
-class Cause(Protocol):
+class StatusCause(Protocol):
     """One field that is wrong; phalanx_local.validation.FieldError has this shape."""
 
     @property
@@ -59,7 +59,7 @@ class Qualified(Protocol):
     def kind(self) -> str: ...
 
 
-class ApiError(Exception):
+class StatusError(Exception):
     """A refused request; `status` is the body of the answer."""
 
     def __init__(
@@ -107,50 +107,50 @@ def _details(resource: Qualified, name: str) -> Json:
     return details
 
 
-def not_found(resource: Qualified, name: str) -> ApiError:
-    return ApiError(404, "NotFound", f'{qualified(resource)} "{name}" not found', _details(resource, name))
+def not_found(resource: Qualified, name: str) -> StatusError:
+    return StatusError(404, "NotFound", f'{qualified(resource)} "{name}" not found', _details(resource, name))
 
 
-def already_exists(resource: Qualified, name: str) -> ApiError:
+def already_exists(resource: Qualified, name: str) -> StatusError:
     text = f'{qualified(resource)} "{name}" already exists'
-    return ApiError(409, "AlreadyExists", text, _details(resource, name))
+    return StatusError(409, "AlreadyExists", text, _details(resource, name))
 
 
-def conflict(resource: Qualified, name: str, why: str) -> ApiError:
+def conflict(resource: Qualified, name: str, why: str) -> StatusError:
     text = f'Operation cannot be fulfilled on {qualified(resource)} "{name}": {why}'
-    return ApiError(409, "Conflict", text, _details(resource, name))
+    return StatusError(409, "Conflict", text, _details(resource, name))
 
 
-def stale(resource: Qualified, name: str) -> ApiError:
+def stale(resource: Qualified, name: str) -> StatusError:
     """The object moved on since the client read it."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
-def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> ApiError:
+def apply_conflict(message: str, causes: Sequence[tuple[str, str]]) -> StatusError:
     """Server-side apply met fields of other managers; causes are (path, sentence)."""
     listed = [{"reason": "FieldManagerConflict", "message": text, "field": path} for path, text in causes]
-    return ApiError(409, "Conflict", message, {"causes": listed})
+    return StatusError(409, "Conflict", message, {"causes": listed})
 
 
-def bad_patch(message: str, code: int) -> ApiError:
+def bad_patch(message: str, code: int) -> StatusError:
     """A patch that is malformed (400) or does not fit the object (422), or that nobody has a word for (500)."""
     reasons = {400: "BadRequest", 413: "RequestEntityTooLarge", 422: "Invalid"}
     if code == 422:
         # Upstream does not say which operation did not fit.
         message = "the server rejected our request due to an error in our request"
-    return ApiError(code, reasons.get(code, ""), message, {} if code == 422 else None)
+    return StatusError(code, reasons.get(code, ""), message, {} if code == 422 else None)
 
 
-def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | None = None) -> ApiError:
+def forbidden(resource: Qualified, name: str, why: str, causes: list[Json] | None = None) -> StatusError:
     details = _details(resource, name)
     if causes:
         details["causes"] = causes
     subject = f'{qualified(resource)} "{name}"' if name else qualified(resource)
-    return ApiError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
+    return StatusError(403, "Forbidden", f"{subject} is forbidden: {why}", details)
 
 
-def invalid(resource: Qualified, name: str, causes: Sequence[Cause]) -> ApiError:
+def invalid(resource: Qualified, name: str, causes: Sequence[StatusCause]) -> StatusError:
     """422 with one cause per wrong field; the text joins them as kube-apiserver does."""
     texts = [f"{cause.field}: {cause.message}" if cause.field else cause.message for cause in causes]
     joined = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
@@ -162,95 +162,95 @@ def invalid(resource: Qualified, name: str, causes: Sequence[Cause]) -> ApiError
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes
     ]
-    return ApiError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details)
+    return StatusError(422, "Invalid", f'{kind} "{name}" is invalid: {joined}', details)
 
 
-def bad_request(message: str) -> ApiError:
-    return ApiError(400, "BadRequest", message)
+def bad_request(message: str) -> StatusError:
+    return StatusError(400, "BadRequest", message)
 
 
-class UndecodableError(ApiError):
+class UndecodableError(StatusError):
     """400: a body that is no object of the kind. In a patch the same is a 422 that blames the patch."""
 
     def __init__(self, message: str) -> None:
         super().__init__(400, "BadRequest", message)
 
-    def of_patch(self, patched: object) -> ApiError:
+    def of_patch(self, patched: object) -> StatusError:
         shown = encode(encode(patched).decode()).decode()
         why = f"Invalid value: {shown}: {self}"
         cause = {"reason": "FieldValueInvalid", "message": why, "field": "patch"}
-        return ApiError(422, "Invalid", f' "" is invalid: patch: {why}', {"causes": [cause]})
+        return StatusError(422, "Invalid", f' "" is invalid: patch: {why}', {"causes": [cause]})
 
 
-def invalid_options(kind: str, *causes: Cause) -> ApiError:
+def invalid_options(kind: str, *causes: StatusCause) -> StatusError:
     """422 for query parameters (ListOptions, CreateOptions, ...) that are wrong or contradict each other."""
     listed = [{"reason": item.reason, "message": item.message, "field": item.field} for item in causes]
     details: Json = {"group": "meta.k8s.io", "kind": kind, "causes": listed}
     text = ", ".join(f"{item.field}: {item.message}" for item in causes)
-    return ApiError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {text}', details)
+    return StatusError(422, "Invalid", f'{kind}.meta.k8s.io "" is invalid: {text}', details)
 
 
-def no_such_resource() -> ApiError:
+def no_such_resource() -> StatusError:
     """404 for a resource that a served group does not have."""
-    return ApiError(404, "NotFound", "the server could not find the requested resource", {})
+    return StatusError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-def nameless(code: int, message: str) -> ApiError:
+def nameless(code: int, message: str) -> StatusError:
     """What upstream answers where it has no reason to give."""
-    return ApiError(code, "", message)
+    return StatusError(code, "", message)
 
 
-def unauthorized() -> ApiError:
-    return ApiError(401, "Unauthorized", "Unauthorized")
+def unauthorized() -> StatusError:
+    return StatusError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed() -> ApiError:
+def method_not_allowed() -> StatusError:
     text = "the server does not allow this method on the requested resource"
-    return ApiError(405, "MethodNotAllowed", text, {})
+    return StatusError(405, "MethodNotAllowed", text, {})
 
 
-def not_acceptable(accepted: Sequence[str]) -> ApiError:
+def not_acceptable(accepted: Sequence[str]) -> StatusError:
     text = "only the following media types are accepted: " + ", ".join(accepted)
-    return ApiError(406, "NotAcceptable", text, {})
+    return StatusError(406, "NotAcceptable", text, {})
 
 
-def unsupported_media_type(accepted: Sequence[str]) -> ApiError:
+def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
     text = "the body of the request was in an unknown format - accepted media types include: "
-    return ApiError(415, "UnsupportedMediaType", text + ", ".join(accepted))
+    return StatusError(415, "UnsupportedMediaType", text + ", ".join(accepted))
 
 
-def too_large(limit: int) -> ApiError:
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
+def too_large(limit: int) -> StatusError:
+    return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}")
 
 
-def expired(message: str) -> ApiError:
-    return ApiError(410, "Expired", message)
+def expired(message: str) -> StatusError:
+    return StatusError(410, "Expired", message)
 
 
-def too_many_requests(message: str, retry_after: int, causes: list[Json] | None = None) -> ApiError:
+def too_many_requests(message: str, retry_after: int, causes: list[Json] | None = None) -> StatusError:
     details: Json = {}
     if causes:
         details["causes"] = causes
     if retry_after:
         details["retryAfterSeconds"] = retry_after
     headers = {"Retry-After": str(retry_after)} if retry_after else {}
-    return ApiError(429, "TooManyRequests", message, details, headers)
+    return StatusError(429, "TooManyRequests", message, details, headers)
 
 
-def revision_too_large(asked: int, current: int) -> ApiError:
+def revision_too_large(asked: int, current: int) -> StatusError:
     """A list asks for a revision that does not exist yet; clients wait and retry."""
     details: Json = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
     text = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return ApiError(504, "Timeout", text, details)
+    return StatusError(504, "Timeout", text, details)
 
 
-def internal(message: str) -> ApiError:
+def internal(message: str) -> StatusError:
     text = f"Internal error occurred: {message}"
-    return ApiError(500, "InternalError", text, {"causes": [{"message": message}]})
+    return StatusError(500, "InternalError", text, {"causes": [{"message": message}]})
 
 
-def unavailable(message: str) -> ApiError:
-    return ApiError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1})
+def unavailable(message: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", message, {"retryAfterSeconds": 1})

@@ -13,11 +13,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 
 
 @dataclass(slots=True)
-class Rule:
+class FaultRule:
     """What happens to the next `times` requests whose method and path match (`*` is every method)."""
 
     method: str
@@ -32,14 +32,14 @@ class Rule:
     delay: float = 0.0
     seen: int = 0
 
-    def error(self) -> ApiError:
+    def error(self) -> StatusError:
         """The answer in place of the real one."""
         details: dict[str, object] = {}
         headers = {}
         if self.retry_after is not None:
             details["retryAfterSeconds"] = self.retry_after
             headers["Retry-After"] = str(self.retry_after)
-        return ApiError(self.status, self.reason, self.message, details, headers)
+        return StatusError(self.status, self.reason, self.message, details, headers)
 
 
 _REASONS = {
@@ -61,11 +61,11 @@ class Faults:
     """The rules in force. All methods may be called while the server runs, on its event loop."""
 
     def __init__(self) -> None:
-        self.rules: list[Rule] = []
-        self._cut: Callable[[re.Pattern[str], ApiError | None], int] | None = None
+        self.rules: list[FaultRule] = []
+        self._cut: Callable[[re.Pattern[str], StatusError | None], int] | None = None
         self._expire: Callable[[], None] | None = None
 
-    def wire(self, cut: Callable[[re.Pattern[str], ApiError | None], int], expire: Callable[[], None]) -> None:
+    def wire(self, cut: Callable[[re.Pattern[str], StatusError | None], int], expire: Callable[[], None]) -> None:
         """Connects the hooks that act on the running server."""
         self._cut, self._expire = cut, expire
 
@@ -80,9 +80,9 @@ class Faults:
         reason: str | None = None,
         message: str = "injected fault",
         after_write: bool = False,
-    ) -> Rule:
+    ) -> FaultRule:
         """Answers with an error Status; with `after_write` only after the request took effect."""
-        rule = Rule(
+        rule = FaultRule(
             method.upper(),
             re.compile(path),
             times,
@@ -94,18 +94,18 @@ class Faults:
         )
         return self._add(rule)
 
-    def drop(self, method: str, path: str, *, times: int = 1, after_write: bool = False) -> Rule:
+    def drop(self, method: str, path: str, *, times: int = 1, after_write: bool = False) -> FaultRule:
         """Closes the connection without an answer, before or after the request took effect."""
-        return self._add(Rule(method.upper(), re.compile(path), times, drop=True, after_write=after_write))
+        return self._add(FaultRule(method.upper(), re.compile(path), times, drop=True, after_write=after_write))
 
-    def delay(self, method: str, path: str, seconds: float, *, times: int = 1) -> Rule:
+    def delay(self, method: str, path: str, seconds: float, *, times: int = 1) -> FaultRule:
         """Holds requests back before they are looked at."""
-        return self._add(Rule(method.upper(), re.compile(path), times, delay=seconds))
+        return self._add(FaultRule(method.upper(), re.compile(path), times, delay=seconds))
 
     def cut_watches(self, path: str = "", *, expired: bool = False) -> int:
         """Ends open watches whose path matches, with an in-stream 410 if asked. Returns how many."""
         assert self._cut is not None, "the server is not started"
-        error = ApiError(410, "Expired", "too old resource version") if expired else None
+        error = StatusError(410, "Expired", "too old resource version") if expired else None
         return self._cut(re.compile(path), error)
 
     def expire_history(self) -> None:
@@ -116,7 +116,7 @@ class Faults:
     def clear(self) -> None:
         self.rules.clear()
 
-    def match(self, method: str, path: str) -> Rule | None:
+    def match(self, method: str, path: str) -> FaultRule | None:
         """The rule for a request, used up by one."""
         for index, rule in enumerate(self.rules):
             if rule.method in ("*", method) and rule.path.search(path):
@@ -127,6 +127,6 @@ class Faults:
                 return rule
         return None
 
-    def _add(self, rule: Rule) -> Rule:
+    def _add(self, rule: FaultRule) -> FaultRule:
         self.rules.append(rule)
         return rule

@@ -17,13 +17,13 @@ from phalanx_local.authentication import Authenticator, User
 from phalanx_local.authorization import SUPERUSERS, Rbac, forbidden_request
 from phalanx_local.authorization.attributes import attributes_of
 from phalanx_local.authorization.impersonation import impersonated
-from phalanx_local.errors import ApiError, bad_request, internal, no_such_resource, too_large
-from phalanx_local.faults import Faults, Rule
+from phalanx_local.errors import StatusError, bad_request, internal, no_such_resource, too_large
+from phalanx_local.faults import FaultRule, Faults
 from phalanx_local.logs import LogStream
 from phalanx_local.negotiation import JSON, negotiate
 from phalanx_local.objects import Json, encode
 from phalanx_local.options import ServerOptions
-from phalanx_local.resourcehandler import Answer, Call, ResourceHandler
+from phalanx_local.resourcehandler import EncodedResponse, RequestInfo, ResourceHandler
 from phalanx_local.routes import parse_path
 from phalanx_local.watching import Watch
 
@@ -89,7 +89,7 @@ class HttpDoor:
             response = await self._answer(request, method, path, query, acting)
             if rule is not None and rule.after_write:
                 await _strike(rule)
-        except ApiError as error:
+        except StatusError as error:
             response = _error(error)
         except web.HTTPRequestEntityTooLarge:
             response = _error(too_large(self._options.max_body))
@@ -118,7 +118,7 @@ class HttpDoor:
                 raise forbidden_request(user, asked, decision.reason)
         if target is not None and target.plural:
             body = await request.read() if method not in ("GET", "HEAD") else b""
-            call = Call(target, method, query, request.headers, body, user)
+            call = RequestInfo(target, method, query, request.headers, body, user)
             outcome = self._resources.handle(call)
             if isinstance(outcome, Watch):
                 return await self._stream(request, path, outcome)
@@ -231,7 +231,7 @@ async def _stream_log(request: web.BaseRequest, log_stream: LogStream) -> web.St
     return response
 
 
-async def _strike(rule: Rule) -> None:
+async def _strike(rule: FaultRule) -> None:
     if rule.delay:
         await asyncio.sleep(rule.delay)
     if rule.drop:
@@ -246,7 +246,7 @@ def _drop(request: web.BaseRequest) -> web.StreamResponse:
     return web.Response(status=500)
 
 
-def _respond(answer: Answer) -> web.Response:
+def _respond(answer: EncodedResponse) -> web.Response:
     response = web.Response(body=answer.body, status=answer.status, headers={"Content-Type": answer.content_type})
     for warning in _few(answer.warnings):
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
@@ -271,7 +271,7 @@ def _json(document: Json) -> web.Response:
     return web.Response(body=encode(document), headers={"Content-Type": JSON})
 
 
-def _error(error: ApiError) -> web.Response:
+def _error(error: StatusError) -> web.Response:
     headers = {"Content-Type": JSON, **error.headers}
     return web.Response(body=encode(error.status), status=error.code, headers=headers)
 

@@ -20,7 +20,7 @@ class _Kept(msgspec.Struct):
     signing_key: str = ""
 
 
-class Identity:
+class ServerIdentity:
     """The certificate authority, the administrator's token, and the key that signs those of service accounts."""
 
     def __init__(self, authority: Authority, token: str, signing_key: str = "") -> None:
@@ -33,11 +33,11 @@ class Identity:
         return self._signing_key.encode()
 
 
-def new_identity(token: str | None = None) -> Identity:
-    return Identity(Authority(), token or secrets.token_urlsafe(32))
+def new_identity(token: str | None = None) -> ServerIdentity:
+    return ServerIdentity(Authority(), token or secrets.token_urlsafe(32))
 
 
-def kept_identity(data: Path, token: str | None = None) -> Identity:
+def kept_identity(data: Path, token: str | None = None) -> ServerIdentity:
     """The identity that belongs to a data file: that of the last start, or a new one that is written down.
 
     It lies in `<data file>.identity`, readable by its owner alone. `token` replaces the token. A file that cannot
@@ -47,7 +47,7 @@ def kept_identity(data: Path, token: str | None = None) -> Identity:
     try:
         kept = decode_json(path.read_bytes(), _Kept)
         pair = KeyPair(kept.certificate.encode(), kept.key.encode())
-        identity = Identity(Authority(pair), token or kept.token, kept.signing_key)
+        identity = ServerIdentity(Authority(pair), token or kept.token, kept.signing_key)
     except (OSError, msgspec.DecodeError, ValueError):
         identity = new_identity(token)
     pair = identity.authority.pair

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Final
 
 from phalanx_local.api import Api
-from phalanx_local.errors import ApiError, bad_request, internal
+from phalanx_local.errors import StatusError, bad_request, internal
 from phalanx_local.objects import Json, dig, mapping, sequence, text
 from phalanx_local.records import Record
 
@@ -31,7 +31,7 @@ class LogStream:
         self._query = query
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The log as it comes. Raises ApiError before the first piece when the agent has none."""
+        """The log as it comes. Raises StatusError before the first piece when the agent has none."""
         import aiohttp
 
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS)
@@ -42,7 +42,7 @@ class LogStream:
             ):
                 if response.status != 200:
                     text_ = (await response.text()).strip()
-                    raise ApiError(response.status, _REASONS.get(response.status, "InternalError"), text_)
+                    raise StatusError(response.status, _REASONS.get(response.status, "InternalError"), text_)
                 async for chunk in response.content.iter_any():
                     yield chunk
         except (aiohttp.ClientError, TimeoutError) as problem:

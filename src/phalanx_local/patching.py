@@ -9,7 +9,7 @@ from phalanx.model.decoding import decode_json
 from phalanx_local import fieldmanagement
 from phalanx_local.api import Api
 from phalanx_local.errors import (
-    ApiError,
+    StatusError,
     UndecodableError,
     bad_patch,
     bad_request,
@@ -83,7 +83,7 @@ def patch_object(
     if content_type not in patch_types(version):
         if version.type.custom:
             raise unsupported_media_type(patch_types(version))
-        raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+        raise StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
     record = api.collection(version.type).records.get((namespace, name))
     if content_type == APPLY_PATCH:
         return _apply(api, version, target, record, body, write, query)

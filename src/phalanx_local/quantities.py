@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
+from phalanx.model.quantity import read_quantity
 from phalanx_local.objects import Json
 from phalanx_local.validation.kinds import kind_type
-from phalanx_local.validation.quantity import canonical, parse_quantity
 from phalanx_local.validation.types import FieldType
 
 Rewrite = Callable[[Any], Any]
@@ -51,7 +51,7 @@ def _compile(type_: FieldType, above: set[int]) -> Rewrite | None:
 
 
 def _spell(value: Any) -> Any:
-    return canonical(parse_quantity(value))
+    return str(read_quantity(value))
 
 
 def _each(below: Rewrite) -> Rewrite:

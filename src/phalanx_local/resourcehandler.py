@@ -20,7 +20,7 @@ from phalanx_local.errors import (
     unsupported_media_type,
     unsupported_value,
 )
-from phalanx_local.listing import Lister, Page, list_document, parse_list_query, parse_selection
+from phalanx_local.listing import Lister, ListPage, list_document, parse_list_query, parse_selection
 from phalanx_local.logs import LogStream, open_log
 from phalanx_local.metafields import without_nulls
 from phalanx_local.negotiation import JSON, PLAIN, negotiate
@@ -47,7 +47,7 @@ _POSTED: Final = {
 _REVIEW_GROUPS: Final = ("authentication.k8s.io", "authorization.k8s.io")
 
 
-class Call(NamedTuple):
+class RequestInfo(NamedTuple):
     """One request, read."""
 
     target: Target
@@ -58,7 +58,7 @@ class Call(NamedTuple):
     user: User
 
 
-class Answer(NamedTuple):
+class EncodedResponse(NamedTuple):
     """One answer, encoded."""
 
     body: bytes
@@ -79,7 +79,7 @@ class ResourceHandler:
         self._tokens = tokens
         self._options = options
 
-    def handle(self, call: Call) -> Answer | Watch | LogStream | None:
+    def handle(self, call: RequestInfo) -> EncodedResponse | Watch | LogStream | None:
         """The answer, a watch or a log to be streamed, or None where no such resource is served."""
         target = call.target
         version = self._api.registry.version(target.group, target.version, target.plural)
@@ -105,7 +105,7 @@ class ResourceHandler:
 
     # --- collections
 
-    def _on_collection(self, call: Call, version: Version) -> Answer | Watch | None:
+    def _on_collection(self, call: RequestInfo, version: Version) -> EncodedResponse | Watch | None:
         verbs = version.type.verbs
         if version.type.namespaced and not call.target.namespace and "list" not in verbs:
             raise no_such_resource()
@@ -119,7 +119,7 @@ class ResourceHandler:
             return self._delete_collection(call, version)
         raise method_not_allowed()
 
-    def _list(self, call: Call, version: Version) -> Answer:
+    def _list(self, call: RequestInfo, version: Version) -> EncodedResponse:
         form = negotiate(call.headers.get("Accept", ""))
         query = parse_list_query(version, call.target.namespace, call.query)
         page = self._lister.page(self._api.collection(version.type), query)
@@ -127,12 +127,12 @@ class ResourceHandler:
         if form.shape == "table":
             include = tables.included(call.query)
             document = tables.table_of(page, version, form.version, include, self._api.clock.now())
-            return Answer(encode(document), warnings=warnings)
+            return EncodedResponse(encode(document), warnings=warnings)
         if form.shape == "partial":
-            return Answer(tables.partial_list(page, version), warnings=warnings)
-        return Answer(list_document(page, version), warnings=warnings)
+            return EncodedResponse(tables.partial_list(page, version), warnings=warnings)
+        return EncodedResponse(list_document(page, version), warnings=warnings)
 
-    def _watch(self, call: Call, version: Version) -> Watch:
+    def _watch(self, call: RequestInfo, version: Version) -> Watch:
         form = negotiate(call.headers.get("Accept", ""))
         query = parse_watch_query(version, call.target.namespace, call.query)
         line = None
@@ -149,12 +149,14 @@ class ResourceHandler:
             line=line,
         )
 
-    def _create(self, call: Call, version: Version) -> Answer:
+    def _create(self, call: RequestInfo, version: Version) -> EncodedResponse:
         write = self._write(call)
         body = self._object(call, version, write)
         type_ = version.type
         if type_.group in _REVIEW_GROUPS:
-            return Answer(encode(self._reviewer.review(body, version, call.target.namespace, call.user)), 201)
+            return EncodedResponse(
+                encode(self._reviewer.review(body, version, call.target.namespace, call.user)), 201
+            )
         if type_.storage == "/bindings":
             meta = body.get("metadata") or {}
             name = meta.get("name") if isinstance(meta, dict) else None
@@ -167,7 +169,7 @@ class ResourceHandler:
         record = self._api.create(version, namespace, body, write)
         return self._one(record, version, 201, write)
 
-    def _delete_collection(self, call: Call, version: Version) -> Answer:
+    def _delete_collection(self, call: RequestInfo, version: Version) -> EncodedResponse:
         write = self._write(call)
         options = self._delete_options(call, write)
         type_ = version.type
@@ -180,12 +182,12 @@ class ResourceHandler:
         for record in chosen:
             self._admit_deletion(version, record, write)
             self._api.delete(type_, record, options, write)
-        page = Page(chosen, self._api.store.revision, "", None)
-        return Answer(list_document(page, version), warnings=tuple(write.warnings))
+        page = ListPage(chosen, self._api.store.revision, "", None)
+        return EncodedResponse(list_document(page, version), warnings=tuple(write.warnings))
 
     # --- single objects
 
-    def _get(self, call: Call, version: Version) -> Answer:
+    def _get(self, call: RequestInfo, version: Version) -> EncodedResponse:
         if "get" not in version.type.verbs:
             raise method_not_allowed()
         target = call.target
@@ -196,12 +198,12 @@ class ResourceHandler:
         if form.shape == "table":
             include = tables.included(call.query)
             document = tables.table_of_one(record, version, form.version, include, self._api.clock.now())
-            return Answer(encode(document), warnings=warnings)
+            return EncodedResponse(encode(document), warnings=warnings)
         if form.shape == "partial":
-            return Answer(tables.partial(record), warnings=warnings)
-        return Answer(render(record, version), warnings=warnings)
+            return EncodedResponse(tables.partial(record), warnings=warnings)
+        return EncodedResponse(render(record, version), warnings=warnings)
 
-    def _update(self, call: Call, version: Version) -> Answer:
+    def _update(self, call: RequestInfo, version: Version) -> EncodedResponse:
         target, write = call.target, self._write(call)
         body = self._object(call, version, write)
         if version.type.strategy.create_on_update:
@@ -209,7 +211,7 @@ class ResourceHandler:
         record, created = self._api.update(version, target.namespace, target.name, body, write, target.subresource)
         return self._one(record, version, 201 if created else 200, write)
 
-    def _patch(self, call: Call, version: Version) -> Answer:
+    def _patch(self, call: RequestInfo, version: Version) -> EncodedResponse:
         target, write = call.target, self._write(call)
         if version.warning:
             write.warnings.append(version.warning)
@@ -226,10 +228,10 @@ class ResourceHandler:
             call.query,
         )
         if target.subresource == "scale":
-            return Answer(encode(sub.scale_of(record, version)), warnings=tuple(write.warnings))
+            return EncodedResponse(encode(sub.scale_of(record, version)), warnings=tuple(write.warnings))
         return self._one(record, version, 201 if created else 200, write)
 
-    def _delete(self, call: Call, version: Version) -> Answer:
+    def _delete(self, call: RequestInfo, version: Version) -> EncodedResponse:
         target, write = call.target, self._write(call)
         type_ = version.type
         if "delete" not in type_.verbs:
@@ -246,12 +248,12 @@ class ResourceHandler:
                 "status": "Success",
                 "details": {**_status_details(version, record.name), "uid": record.uid},
             }
-            return Answer(encode(document), warnings=tuple(write.warnings))
+            return EncodedResponse(encode(document), warnings=tuple(write.warnings))
         return self._one(last, version, 200, write)
 
     # --- subresources
 
-    def _subresource(self, call: Call, version: Version) -> Answer | LogStream | None:
+    def _subresource(self, call: RequestInfo, version: Version) -> EncodedResponse | LogStream | None:
         target = call.target
         name = target.subresource
         if name not in version.subresources:
@@ -280,7 +282,7 @@ class ResourceHandler:
                 return self._patch(call, version)
         raise method_not_allowed()
 
-    def _post_subresource(self, call: Call, version: Version) -> Answer:
+    def _post_subresource(self, call: RequestInfo, version: Version) -> EncodedResponse:
         target, write = call.target, self._write(call)
         body = self._body(call, _POSTED[target.subresource][0])
         kind, api_version = _POSTED[target.subresource]
@@ -292,9 +294,9 @@ class ResourceHandler:
             status = sub.evict(self._api, version, target.namespace, target.name, body, write)
             return self._status(status)
         record = self._api.record(version.type, target.namespace, target.name)
-        return Answer(encode(self._tokens.issue(record, body, write)), 201)
+        return EncodedResponse(encode(self._tokens.issue(record, body, write)), 201)
 
-    def _scale(self, call: Call, version: Version) -> Answer:
+    def _scale(self, call: RequestInfo, version: Version) -> EncodedResponse:
         target = call.target
         if call.method == "PATCH":
             return self._patch(call, version)
@@ -304,11 +306,11 @@ class ResourceHandler:
             record = sub.rescale(self._api, version, record, self._body(call, "Scale"), write)
         elif call.method != "GET":
             raise method_not_allowed()
-        return Answer(encode(sub.scale_of(record, version)))
+        return EncodedResponse(encode(sub.scale_of(record, version)))
 
     # --- shared
 
-    def _may_create(self, call: Call, version: Version, write: Write) -> None:
+    def _may_create(self, call: RequestInfo, version: Version, write: Write) -> None:
         """403 when a write to an object that is not there would create it for somebody who may not."""
         target, type_ = call.target, version.type
         if target.subresource or (target.namespace, target.name) in self._api.collection(type_).records:
@@ -316,7 +318,7 @@ class ResourceHandler:
         assert write.requester is not None
         write.requester.require(Attributes("create", type_.group, type_.plural, "", target.namespace, target.name))
 
-    def _admit(self, call: Call, version: Version, operation: str, obj: Json, write: Write) -> None:
+    def _admit(self, call: RequestInfo, version: Version, operation: str, obj: Json, write: Write) -> None:
         """Asks the policies about a request that is not simply a write of an object."""
         target = call.target
         if self._api.policies is not None:
@@ -328,7 +330,7 @@ class ResourceHandler:
             of = (record.namespace, record.name, "")
             self._api.policies.admit("DELETE", version, None, record.load(), write, of=of)
 
-    def _write(self, call: Call) -> Write:
+    def _write(self, call: RequestInfo) -> Write:
         query = call.query
         options = _OPTIONS.get(call.method, "CreateOptions")
         dry_run = query.get("dryRun", "")
@@ -352,7 +354,7 @@ class ResourceHandler:
             requester=Requester(call.user, self._reviewer.rbac),
         )
 
-    def _body(self, call: Call, kind: str) -> Json:
+    def _body(self, call: RequestInfo, kind: str) -> Json:
         media = call.headers.get("Content-Type", JSON).partition(";")[0].strip()
         if media not in _BODY_TYPES and media not in ("", "*/*"):
             raise unsupported_media_type(_BODY_TYPES)
@@ -370,7 +372,7 @@ class ResourceHandler:
             raise bad_request(f"{what}; json parse error: the body is not an object")
         return read
 
-    def _object(self, call: Call, version: Version, write: Write) -> Json:
+    def _object(self, call: RequestInfo, version: Version, write: Write) -> Json:
         body = self._body(call, version.type.kind)
         custom = version.type.custom
         if b"null" in call.body:
@@ -385,7 +387,7 @@ class ResourceHandler:
             write.warnings.append(version.warning)
         return body
 
-    def _delete_options(self, call: Call, write: Write) -> Any:
+    def _delete_options(self, call: RequestInfo, write: Write) -> Any:
         body = self._body(call, "DeleteOptions") if call.body.strip() else {}
         query = call.query
         if "gracePeriodSeconds" in query and "gracePeriodSeconds" not in body:
@@ -397,11 +399,11 @@ class ResourceHandler:
             body["propagationPolicy"] = query["propagationPolicy"]
         return sub.parse_delete_options(body, write)
 
-    def _one(self, record: Record, version: Version, status: int, write: Write) -> Answer:
-        return Answer(render(record, version), status, warnings=tuple(write.warnings))
+    def _one(self, record: Record, version: Version, status: int, write: Write) -> EncodedResponse:
+        return EncodedResponse(render(record, version), status, warnings=tuple(write.warnings))
 
-    def _status(self, status: Json) -> Answer:
-        return Answer(encode(status), 201)
+    def _status(self, status: Json) -> EncodedResponse:
+        return EncodedResponse(encode(status), 201)
 
 
 def _status_details(version: Version, name: str) -> Json:

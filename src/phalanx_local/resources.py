@@ -12,7 +12,7 @@ from phalanx_local.objects import Json
 
 if TYPE_CHECKING:
     from phalanx_local.schema import StructuralSchema
-    from phalanx_local.strategies.base import Strategy
+    from phalanx_local.strategies.base import RestStrategy
 
 _VERSION = re.compile(r"^v(\d+)(?:(alpha|beta)(\d+))?$")
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
@@ -95,7 +95,7 @@ class ResourceType:
     plural: str
     kind: str
     namespaced: bool
-    strategy: Strategy
+    strategy: RestStrategy
     singular: str = ""
     list_kind: str = ""
     short_names: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from phalanx.model.label_selectors import parse_label_selector
 from phalanx.model.selectors import Requirement
-from phalanx_local.errors import ApiError, bad_request
+from phalanx_local.errors import StatusError, bad_request
 from phalanx_local.objects import mapping, sequence, text
 
 # All of them must hold of the labels; see `phalanx.model.matching`.
@@ -16,7 +16,7 @@ Requirements = tuple[Requirement, ...]
 
 
 def requested_labels(source: str) -> Requirements:
-    """A `labelSelector` parameter. Raises a 400 ApiError that quotes the text."""
+    """A `labelSelector` parameter. Raises a 400 StatusError that quotes the text."""
     try:
         return parse_label_selector(source)
     except ValueError as problem:
@@ -60,7 +60,7 @@ class FieldSelector(NamedTuple):
 
 
 def parse_field_selector(source: str, known: Collection[str]) -> FieldSelector:
-    """`a.b=x,c!=y`; backslash escapes `,`, `=` and itself. A field outside `known` is a 400 ApiError."""
+    """`a.b=x,c!=y`; backslash escapes `,`, `=` and itself. A field outside `known` is a 400 StatusError."""
     terms = []
     for part in re.split(r"(?<!\\),", source):
         if not part:
@@ -75,5 +75,5 @@ def parse_field_selector(source: str, known: Collection[str]) -> FieldSelector:
     return FieldSelector(tuple(terms))
 
 
-def _bad_field(message: str) -> ApiError:
+def _bad_field(message: str) -> StatusError:
     return bad_request(message)

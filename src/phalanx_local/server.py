@@ -29,7 +29,7 @@ from phalanx_local.authorization import Rbac
 from phalanx_local.catalog import build_registry
 from phalanx_local.controllers import Controllers
 from phalanx_local.definitions import DEFINITIONS, Definitions
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 from phalanx_local.faults import Faults
 from phalanx_local.http import HttpDoor, ProtocolLog
 from phalanx_local.identity import kept_identity, new_identity
@@ -202,7 +202,7 @@ class ApiServer:
             client_max_size=self.options.max_body,
         )
 
-    def _cut_watches(self, path: re.Pattern[str], error: ApiError | None) -> int:
+    def _cut_watches(self, path: re.Pattern[str], error: StatusError | None) -> int:
         chosen = [watch for watch, asked in self._door.watches.items() if path.search(asked)]
         for watch in chosen:
             watch.cut(error)

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import Final, NamedTuple
 
 from phalanx.model.decoding import parse_whole
-from phalanx_local.errors import ApiError, bad_request, expired, forbidden_field, invalid_options, nameless
+from phalanx_local.errors import StatusError, bad_request, expired, forbidden_field, invalid_options, nameless
 from phalanx_local.listing import Selection, parse_selection
 from phalanx_local.objects import Json, encode
 from phalanx_local.records import ADDED, DELETED, MODIFIED, Change, Record, event_line, render
@@ -115,7 +115,7 @@ class Watch:
             elif query.revision is not None:
                 self._queue_missed(query.revision)
             self._after = store.revision
-        except ApiError as error:
+        except StatusError as error:
             self._lines.append(event_line("ERROR", encode(error.status)))
             self._ended = True
             return
@@ -163,7 +163,7 @@ class Watch:
         self._ended = True
         self._notify()
 
-    def cut(self, error: ApiError | None = None) -> None:
+    def cut(self, error: StatusError | None = None) -> None:
         """Ends the stream at once, with an ERROR event where one is given."""
         self._lines = [event_line("ERROR", encode(error.status))] if error is not None else []
         self.end()

@@ -10,13 +10,13 @@ import pytest
 import pytest_asyncio
 import yaml
 from click.testing import CliRunner
+from tests.dialects.objects import ACCOUNT_KINDS
 
 from phalanx.cli import manifests
 from phalanx.cli.install import install, install_into
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.service import SchedulerOptions
 from phalanx.daemon.signing_keys import keys_in, load_keys
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 
 import numpy as np
 
-from phalanx.cluster.affinity.domains import Counter as DomainCounter
+from phalanx.cluster.affinity.domains import DomainCounter
 from phalanx.cluster.allocators.node_groups import NODE_GROUPS, NodeGroups, Portion
 from phalanx.cluster.allocators.ports import Ports
 from phalanx.cluster.devices.held import Held
@@ -22,7 +22,7 @@ from phalanx.model.selectors import HostPort
 
 from .volume_audit import audit_volumes
 
-ON_A_NODE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
+ON_A_NODE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 
 
 def audit(state: ClusterState) -> None:
@@ -58,33 +58,33 @@ def observed_state(pod: Pod, schedulers: frozenset[str]) -> MemberState:
 
 def place_of(record: PodRecord) -> str:
     """The node whose room the pod takes, "" for none."""
-    if record.state is MemberState.PLACED:
-        return record.target
+    if record.state is MemberState.ASSUMED:
+        return record.assumed_node
     if record.state in ON_A_NODE:
         return record.pod.node
-    if record.claim is not None:
-        return record.nominated
-    return record.pod.nominated if record.state is MemberState.FOREIGN else ""
+    if record.nomination is not None:
+        return record.nominated_node
+    return record.pod.nominated_node if record.state is MemberState.FOREIGN else ""
 
 
 def _audit_states(state: ClusterState) -> None:
     for uid, record in state.pods.items():
         assert record.pod.uid == uid
         seen = observed_state(record.pod, state.schedulers)
-        if record.state is MemberState.PLACED:
+        if record.state is MemberState.ASSUMED:
             assert seen is MemberState.PENDING
-            assert record.target
-        elif record.doomed and not record.pod.terminating:
+            assert record.assumed_node
+        elif record.evicting and not record.pod.terminating:
             assert record.state is MemberState.TERMINATING
             assert seen in (MemberState.BOUND, MemberState.RUNNING)
         else:
             assert record.state is seen
-            assert not record.target
-        assert (record.claim is not None) == bool(record.nominated)
-        assert record.claim is None or record.state is MemberState.PENDING
+            assert not record.assumed_node
+        assert (record.nomination is not None) == bool(record.nominated_node)
+        assert record.nomination is None or record.state is MemberState.PENDING
     leaving = {uid for uid, record in state.pods.items() if record.state is MemberState.TERMINATING}
     assert set(state.leaving) == leaving
-    assert set(state.promised) == {uid for uid, record in state.pods.items() if record.claim is not None}
+    assert set(state.promised) == {uid for uid, record in state.pods.items() if record.nomination is not None}
     lone = {uid for uid, r in state.pods.items() if not r.pod.gang and r.state is MemberState.PENDING}
     assert set(state.lone) == lone
     assert all(state.lone[uid] is state.pods[uid] for uid in lone)
@@ -129,7 +129,7 @@ def _audit_amounts(state: ClusterState) -> None:
             offered = allocatable.get(resource, 0)
             assert nodes.inverse[column, row] == (1.0 / offered if offered > 0 else 0.0)
         assert nodes.scored[:, row].tolist() == [scored[name]["cpu"], scored[name]["memory"]]
-        books = nodes.stocks["ports"]
+        books = nodes.allocators["ports"]
         assert isinstance(books, Ports)
         assert books.taken(row) == dict(ports[name])
         assert {record.pod.uid for record in state.tenants(row)} == tenants[name]
@@ -146,7 +146,7 @@ def _audit_gangs(state: ClusterState) -> None:
             members[GangKey(record.pod.namespace, record.pod.gang)].append(record)
         else:
             assert record.gang is None
-    declared = {key for key, gang in state.gangs.items() if gang.noun is not None}
+    declared = {key for key, gang in state.gangs.items() if gang.spec is not None}
     assert set(state.gangs) == declared | set(members)
     for key, gang in state.gangs.items():
         mine = members[key]
@@ -173,12 +173,12 @@ def _audit_promises(state: ClusterState) -> None:
     expected: Counter[str] = Counter()
     uncreated: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not noun.admission or not noun.min_resources or not (noun.admitted or gang.admitted):
             continue
         taken: Counter[str] = Counter()
         for record in gang.members.values():
-            if record.pod.node or record.target:
+            if record.pod.node or record.assumed_node:
                 taken += Counter(dict(record.pod.usage))
         for name, amount in noun.min_resources:
             expected[name] += max(0, amount - taken[name])
@@ -196,21 +196,21 @@ def _audit_promises(state: ClusterState) -> None:
 def _audit_claims(state: ClusterState) -> None:
     expected: dict[str, Counter[str]] = defaultdict(Counter)
     for gang in state.gangs.values():
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not noun.min_resources:
             continue
         held: Counter[str] = Counter()
-        for footprint, count in gang.holdings.items():
+        for footprint, count in gang.allocated.items():
             held.update({name: amount * count for name, amount in footprint.amounts.items()})
         least = Counter(dict(noun.min_resources))
         expected[noun.queue].subtract(held - least)
         if noun.admission and (noun.admitted or gang.admitted):
             placed: Counter[str] = Counter()
             for record in gang.members.values():
-                if record.pod.node or record.target:
+                if record.pod.node or record.assumed_node:
                     placed.update(dict(record.pod.usage))
             expected[noun.queue].update(least - placed)
-    _, found = state.promises.claims_since(0)
+    _, found = state.promises.claimed_since(0)
     for queue in expected.keys() | found.keys():
         assert found.get(queue, {}) == {name: amount for name, amount in expected[queue].items() if amount}, queue
 
@@ -221,19 +221,19 @@ def _audit_ledger(state: ClusterState) -> None:
         held = Counter(
             record.footprint
             for record in gang.members.values()
-            if record.state is MemberState.PLACED
+            if record.state is MemberState.ASSUMED
             # On a node that is not there a pod holds nothing.
             or (record.state in ON_A_NODE and record.pod.node and record.row != NO_NODE)
         )
-        assert gang.holdings == dict(held)
-    keys = {record.payer.key for record in state.pods.values() if record.payer is not None}
-    assert {payer.key for payer in state.ledger.payers} == keys
-    assert all(record.payer is not None for record in state.pods.values())
+        assert gang.allocated == dict(held)
+    keys = {record.charge_path.key for record in state.pods.values() if record.charge_path is not None}
+    assert {payer.key for payer in state.ledger.charge_paths} == keys
+    assert all(record.charge_path is not None for record in state.pods.values())
 
 
 def _audit_peers(state: ClusterState) -> None:
     """Who is counted where, for whom."""
-    book = state.nodes.peers
+    book = state.nodes.affinity
     present: dict[object, Counter[int]] = defaultdict(Counter)
     leaving: dict[object, Counter[int]] = defaultdict(Counter)
     stated: dict[object, Counter[int]] = defaultdict(Counter)
@@ -248,7 +248,7 @@ def _audit_peers(state: ClusterState) -> None:
                 for each in crowd.whom
             )
         ]
-        assert list(record.cls.company.kin) == kin, pod.key
+        assert list(record.pod_class.affinity.matching_sets) == kin, pod.key
         if record.row == NO_NODE or record.state in (MemberState.FOREIGN, MemberState.PENDING):
             continue
         for crowd in kin:
@@ -305,12 +305,12 @@ def arrays_by_name(state: ClusterState) -> dict[str, dict[str, tuple[int, ...]]]
 
 def _audit_cards(state: ClusterState) -> None:
     """What pods hold of each card is what its books say, no more and no less."""
-    stock = state.nodes.stocks[SHARED_DEVICES]
+    stock = state.nodes.allocators[SHARED_DEVICES]
     assert isinstance(stock, SharedDevices)
     for row in state.nodes.rows().tolist():
         held: defaultdict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0])
         for record in state.tenants(row):
-            taken = record.taken.get(SHARED_DEVICES)
+            taken = record.allocated.get(SHARED_DEVICES)
             for hold in (
                 (hold for share in taken.shares for hold in share) if isinstance(taken, Given | Held) else ()
             ):
@@ -322,13 +322,13 @@ def _audit_cards(state: ClusterState) -> None:
 
 
 def _audit_node_groups(state: ClusterState) -> None:
-    stock = state.nodes.stocks[NODE_GROUPS]
+    stock = state.nodes.allocators[NODE_GROUPS]
     assert isinstance(stock, NodeGroups)
     held: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for row in state.nodes.rows().tolist():
         group = state.nodes.labels.of(row).get(POOL_LABEL, "")
         for record in state.tenants(row):
-            taken = record.taken.get(NODE_GROUPS)
+            taken = record.allocated.get(NODE_GROUPS)
             if group and isinstance(taken, Portion):
                 held[taken.queue, group].update(dict(taken.amounts))
     for (queue, group), amounts in held.items():

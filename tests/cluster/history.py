@@ -6,7 +6,7 @@ import random
 
 import msgspec
 
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.model.account import Account, AccountKey, AccountState, Tree
@@ -28,7 +28,7 @@ from phalanx.model.pod import MemberState, PlanMark, Pod, PodClass, PodPhase
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort, Taint
 
-LEAVING_OR_THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
+LEAVING_OR_THERE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 NODES = ["n0", "n1", "n2"]
 UIDS = ["u0", "u1", "u2", "u3", "u4"]
 GANG_NAMES = ["a", "b", "empty"]
@@ -90,7 +90,7 @@ class History:
             {"priority": 5},
             {"gang": self.draw.choice(["", "a", "b"])},
             {"role": self.draw.choice(["", "late"])},
-            {"nominated": self.draw.choice(["", *NODES])},
+            {"nominated_node": self.draw.choice(["", *NODES])},
             {"problem": "odd"},
             {"queue": self.draw.choice(QUEUES)},
             {"quota": self.draw.choice(["", "q1"]), "firm": self.draw.random() < 0.5},
@@ -107,7 +107,7 @@ class History:
         record = self._some([record for record in self.state.pods.values() if not record.pod.node])
         if record is None:
             return
-        node = record.target if record.target and self.draw.random() < 0.7 else self.draw.choice(NODES)
+        node = record.assumed_node if record.assumed_node and self.draw.random() < 0.7 else self.draw.choice(NODES)
         usage = record.pod.usage if self.draw.random() < 0.7 else (("cpu", 900),)
         mark = record.mark if self.draw.random() < 0.8 else None
         self._apply(PodUpdated(msgspec.structs.replace(record.pod, node=node, usage=usage, mark=mark)))
@@ -153,7 +153,7 @@ class History:
             transaction.remove(holding)
             transaction.put_back(self.draw.sample(holding, len(holding) // 2))
         for record in self.draw.sample(pending, self.draw.randint(1, len(pending))):
-            transaction.place(record.cls, [record], [self.draw.choice(rows)])
+            transaction.place(record.pod_class, [record], [self.draw.choice(rows)])
         if tried or self.draw.random() < 0.3:
             self.story.append("roll a plan back")
             transaction.rollback()
@@ -169,13 +169,13 @@ class History:
         rows = self.state.nodes.rows().tolist()
         if record is None or not rows:
             return
-        if record.claim is not None and self.draw.random() < 0.5:
+        if record.nomination is not None and self.draw.random() < 0.5:
             self.story.append(f"unclaim {record.pod.uid}")
             self.state.unclaim(record)
         else:
             row = self.draw.choice(rows)
             self.story.append(f"claim row {row} for {record.pod.uid}")
-            self.state.claim(record, row, Claim())
+            self.state.claim(record, row, Nomination())
 
     def _eviction(self) -> None:
         """A pod is told to leave, or its eviction fails."""
@@ -240,7 +240,7 @@ def random_pod(draw: random.Random, uid: str = "") -> Pod:
         priority=draw.randint(0, 1),
         gang=draw.choice(["", "a", "a", "b"]),
         role=draw.choice(["", "ps", "worker"]),
-        nominated=draw.choice(["", "", *NODES]),
+        nominated_node=draw.choice(["", "", *NODES]),
         mark=draw.choice(MARKS),
         queue=draw.choice(QUEUES),
         quota=draw.choice(["", "", "q1", "nobody"]),

@@ -89,7 +89,7 @@ class Bench:
 
     def __init__(self, policy: CardPolicy) -> None:
         self.state = ClusterState()
-        stock = self.state.nodes.stocks[SHARED_DEVICES]
+        stock = self.state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)
         self.stock = stock
         self.stock.equip(Family, policy)
@@ -102,8 +102,8 @@ class Bench:
     def copies(self, need: DeviceNeed) -> list[int]:
         cls = self.state.classes.record(PodClass(devices=need))
         rows = self.state.nodes.rows()
-        found: list[int] = self.stock.copies(cls.pod_class, rows).tolist()
-        assert self.stock.copies(cls.pod_class, slice(None))[rows].tolist() == found
+        found: list[int] = self.stock.copies(cls.spec, rows).tolist()
+        assert self.stock.copies(cls.spec, slice(None))[rows].tolist() == found
         return found
 
     def take(self, need: DeviceNeed, row: int, gang: str = "") -> Given | None:
@@ -201,9 +201,7 @@ def test_all_nodes_at_once_are_like_each_on_its_own(
         row = data.draw(st.integers(0, len(nodes) - 1))
         together = bench.copies(need)
         cls = bench.state.classes.record(PodClass(devices=need))
-        alone = [
-            int(bench.stock.copies(cls.pod_class, np.array([row], dtype=np.intp))[0]) for row in range(len(nodes))
-        ]
+        alone = [int(bench.stock.copies(cls.spec, np.array([row], dtype=np.intp))[0]) for row in range(len(nodes))]
         assert together == alone
         taken = bench.take(need, row)
         assert (taken is None) == (together[row] == 0)

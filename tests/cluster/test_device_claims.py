@@ -46,7 +46,7 @@ class Desk:
 
     @property
     def stock(self) -> DeviceClaims:
-        found = self.state.nodes.stocks["claims"]
+        found = self.state.nodes.allocators["claims"]
         assert isinstance(found, DeviceClaims)
         return found
 
@@ -60,17 +60,21 @@ class Desk:
     def why(self, name: str) -> str:
         """What was said last about a pod or its gang."""
         record = next(record for record in self.state.pods.values() if record.pod.name == name)
-        if record.gang is not None and record.gang.told is not None and record.gang.told[0] is not None:
-            return record.gang.told[0].message
-        return record.told.message if record.told else ""
+        if (
+            record.gang is not None
+            and record.gang.last_verdict is not None
+            and record.gang.last_verdict[0] is not None
+        ):
+            return record.gang.last_verdict[0].message
+        return record.last_verdict.message if record.last_verdict else ""
 
     def put(self, kind: str, document: Wire) -> None:
         raw = json.loads(json.dumps(document))
-        self._apply(self.intake.heed(self.intake.facets.take(KINDS[kind], raw)))
+        self._apply(self.intake.apply(self.intake.enrichers.updated(KINDS[kind], raw)))
 
     def drop(self, kind: str, name: str) -> None:
         namespace = "default" if kind == "ResourceClaim" else ""
-        self._apply(self.intake.heed(self.intake.facets.removed(KINDS[kind], namespace, name)))
+        self._apply(self.intake.apply(self.intake.enrichers.removed(KINDS[kind], namespace, name)))
 
     def node(
         self, name: str, count: int = 0, generation: int = 1, offers: Wire | None = None, **labels: str
@@ -182,8 +186,8 @@ class Desk:
     def free(self) -> dict[str, int]:
         """node -> how many more pods with a claim of one device each it takes."""
         nodes = self.state.nodes
-        probe = next(record.cls for record in self.state.pods.values() if record.pod.name == "probe")
-        counts = self.stock.copies(probe.pod_class, slice(None))
+        probe = next(record.pod_class for record in self.state.pods.values() if record.pod.name == "probe")
+        counts = self.stock.copies(probe.spec, slice(None))
         return {nodes.names[row]: int(counts[row]) for row in nodes.rows().tolist()}
 
     def _apply(self, events: Any) -> None:
@@ -209,7 +213,7 @@ def test_pods_from_one_template_are_one_class() -> None:
     made = desk(2)
     made.own("a")
     made.own("b")
-    assert len({id(record.cls) for record in made.state.pods.values()}) == 1
+    assert len({id(record.pod_class) for record in made.state.pods.values()}) == 1
 
 
 def test_a_device_that_was_given_is_in_use_before_the_api_shows_it() -> None:
@@ -597,9 +601,9 @@ def test_counts_that_are_kept_current_are_those_that_are_computed_anew(steps: li
     assert made.free() == again.free()
     for name, row in ((name, made.state.nodes.row(name)) for name in made.free()):
         rows = np.array([row], dtype=np.intp)
-        cls = made.state.pods["uid-probe"].cls
+        cls = made.state.pods["uid-probe"].pod_class
         made.stock._inquiries.clear()
-        assert int(made.stock.copies(cls.pod_class, rows)[0]) == again.free()[name]
+        assert int(made.stock.copies(cls.spec, rows)[0]) == again.free()[name]
 
 
 def _play(made: Desk, step: tuple[str, int, int]) -> None:

@@ -115,7 +115,7 @@ class History:
             record = draw.choice(waiting)
             gone = draw.sample(running, len(running) // 2)
             transaction.remove(gone)
-            transaction.place(record.cls, [record], [draw.choice(rows)])
+            transaction.place(record.pod_class, [record], [draw.choice(rows)])
             if gone or draw.random() < 0.5:
                 transaction.rollback()
                 return
@@ -126,7 +126,7 @@ class History:
 
     def ask(self) -> None:
         """Counts are kept only of what somebody asks for."""
-        book = self.state.nodes.peers
+        book = self.state.nodes.affinity
         for crowd in book.crowds.values():
             key = self.draw.choice(KEYS)
             book.counter(key, (crowd.present, 1), (crowd.leaving, -1))
@@ -155,7 +155,7 @@ def test_statements_that_nobody_makes_any_more_are_forgotten() -> None:
         state.apply(PodUpdated(pod))
         state.apply(PodRemoved("p"))
         audit(state)
-    assert len(state.nodes.peers.crowds) < 100
+    assert len(state.nodes.affinity.crowds) < 100
 
 
 def test_equal_company_is_one_class_whatever_else_the_labels_say() -> None:
@@ -166,11 +166,11 @@ def test_equal_company_is_one_class_whatever_else_the_labels_say() -> None:
         ("c", {"index": "3"}),
     ):
         state.apply(PodUpdated(Pod("n", name, name, PodClass(), scheduler="phalanx", labels=tuple(labels.items()))))
-    assert len({state.pods[name].cls for name in "abc"}) == 1
+    assert len({state.pods[name].pod_class for name in "abc"}) == 1
     whom = PodSelection((Requirement("app", "In", ("x",)),), ("n",))
     guard = PodClass(peers=Peers(anti=(PeerTerm(whom, "zone"),)))
     state.apply(PodUpdated(Pod("n", "guard", "guard", guard, scheduler="phalanx")))
-    assert state.pods["a"].cls is state.pods["b"].cls
-    assert state.pods["a"].cls is not state.pods["c"].cls
-    assert state.pods["a"].cls.dynamic
-    assert not state.pods["c"].cls.dynamic
+    assert state.pods["a"].pod_class is state.pods["b"].pod_class
+    assert state.pods["a"].pod_class is not state.pods["c"].pod_class
+    assert state.pods["a"].pod_class.dynamic
+    assert not state.pods["c"].pod_class.dynamic

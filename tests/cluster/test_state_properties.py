@@ -42,7 +42,7 @@ def test_a_plan_that_is_rolled_back_leaves_no_trace(seed: int) -> None:
     before, version = arrays_by_name(state), state.version
     transaction = state.transaction()
     for record in pending if rows else ():
-        transaction.place(record.cls, [record] * 3, [history.draw.choice(rows) for _ in range(3)])
+        transaction.place(record.pod_class, [record] * 3, [history.draw.choice(rows) for _ in range(3)])
     transaction.rollback()
     assert arrays_by_name(state) == before
     assert state.version == version

@@ -11,14 +11,14 @@ from phalanx.model.pod import MemberState
 
 from .history import History
 
-THERE = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING)
+THERE = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING)
 STEPS = 150
 
 
 def counted(state: ClusterState) -> Counter[object]:
     """(row, payer, footprint, gang, priority, whether it is on its way) of every pod on a node."""
     return Counter(
-        (r.row, r.payer, r.footprint, r.gang, r.pod.priority, r.state is MemberState.PLACED)
+        (r.row, r.charge_path, r.footprint, r.gang, r.pod.priority, r.state is MemberState.ASSUMED)
         for r in state.pods.values()
         if r.row >= 0 and r.state in THERE
     )

@@ -12,12 +12,12 @@ from phalanx.cluster.volumes.supply import VOLUMES, Promise, VolumeSupply
 from phalanx.model.pod import MemberState
 from phalanx.model.volumes import Disk, SoleUse
 
-_HOLDING = (MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
+_HOLDING = (MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING)
 
 
 def audit_volumes(state: ClusterState) -> None:
     """Raises AssertionError where a count differs from what the pods say."""
-    stocks = state.nodes.stocks
+    stocks = state.nodes.allocators
     attachments, disks, supply = stocks[ATTACHMENTS], stocks[DISKS], stocks[VOLUMES]
     assert isinstance(attachments, Attachments)
     assert isinstance(disks, Disks)
@@ -29,13 +29,13 @@ def audit_volumes(state: ClusterState) -> None:
     for record in state.pods.values():
         if record.row == NO_NODE or record.state not in _HOLDING:
             continue
-        needs = record.cls.pod_class.volumes
-        if attachments.concerns(record.cls.pod_class):
+        needs = record.pod_class.spec.volumes
+        if attachments.concerns(record.pod_class.spec):
             used.setdefault(record.row, Counter()).update(record.pod.volumes.attached)
         if held := [need for need in needs if isinstance(need, Disk)]:
             mounted.setdefault(record.row, Counter()).update(held)
         users.update(need.claim for need in needs if isinstance(need, SoleUse))
-        promise = record.taken.get(VOLUMES)
+        promise = record.allocated.get(VOLUMES)
         if isinstance(promise, Promise):
             promised.update(filter(None, promise.volumes))
     assert {row: counts for row, counts in used.items() if counts} == attachments._used._held

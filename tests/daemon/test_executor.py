@@ -9,14 +9,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
-from phalanx.dialects.warnings import Notice, group_ref, pod_ref
+from phalanx.dialects.warnings import ObjectWarning, group_ref, pod_ref
 from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -120,7 +120,7 @@ class World:
             self.state.doom(record)
             evictions.append(evict(record))
         for record in [self.state.pods[f"uid-{name}"] for name in waiting.split()]:
-            self.state.claim(record, 0, Claim(frozenset(entry.uid for entry in evictions), 2000.0, "c1"))
+            self.state.claim(record, 0, Nomination(frozenset(entry.uid for entry in evictions), 2000.0, "c1"))
             nominations.append(Nominate(record.pod.uid, "ns", record.pod.name, "n1", "c1"))
         self.executor.carry_out(Plan(1, nominations=nominations, evictions=evictions))
         await self.settle()
@@ -231,7 +231,7 @@ async def test_a_node_that_is_gone_is_not_bound_to(world: World) -> None:
 async def test_a_pod_that_went_elsewhere_keeps_its_place_until_the_watch_tells(world: World) -> None:
     world.server.pods["ns", "p1"]["spec"]["nodeName"] = "n7"
     await world.cycle()
-    assert world.state_of("p1") is MemberState.PLACED
+    assert world.state_of("p1") is MemberState.ASSUMED
     world.state.apply(PodUpdated(pod("p1", node="n7")))
     assert world.run_later() == [30.0]
     assert world.state_of("p1") is MemberState.BOUND
@@ -253,9 +253,9 @@ async def test_an_old_patience_does_not_end_a_new_binding(world: World) -> None:
     world.state.forget("uid-p1")
     world.server.pods["ns", "p1"]["metadata"]["uid"] = "uid-p1"
     await world.cycle()
-    assert world.state_of("p1") is MemberState.PLACED
+    assert world.state_of("p1") is MemberState.ASSUMED
     old()
-    assert world.state_of("p1") is MemberState.PLACED
+    assert world.state_of("p1") is MemberState.ASSUMED
 
 
 async def test_a_pod_that_is_deleted_during_its_binding_leaves_nothing_behind(world: World) -> None:
@@ -283,7 +283,7 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
     world.statuses.foreign.add(GangKey("ns", "theirs"))
     theirs = msgspec.structs.replace(REF, name="theirs")
     world.executor.publish_notices(
-        Notice(about, "Warning", "InvalidPod", "...")
+        ObjectWarning(about, "Warning", "InvalidPod", "...")
         for about in (
             pod_ref("ns", "theirs", "uid-theirs"),
             pod_ref("ns", "guest", "uid-guest"),
@@ -329,7 +329,7 @@ async def test_a_pod_that_may_not_be_evicted_is_spared_for_a_minute(full: World)
     full.server.fail("DELETE", "/v", status=403, times=100)
     await full.preempt("p", "v w")
     assert full.state_of("v") is RUNNING
-    assert full.state.pods["uid-v"].spared == 1060.0
+    assert full.state.pods["uid-v"].no_eviction_until == 1060.0
     assert full.state_of("w") is TERMINATING
     assert full.wakes == 1
 
@@ -338,7 +338,7 @@ async def test_who_was_to_go_for_a_pod_that_is_gone_may_be_chosen_again_at_once(
     full.server.leave("p")
     await full.preempt("p", "v w")
     assert (full.state_of("v"), full.state_of("w")) == (RUNNING, RUNNING)
-    assert full.state.pods["uid-v"].spared == 1000.0
+    assert full.state.pods["uid-v"].no_eviction_until == 1000.0
     assert not any(full.server.terminates(name) for name in "vw")
     assert full.wakes >= 1
 

@@ -14,7 +14,7 @@ from phalanx.daemon.observer import Observer
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.reader import decode_object
-from phalanx.dialects.warnings import Notice
+from phalanx.dialects.warnings import ObjectWarning
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.changes import Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
@@ -43,8 +43,8 @@ class World:
         raw = msgspec.json.encode(pod_document(name, **details))
         return Upsert(decode_pod(raw), raw, ("default", name), f"uid-{name}")
 
-    def notices(self) -> list[Notice]:
-        return self.intake.drain_notices()
+    def notices(self) -> list[ObjectWarning]:
+        return self.intake.drain_warnings()
 
 
 def poisons(monkeypatch: pytest.MonkeyPatch, target: Any, name: str, hits: Any) -> None:

@@ -41,9 +41,7 @@ class Room:
     def objections(self, size: int = 10, storage_class: str = "late") -> list[str]:
         cls = self.state.classes.record(PodClass(volumes=(UnboundClaim(storage_class, size),)))
         row = self.state.nodes.row("n1")
-        return [
-            why for why, out in self.state.nodes.stocks[VOLUMES].explain(cls.pod_class, slice(None)) if out[row]
-        ]
+        return [why for why, out in self.state.nodes.allocators[VOLUMES].explain(cls.spec, slice(None)) if out[row]]
 
 
 def test_what_was_refused_is_not_asked_again_at_once() -> None:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from phalanx.dialects.core import PodObject, decode_pod
 from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.quotas.account_readers import confine_to_namespace
+from phalanx.dialects.quotas.account_spec import AccountSpec
+from phalanx.dialects.quotas.usage_status import QuotaUsage, UsageInput
+from phalanx.dialects.reader import Document
+from phalanx.dialects.registry import Dialects
+from phalanx.dialects.status import StatusChange
+from phalanx.dialects.status import desired_status as status_of_kind
 from phalanx.dialects.times import format_time
+from phalanx.model.account import Account
+from phalanx.model.gang import Gang, GangCounts, GroupRef
 
 EPOCH = 1_900_000_000
+
+DIALECTS = Dialects()
+GROUP_KINDS = [each.kind for each in DIALECTS.groups.values()]
+ACCOUNT_KINDS = [each.kind for each in DIALECTS.accounts.values()]
+declare = DIALECTS.declarations.declare
+read_group = DIALECTS.read_group
 
 X_K8S = ServedKind("scheduling.x-k8s.io", "v1alpha1", "podgroups")
 SIGS = ServedKind("scheduling.sigs.k8s.io", "v1alpha1", "podgroups")
@@ -136,3 +151,19 @@ def quota(name: str = "q", namespace: str = "team-a", **details: Any) -> dict[st
 
 def quota_tree(root: Any, name: str = "tree", namespace: str = "kube-system", **details: Any) -> dict[str, Any]:
     return group(name, namespace=namespace, root=root, **details)
+
+
+def read_account(kind: ServedKind, document: Document, trusted: Container[str] | None = None) -> AccountSpec:
+    return confine_to_namespace(DIALECTS.read_account(kind, document), trusted)
+
+
+def desired_status(
+    ref: GroupRef, current: Mapping[str, Any], gang: Gang, counts: GangCounts, **details: Any
+) -> StatusChange | None:
+    return status_of_kind(DIALECTS.group_of(ref), ref, current, gang, counts, **details)
+
+
+def usage_status(
+    current: Mapping[str, Any], account: Account, holdings: QuotaUsage, *, tell_state: bool = True
+) -> dict[str, Any]:
+    return DIALECTS.usage_status(UsageInput(current, account, holdings, tell_state=tell_state))

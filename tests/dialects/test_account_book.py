@@ -8,7 +8,7 @@ import msgspec
 
 from phalanx.dialects.core import decode_namespace, decode_resource_quota
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.warnings import Notice
+from phalanx.dialects.warnings import ObjectWarning
 from phalanx.model.account import Account, AccountKey, ResourceQuota, Tree
 from phalanx.model.events import (
     AccountRemoved,
@@ -51,7 +51,7 @@ def accounts(events: list[ClusterEvent]) -> dict[str, Account]:
 
 
 def told(door: Intake) -> list[tuple[str, str, str]]:
-    return [(notice.about.kind, notice.about.name, notice.reason) for notice in door.drain_notices()]
+    return [(notice.about.kind, notice.about.name, notice.reason) for notice in door.drain_warnings()]
 
 
 def koordinator(name: str, namespaces: str = "", *, created: int = EPOCH, **labels: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def test_volcanos_queue_holds_against_kube_batchs() -> None:
     door.account(KUBE_BATCH_LAST_QUEUE, queue(weight=3))
     assert the_account(door.account(KUBE_BATCH_QUEUE, queue(weight=2))).weight == 2
     assert the_account(door.account(VOLCANO_QUEUE, queue(weight=1, created=EPOCH + 9))).weight == 1
-    (first, second) = door.drain_notices()
+    (first, second) = door.drain_warnings()
     assert {first.about.api_version, second.about.api_version} == {
         "scheduling.incubator.k8s.io/v1alpha1",
         "scheduling.sigs.dev/v1alpha2",
@@ -152,7 +152,7 @@ def test_the_oldest_quota_of_a_namespace_holds_then_the_one_whose_name_comes_fir
     ]
     door.account_removed(QUOTA, "team-a", "a")
     assert the_account(door.account_removed(SIGS_QUOTA, "team-a", "c")).deserved == (("cpu", 1000),)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_of_two_trees_the_older_one_holds_as_a_whole() -> None:
@@ -176,7 +176,7 @@ def test_a_namespace_may_have_a_flat_quota_and_one_of_koordinators() -> None:
     door.account(QUOTA, quota())
     door.account(SIGS_QUOTA, quota(labels={KO + "is-parent": "false"}))
     assert {AccountKey(Tree.KOORDINATOR, "q"), TEAM_A} <= set(door.account_keys())
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_a_quota_that_becomes_koordinators_leaves_its_namespace() -> None:
@@ -245,8 +245,8 @@ def test_a_namespace_belongs_to_the_oldest_quota_that_names_it() -> None:
 # Notices
 
 
-def notices(door: Intake) -> list[Notice]:
-    return door.drain_notices()
+def notices(door: Intake) -> list[ObjectWarning]:
+    return door.drain_warnings()
 
 
 def test_each_fault_is_told_once_at_the_object() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
 from phalanx.model.account import Account, AccountKey, AccountState, Budget, EvictionRate, SelfProtection, Tree
 from tests.dialects.objects import (
     EPOCH,
@@ -21,6 +20,7 @@ from tests.dialects.objects import (
     queue,
     quota,
     quota_tree,
+    read_account,
 )
 
 GIB = 2**30

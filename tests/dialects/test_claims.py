@@ -202,15 +202,15 @@ class Door:
         self._apply(self.intake.pod(decode_pod(json.dumps(document).encode())))
 
     def claim(self, document: Wire) -> None:
-        self._apply(self.intake.heed(self.intake.facets.take(CLAIMS, document)))
+        self._apply(self.intake.apply(self.intake.enrichers.updated(CLAIMS, document)))
 
     def malformed(self, name: str) -> None:
         self._apply(
-            self.intake.heed(self.intake.facets.malformed(CLAIMS, "default", name, f"uid-{name}", "no JSON"))
+            self.intake.apply(self.intake.enrichers.malformed(CLAIMS, "default", name, f"uid-{name}", "no JSON"))
         )
 
     def unserved(self) -> None:
-        self._apply(self.intake.heed(self.intake.facets.unserved(CLAIMS)))
+        self._apply(self.intake.apply(self.intake.enrichers.unserved(CLAIMS)))
 
     def needs(self, name: str) -> tuple[ClaimNeed, ...]:
         return self.shown[f"uid-{name}"].pod_class.claims

@@ -8,12 +8,12 @@ import pytest
 
 from phalanx.dialects.families.composites import (
     CompositeObjects,
-    CompositeStanding,
+    CompositeStatusInput,
     composite_conditions,
     read_composite,
 )
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey
@@ -71,11 +71,11 @@ def test_a_policy_that_cannot_be_followed_holds_what_is_below(policy: object, co
 
 
 def test_objects_come_change_and_go() -> None:
-    objects = CompositeObjects(NoticeBoard())
-    ((first,), _) = objects.take(KIND, document())
+    objects = CompositeObjects(ObjectWarnings())
+    ((first,), _) = objects.updated(KIND, document())
     assert isinstance(first, CompositeUpdated)
-    assert objects.take(KIND, document()) == ([], set())
-    ((changed,), _) = objects.take(KIND, document(priority=3))
+    assert objects.updated(KIND, document()) == ([], set())
+    ((changed,), _) = objects.updated(KIND, document(priority=3))
     assert isinstance(changed, CompositeUpdated)
     assert changed.composite.priority == 3
     assert objects.unserved(KIND) == ([CompositeRemoved(KEY)], set())
@@ -83,19 +83,19 @@ def test_objects_come_change_and_go() -> None:
 
 
 def test_a_priority_of_the_system_is_for_system_namespaces() -> None:
-    notices = NoticeBoard()
+    notices = ObjectWarnings()
     objects = CompositeObjects(notices)
-    ((found,), _) = objects.take(KIND, document(priority=2_000_000_000))
+    ((found,), _) = objects.updated(KIND, document(priority=2_000_000_000))
     assert isinstance(found, CompositeUpdated)
     assert found.composite.priority is None
-    objects.take(KIND, document(priority=2_000_000_000))
+    objects.updated(KIND, document(priority=2_000_000_000))
     assert [notice.reason for notice in notices.drain()] == ["SystemPriority"]
-    objects.take(KIND, document(priority=7))
+    objects.updated(KIND, document(priority=7))
     assert notices.drain() == []
 
 
 def test_one_that_cannot_be_decoded_is_told_and_takes_nothing_apart() -> None:
-    notices = NoticeBoard()
+    notices = ObjectWarnings()
     ((told,), _) = CompositeObjects(notices).malformed(KIND, "default", "g", "u", "odd")
     assert isinstance(told, CompositeUpdated)
     assert told.composite.unit
@@ -103,13 +103,13 @@ def test_one_that_cannot_be_decoded_is_told_and_takes_nothing_apart() -> None:
     assert [notice.reason for notice in notices.drain()] == ["InvalidComposite"]
 
 
-def written(standing: CompositeStanding, told: list[dict[str, Any]] | None = None) -> dict[str, tuple[str, str]]:
+def written(standing: CompositeStatusInput, told: list[dict[str, Any]] | None = None) -> dict[str, tuple[str, str]]:
     fresh = composite_conditions(told or [], standing, NOW)
     return {entry["type"]: (entry["status"], entry["reason"]) for entry in fresh}
 
 
 def test_the_condition_says_why_it_waits_and_when_it_was_placed() -> None:
-    (waits,) = composite_conditions([], CompositeStanding(4, False, "Unschedulable", "1 of 2"), NOW)
+    (waits,) = composite_conditions([], CompositeStatusInput(4, False, "Unschedulable", "1 of 2"), NOW)
     assert waits == {
         "type": SCHEDULED,
         "status": "False",
@@ -118,20 +118,20 @@ def test_the_condition_says_why_it_waits_and_when_it_was_placed() -> None:
         "observedGeneration": 4,
         "lastTransitionTime": NOW_TEXT,
     }
-    assert written(CompositeStanding(4, False, "Unschedulable", "1 of 2"), [waits]) == {}
-    assert written(CompositeStanding(4, placed=True), [waits]) == {SCHEDULED: ("True", "Scheduled")}
+    assert written(CompositeStatusInput(4, False, "Unschedulable", "1 of 2"), [waits]) == {}
+    assert written(CompositeStatusInput(4, placed=True), [waits]) == {SCHEDULED: ("True", "Scheduled")}
 
 
 def test_true_is_final() -> None:
     told = [{"type": SCHEDULED, "status": "True", "reason": "Scheduled"}]
-    assert written(CompositeStanding(1, False, "Invalid", "a cycle"), told) == {}
+    assert written(CompositeStatusInput(1, False, "Invalid", "a cycle"), told) == {}
 
 
 def test_a_quota_is_told_by_a_condition_of_ours() -> None:
-    held = CompositeStanding(0, False, "QuotaExceeded", "queue q is full", held=True)
+    held = CompositeStatusInput(0, False, "QuotaExceeded", "queue q is full", held=True)
     assert written(held) == {"phalanx.dev/Admitted": ("False", "QuotaExceeded")}
     told = composite_conditions([], held, NOW)
-    assert written(CompositeStanding(placed=True), told) == {
+    assert written(CompositeStatusInput(placed=True), told) == {
         SCHEDULED: ("True", "Scheduled"),
         "phalanx.dev/Admitted": ("True", "Admitted"),
     }

@@ -7,7 +7,7 @@ import pytest
 
 from phalanx.dialects.core import decode_namespace, decode_node, decode_pod, decode_priority_class
 from phalanx.dialects.gangs.plan_marks import encode_mark
-from phalanx.dialects.pods.decoder import PodNouns, node_noun
+from phalanx.dialects.pods.decoder import PodDecoder, node_spec
 from phalanx.dialects.signatures import Signer
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import PlanMark, Pod, PodPhase
@@ -17,7 +17,7 @@ from tests.dialects.objects import container, decode, pod, pod_document
 
 
 def noun(document: dict[str, object]) -> Pod:
-    nouns, read = PodNouns(), decode(document)
+    nouns, read = PodDecoder(), decode(document)
     return nouns.pod(read, nouns.spec(read), "")
 
 
@@ -39,7 +39,7 @@ def test_a_well_formed_pod_becomes_a_noun_with_all_that_the_scheduler_reads() ->
         priority=7,
         preemptionPolicy="Never",
     )
-    nouns, read = PodNouns(signer=SIGNER), decode(document)
+    nouns, read = PodDecoder(signer=SIGNER), decode(document)
     result = nouns.pod(read, nouns.spec(read), "site")
     assert (result.key, result.uid, result.scheduler) == ("shop/web", "uid-web", "phalanx")
     assert result.usage == result.pod_class.requests
@@ -55,7 +55,7 @@ def test_gates_deletion_and_nomination_are_seen() -> None:
         terminating=True, schedulingGates=[{"name": "quota"}], status={"nominatedNodeName": "n9"}
     )
     result = noun(document)
-    assert (result.terminating, result.gated, result.nominated) == (True, True, "n9")
+    assert (result.terminating, result.gated, result.nominated_node) == (True, True, "n9")
 
 
 def test_unknown_fields_are_skipped() -> None:
@@ -145,7 +145,7 @@ def test_a_priority_beyond_32_bits_is_as_good_as_the_last_one(stated: int, read:
 
 
 def test_equal_specs_share_one_class_object() -> None:
-    nouns = PodNouns()
+    nouns = PodDecoder()
     first, second = (pod(name, containers=[container(cpu=1)], volumes=[{"name": f"token-{name}"}]) for name in "ab")
     assert nouns.spec(first).pod_class is nouns.spec(second).pod_class
 
@@ -161,7 +161,7 @@ def test_a_node_becomes_a_noun() -> None:
             },
         }
     )
-    node = node_noun(decode_node(raw))
+    node = node_spec(decode_node(raw))
     assert (node.name, node.uid, node.unschedulable) == ("n1", "u1", True)
     assert dict(node.allocatable) == {"cpu": 3920, "memory": 15 * 2**30, "pods": 110}
     assert node.labels == (("arch", "amd64"), ("zone", "a"))
@@ -173,7 +173,7 @@ def test_what_a_node_offers_and_nobody_can_read_counts_as_absent() -> None:
     raw = msgspec.json.encode(
         {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "memory": "lots", "pods": "-3"}}}
     )
-    node = node_noun(decode_node(raw))
+    node = node_spec(decode_node(raw))
     assert dict(node.allocatable) == {"cpu": 4000}
     assert [problem.split(":")[0] for problem in node.problems] == [
         "status.allocatable.memory",
@@ -188,7 +188,7 @@ def test_the_images_of_a_node_go_by_all_their_names_with_a_tag() -> None:
         {"names": [], "sizeBytes": 9},
     ]
     status = {"images": images, "declaredFeatures": ["B", "A"]}
-    node = node_noun(decode_node(msgspec.json.encode({"metadata": {"name": "n1"}, "status": status})))
+    node = node_spec(decode_node(msgspec.json.encode({"metadata": {"name": "n1"}, "status": status})))
     assert dict(node.images) == {
         "registry:5000/cuda:latest": 700,
         "registry:5000/cuda@sha256:ab": 700,

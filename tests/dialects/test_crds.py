@@ -13,16 +13,14 @@ import pytest
 import yaml
 
 from phalanx.cli.manifests import definitions
-from phalanx.dialects.families import native
-from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES
-from phalanx.dialects.gangs.status import desired_status
+from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
-from phalanx.dialects.quotas.usage_status import Holdings, status_change
+from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef
 from phalanx.model.verdict import Verdict
 from phalanx_local.schema.structural import StructuralSchema
+from tests.dialects.objects import ACCOUNT_KINDS, GROUP_KINDS, desired_status, read_account, usage_status
 
 CRDS = {entry["metadata"]["name"]: entry for entry in definitions()}
 
@@ -49,8 +47,8 @@ def nodes(node: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str,
 
 
 def test_every_kind_that_the_dialects_read_is_defined_in_their_favourite_version() -> None:
-    for kind in (*GROUP_RESOURCES, *ACCOUNT_KINDS, HYPER_NODES):
-        if kind.group != native.GROUP:
+    for kind in (*GROUP_KINDS, *ACCOUNT_KINDS, HYPER_NODES):
+        if kind.group != NATIVE:
             assert version(f"{kind.plural}.{kind.group}")["name"] == kind.versions[0]
 
 
@@ -254,7 +252,7 @@ def test_bad_objects_are_refused_by_name(name: str, spec: dict[str, Any], compla
     assert any(complaint in fault for fault in faults(name, spec)), faults(name, spec)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in GROUP_RESOURCES if kind.group != native.GROUP], ids=str)
+@pytest.mark.parametrize("kind", [kind for kind in GROUP_KINDS if kind.group != NATIVE], ids=str)
 def test_every_status_that_is_written_back_fits_its_schema(kind: Any) -> None:
     resource: ServedKind = kind.served_as(kind.versions[0])
     ref = GroupRef(resource.group, resource.version, "PodGroup", resource.plural, "default", "g", "u")
@@ -289,6 +287,6 @@ def test_every_status_of_a_queue_or_quota_fits_its_schema(kind: Any) -> None:
             "spec": {"max": {"pods": 9}},
         }
         (account,) = read_account(kind.served_as(kind.versions[0]), document).accounts
-        status = status_change({}, account, Holdings(held, held, phases))
+        status = usage_status({}, account, QuotaUsage(held, held, phases))
         assert status
         assert faults(f"{kind.plural}.{kind.group}", {}, status) == []

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.declaration import Declaration, declare, index_of, role_of
+from phalanx.dialects.gangs.declaration import Declaration, index_of, role_of
 from phalanx.dialects.gangs.extras import Stated
-from phalanx.model.gang import Dialect
-from tests.dialects.objects import pod
+from tests.dialects.objects import declare, pod
 
 
 def declaration(**details: Any) -> Declaration:
@@ -23,15 +22,15 @@ ALIAS_NAME, ALIAS_MIN = "pod-group.scheduling.x-k8s.io/name", "pod-group.schedul
 D6_NAME, D6_MIN = "gang.scheduling.koordinator.sh/name", "gang.scheduling.koordinator.sh/min-available"
 
 # Each way, weakest first; the last column is where the pod states it.
-WAYS: dict[str, tuple[Dialect, str, dict[str, Any]]] = {
-    "D1": (Dialect.KUBE_BATCH, "", {"annotations": {"scheduling.k8s.io/group-name": "d1"}}),
-    "D6": (Dialect.KOORDINATOR, "4", {"annotations": {D6_NAME: "d6", D6_MIN: "4"}}),
-    "D2": (Dialect.LIGHTWEIGHT, "3", {"labels": {"pod-group/name": "d2", "pod-group/min-available": "3"}}),
-    "D3'": (Dialect.SIGS_NAME, "5", {"labels": {ALIAS_NAME: "d3'", ALIAS_MIN: "5"}}),
-    "D3": (Dialect.SIGS_NAME, "2", {"labels": {D3_NAME: "d3", D3_MIN: "2"}}),
-    "D4": (Dialect.SIGS, "", {"labels": {"pod-group.scheduling.sigs.k8s.io": "d4"}}),
-    "D5": (Dialect.X_K8S, "", {"labels": {"scheduling.x-k8s.io/pod-group": "d5"}}),
-    "D7": (Dialect.NATIVE, "", {"schedulingGroup": {"podGroupName": "d7"}}),
+WAYS: dict[str, tuple[str, str, dict[str, Any]]] = {
+    "D1": ("kube-batch", "", {"annotations": {"scheduling.k8s.io/group-name": "d1"}}),
+    "D6": ("gang.scheduling.koordinator.sh", "4", {"annotations": {D6_NAME: "d6", D6_MIN: "4"}}),
+    "D2": ("pod-group", "3", {"labels": {"pod-group/name": "d2", "pod-group/min-available": "3"}}),
+    "D3'": ("pod-group.scheduling.sigs.k8s.io", "5", {"labels": {ALIAS_NAME: "d3'", ALIAS_MIN: "5"}}),
+    "D3": ("pod-group.scheduling.sigs.k8s.io", "2", {"labels": {D3_NAME: "d3", D3_MIN: "2"}}),
+    "D4": ("scheduling.sigs.k8s.io", "", {"labels": {"pod-group.scheduling.sigs.k8s.io": "d4"}}),
+    "D5": ("scheduling.x-k8s.io", "", {"labels": {"scheduling.x-k8s.io/pod-group": "d5"}}),
+    "D7": ("native", "", {"schedulingGroup": {"podGroupName": "d7"}}),
 }
 
 
@@ -39,7 +38,7 @@ WAYS: dict[str, tuple[Dialect, str, dict[str, Any]]] = {
 def test_every_way_of_naming_a_gang_is_understood(way: str) -> None:
     dialect, minimum, details = WAYS[way]
     found = declaration(**details)
-    assert (found.dialect, found.name) == (dialect, way.lower())
+    assert (found.naming.rules.name, found.name) == (dialect, way.lower())
     assert (found.minimum.value if found.minimum else "") == minimum
     assert found.conflicts == ()
 
@@ -63,7 +62,10 @@ def test_rule_1_the_same_name_said_twice_is_no_conflict() -> None:
 
 def test_rule_1_an_empty_name_is_no_name() -> None:
     assert declare(pod(labels={"scheduling.x-k8s.io/pod-group": "", D3_NAME: ""})) is None
-    assert declaration(labels={"scheduling.x-k8s.io/pod-group": "", D3_NAME: "g"}).dialect is Dialect.SIGS_NAME
+    assert (
+        declaration(labels={"scheduling.x-k8s.io/pod-group": "", D3_NAME: "g"}).naming.rules.name
+        == "pod-group.scheduling.sigs.k8s.io"
+    )
 
 
 def test_rule_3_the_label_is_heard_before_the_annotation() -> None:
@@ -89,7 +91,7 @@ def test_the_workload_of_1_35_names_a_gang_per_replica() -> None:
 @pytest.mark.parametrize("key", ["scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member"])
 def test_d9_pods_without_a_name_are_grouped_by_their_controller(key: str) -> None:
     found = declaration(owner="job", annotations={key: "3"})
-    assert (found.dialect, found.name) == (Dialect.SHADOW, "uid-job")
+    assert (found.naming.rules.name, found.name) == ("shadow", "uid-job")
     assert found.minimum == Stated(f"annotation {key}", "3")
 
 
@@ -100,7 +102,7 @@ def test_d9_a_pod_without_a_controller_is_a_group_of_its_own() -> None:
 def test_d9_counts_only_without_a_group_name() -> None:
     annotations = {"scheduling.k8s.io/group-min-member": "3", "scheduling.k8s.io/group-name": "g"}
     found = declaration(annotations=annotations)
-    assert (found.dialect, found.name, found.minimum) == (Dialect.KUBE_BATCH, "g", None)
+    assert (found.naming.rules.name, found.name, found.minimum) == ("kube-batch", "g", None)
 
 
 ACK_GROUPS, KO_GROUPS = "pod-group.scheduling.sigs.k8s.io/groups", "gang.scheduling.koordinator.sh/groups"

@@ -11,7 +11,7 @@ from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.dialects.core import decode_node, decode_pod
 from phalanx.dialects.devices.device_objects import DeviceObjects
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.pods.decoder import PodNouns, node_noun
+from phalanx.dialects.pods.decoder import PodDecoder, node_spec
 from phalanx.model.devices import Card, CardHold, CardShare, DeviceNeed, Family, NodeCards
 from phalanx.model.events import StockFact
 from phalanx.model.node import Node
@@ -49,7 +49,7 @@ def pod(*containers: dict[str, Any], node: str = "", init: list[dict[str, Any]] 
     }
     metadata = {"name": "p", "namespace": "ns", "annotations": {keys[key]: text for key, text in notes.items()}}
     spec = {"containers": list(containers), "initContainers": init or [], "nodeName": node}
-    nouns = PodNouns()
+    nouns = PodDecoder()
     decoded = decode_pod(msgspec.json.encode({"metadata": metadata, "spec": spec}))
     return nouns.pod(decoded, nouns.spec(decoded), "")
 
@@ -184,8 +184,8 @@ class TestKoordinator:
             Card(KOORDINATOR, "1", 16 * 2**30, 2**31, healthy=False),
         )
         news = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR, cards))], set[str]())
-        assert facet.take(kind, document) == news
-        assert facet.take(kind, document) == ([], set())
+        assert facet.updated(kind, document) == news
+        assert facet.updated(kind, document) == ([], set())
         gone = ([StockFact("shared-devices", NodeCards("n1", KOORDINATOR))], set[str]())
         assert facet.unserved(kind) == gone
         assert facet.removed(kind, "", "n1") == ([], set())
@@ -204,19 +204,19 @@ class TestWholeGpus:
     def test_pods_are_shown_anew_when_the_first_card_comes_and_the_last_goes(self) -> None:
         facet = DeviceObjects()
         whole = pod({"name": "c", "resources": {"limits": {"nvidia.com/gpu": "2"}}})
-        assert facet.shown(whole, None) is whole
-        assert facet.take(self.KIND, self.device(0))[1] == {whole.uid}
+        assert facet.enriched(whole, None) is whole
+        assert facet.updated(self.KIND, self.device(0))[1] == {whole.uid}
         asked = DeviceNeed(KOORDINATOR, (CardShare(count=2, percent=100, cores=100),), lenient=True)
-        assert facet.shown(whole, None).pod_class.devices == asked
-        assert facet.take(self.KIND, self.device(0, 1))[1] == set()
+        assert facet.enriched(whole, None).pod_class.devices == asked
+        assert facet.updated(self.KIND, self.device(0, 1))[1] == set()
         assert facet.removed(self.KIND, "", "n1")[1] == {whole.uid}
-        assert facet.shown(whole, None) is whole
+        assert facet.enriched(whole, None) is whole
 
     def test_pods_without_gpus_and_with_parts_of_them_are_left_alone(self) -> None:
         facet = DeviceObjects()
-        facet.take(self.KIND, self.device(0))
+        facet.updated(self.KIND, self.device(0))
         for other in (pod({"name": "c"}), pod(koordinator(gpu=50)), pod(limits(vgpu_number=1))):
-            assert facet.shown(other, None) is other
+            assert facet.enriched(other, None) is other
 
     def test_what_they_hold_is_read(self) -> None:
         text = '{"gpu": [{"minor": 1, "resources": {"koordinator.sh/gpu-core": "100"}}]}'
@@ -226,7 +226,7 @@ class TestWholeGpus:
 
 def node(annotations: dict[str, str], **status: Any) -> Node:
     metadata = {"name": "n", "annotations": annotations}
-    return node_noun(decode_node(msgspec.json.encode({"metadata": metadata, "status": status})))
+    return node_spec(decode_node(msgspec.json.encode({"metadata": metadata, "status": status})))
 
 
 OFFER = {"volcano.sh/vgpu-number": 20, "volcano.sh/vgpu-memory": 64000, "volcano.sh/vgpu-cores": 200}

@@ -51,7 +51,7 @@ def counted(events: list[ClusterEvent]) -> dict[str, tuple[str, ...]]:
 
 
 def told(door: Intake) -> list[str]:
-    return [notice.message for notice in door.drain_notices()]
+    return [notice.message for notice in door.drain_warnings()]
 
 
 # What it allows.

@@ -10,16 +10,14 @@ from typing import Any
 import pytest
 import yaml
 
-from phalanx.dialects.gangs.group_readers import read_group
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES, read_hypernode
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS, read_account
 from phalanx.dialects.quotas.budgets import BUDGET, parse_budget
 from phalanx.dialects.quotas.eviction_limits import MIN_RUN_TIME
 from phalanx.model.account import EvictionRate
 from phalanx.model.events import AccountUpdated
-from tests.dialects.objects import VOLCANO, VOLCANO_QUEUE
+from tests.dialects.objects import ACCOUNT_KINDS, VOLCANO, VOLCANO_QUEUE, read_account, read_group
 
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```yaml\n(.*?)^```", re.M | re.S)
@@ -51,7 +49,7 @@ def test_an_example_is_read_without_a_complaint(document: dict[str, Any]) -> Non
     door = Intake(["phalanx"])
     events = door.account(served(document), document)
     assert any(isinstance(event, AccountUpdated) and event.account.source for event in events)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_there_is_an_example_of_each_kind() -> None:

@@ -7,15 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES, preference, read_group, unreadable_group
+from phalanx.dialects.gangs.group_objects import unreadable_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
-from phalanx.model.gang import Dialect
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import SubgroupRule, TopologyRule
 from tests.dialects.objects import (
+    DIALECTS,
     EPOCH,
+    GROUP_KINDS,
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
     KUBE_BATCH_LAST,
@@ -26,6 +27,7 @@ from tests.dialects.objects import (
     WORKLOAD,
     X_K8S,
     group,
+    read_group,
 )
 
 
@@ -81,25 +83,24 @@ def test_a_word_about_eviction_that_nobody_understands_forbids_it_and_is_told() 
 
 
 @pytest.mark.parametrize(
-    ("resource", "family"),
+    ("resource", "name"),
     [
-        (X_K8S, Dialect.X_K8S),
-        (SIGS, Dialect.SIGS),
-        (VOLCANO, Dialect.KUBE_BATCH),
-        (KUBE_BATCH, Dialect.KUBE_BATCH),
-        (NATIVE, Dialect.NATIVE),
+        (X_K8S, "scheduling.x-k8s.io"),
+        (SIGS, "scheduling.sigs.k8s.io"),
+        (VOLCANO, "kube-batch"),
+        (KUBE_BATCH, "kube-batch"),
+        (NATIVE, "native"),
     ],
 )
-def test_each_family_speaks_its_own_dialect(resource: ServedKind, family: Dialect) -> None:
-    assert read(resource).family is family
+def test_pods_name_the_objects_of_each_family_in_their_own_way(resource: ServedKind, name: str) -> None:
+    assert DIALECTS.naming_of[resource.group].rules.name == name
 
 
 def test_every_kind_that_is_looked_for_can_be_read() -> None:
-    for kind in GROUP_RESOURCES:
+    for kind in GROUP_KINDS:
         for version in kind.versions:
             specs = read_group(kind.served_as(version), group(podGroups=[{"name": "w", "policy": {"basic": {}}}]))
             assert len(specs) == 1
-            assert preference(None, specs[0]) >= 0
 
 
 @pytest.mark.parametrize("spelling", ["minMember", "minMembers", "numMember"])

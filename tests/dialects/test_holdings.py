@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
-from phalanx.dialects.quotas.usage_status import Holdings, exact_quantity, status_change
+from phalanx.dialects.quotas.usage_status import QuotaUsage, exact_quantity
 from phalanx.model.resources import parse_amount
 from tests.dialects.objects import (
     KUBE_BATCH_QUEUE,
@@ -21,16 +20,18 @@ from tests.dialects.objects import (
     queue,
     quota,
     quota_tree,
+    read_account,
+    usage_status,
 )
 
 GIB = 2**30
-HELD = Holdings({"cpu": 1500, "memory": GIB, "pods": 3}, {"cpu": 500, "pods": 1}, {"Running": 2, "Pending": 1})
-NOTHING = Holdings({}, {})
+HELD = QuotaUsage({"cpu": 1500, "memory": GIB, "pods": 3}, {"cpu": 500, "pods": 1}, {"Running": 2, "Pending": 1})
+NOTHING = QuotaUsage({}, {})
 
 
-def change(kind: ServedKind, document: dict[str, Any], holdings: Holdings) -> dict[str, Any]:
+def change(kind: ServedKind, document: dict[str, Any], holdings: QuotaUsage) -> dict[str, Any]:
     (account,) = read_account(kind, document).accounts
-    return status_change(document["status"], account, holdings)
+    return usage_status(document["status"], account, holdings)
 
 
 def merged(status: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
@@ -80,13 +81,13 @@ def test_other_spellings_of_the_same_amount_are_left_alone() -> None:
         ("Closing", HELD, None),
         ("Closed", HELD, None),
         ("Closed", NOTHING, None),
-        ("Closed", Holdings({}, {}, {"Pending": 1}), None),
-        ("Closing", Holdings({}, {}, {"Completed": 4}), "Closed"),
+        ("Closed", QuotaUsage({}, {}, {"Pending": 1}), None),
+        ("Closing", QuotaUsage({}, {}, {"Completed": 4}), "Closed"),
         ("Unknown", NOTHING, None),
         ("Open", HELD, None),
     ],
 )
-def test_a_queue_is_closed_once_it_holds_nothing(said: str, holdings: Holdings, state: str | None) -> None:
+def test_a_queue_is_closed_once_it_holds_nothing(said: str, holdings: QuotaUsage, state: str | None) -> None:
     assert change(VOLCANO_QUEUE, queue(status={"state": said}), holdings).get("state") == state
 
 
@@ -128,7 +129,7 @@ _texts = st.dictionaries(_names, st.sampled_from(["0", "1", "x", "500m", 3]), ma
 
 @given(_amounts, _texts, st.sampled_from(["Open", "Closed", "Closing", ""]))
 def test_one_write_makes_the_status_true(held: dict[str, int], stated: dict[str, Any], state: str) -> None:
-    holdings = Holdings(held, held, {"Running": 1})
+    holdings = QuotaUsage(held, held, {"Running": 1})
     for kind, document in (
         (VOLCANO_QUEUE, queue(status={"allocated": stated, "state": state})),
         (QUOTA, quota(min={"cpu": 1}, max={"memory": "1Gi"}, status={"used": stated})),

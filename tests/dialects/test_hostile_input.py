@@ -43,7 +43,7 @@ class Cluster:
         return [bind.uid for bind in plan.binds]
 
     def told(self) -> str:
-        return "\n".join(notice.message for notice in self.intake.drain_notices())
+        return "\n".join(notice.message for notice in self.intake.drain_warnings())
 
 
 @pytest.mark.parametrize("place", ["annotations", "labels"])
@@ -99,9 +99,9 @@ def test_a_field_beyond_all_limits_is_named(resource: Any, field: str, value: st
         assert f"spec.{field}" in cluster.told()
     else:
         (gang,) = cluster.state.gangs.values()
-        assert gang.noun is not None
-        assert gang.noun.problem is not None
-        assert f"spec.{field}" in gang.noun.problem.message
+        assert gang.spec is not None
+        assert gang.spec.problem is not None
+        assert f"spec.{field}" in gang.spec.problem.message
     cluster.pod("p")
     assert cluster.bound() == ["uid-p"]
 

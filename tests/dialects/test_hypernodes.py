@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES, HyperNodes, read_hypernode
-from phalanx.dialects.warnings import NoticeBoard
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
 from phalanx.model.selectors import Requirement
 from phalanx.model.topology import HyperNode, HyperNodeMember
@@ -90,13 +90,13 @@ def test_without_a_legible_tier_it_holds_nothing(tier: object) -> None:
 
 
 def test_a_fault_is_told_once_and_what_cannot_be_decoded_holds_nothing() -> None:
-    board = NoticeBoard()
+    board = ObjectWarnings()
     door = HyperNodes(board)
     broken = hypernode(tier=1, members=[node("n1"), "n2"])
-    events, _ = door.take(KIND, broken)
+    events, _ = door.updated(KIND, broken)
     assert events == [HyperNodeUpdated(HyperNode("r1", 1, "", (HyperNodeMember(name="n1"),)))]
     assert [notice.reason for notice in board.drain()] == ["InvalidHyperNode"]
-    door.take(KIND, broken)
+    door.updated(KIND, broken)
     assert board.drain() == []
     events, _ = door.malformed(KIND, "", "r1", "uid-r1", "truncated")
     assert events == [HyperNodeUpdated(HyperNode("r1", problem="HyperNode r1: cannot be read: truncated"))]
@@ -104,9 +104,9 @@ def test_a_fault_is_told_once_and_what_cannot_be_decoded_holds_nothing() -> None
 
 
 def test_what_is_gone_and_what_is_served_no_more() -> None:
-    door = HyperNodes(NoticeBoard())
+    door = HyperNodes(ObjectWarnings())
     for name in ("b", "a", "c"):
-        door.take(KIND, hypernode(name, tier=1))
+        door.updated(KIND, hypernode(name, tier=1))
     assert door.removed(KIND, "", "c") == ([HyperNodeRemoved("c")], set())
     assert door.removed(KIND, "", "c") == ([], set())
     assert door.unserved(KIND) == ([HyperNodeRemoved("a"), HyperNodeRemoved("b")], set())

@@ -170,7 +170,7 @@ def test_one_bad_pod_harms_only_itself() -> None:
     events = door.pod(member("bad", containers=[container(cpu="much")]))
     assert kinds(events) == [PodUpdated]
     assert the_pod(events).problem
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.about.name, notice.type, notice.reason) == ("bad", "Warning", "InvalidPod")
 
 
@@ -302,7 +302,7 @@ def test_nodes_are_told_once_per_change() -> None:
     raw = msgspec.json.encode({"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "4", "pods": "x"}}})
     assert kinds(door.node(decode_node(raw))) == [NodeUpdated]
     assert door.node(decode_node(raw)) == []
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.about.kind, notice.reason) == ("Node", "InvalidNode")
     assert door.node_removed("n1") == [NodeRemoved("n1")]
     assert door.node_removed("n1") == []
@@ -314,20 +314,20 @@ def test_nodes_are_told_once_per_change() -> None:
 def test_each_thing_is_said_once_per_change() -> None:
     door = intake()
     door.pod(member(minimum="xxx"))
-    assert [notice.reason for notice in door.drain_notices()] == ["InvalidPodGroup"]
+    assert [notice.reason for notice in door.drain_warnings()] == ["InvalidPodGroup"]
     door.pod(member(minimum="xxx", node="n1"))
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
     door.pod(member(minimum="yyy", node="n1"))
-    assert [notice.reason for notice in door.drain_notices()] == ["InvalidPodGroup"]
+    assert [notice.reason for notice in door.drain_warnings()] == ["InvalidPodGroup"]
 
 
 def test_a_notice_is_about_the_object_that_the_user_made() -> None:
     door = intake()
     door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "g"}))
-    (missing,) = door.drain_notices()
+    (missing,) = door.drain_warnings()
     assert (missing.about.kind, missing.about.name, missing.reason) == ("Pod", "p", "PodGroupNotFound")
     door.group(X_K8S, group(minMember=-1))
-    (bad,) = door.drain_notices()
+    (bad,) = door.drain_warnings()
     assert (bad.about.api_version, bad.about.kind, bad.about.name) == (
         "scheduling.x-k8s.io/v1alpha1",
         "PodGroup",
@@ -340,7 +340,7 @@ def test_a_notice_about_a_dissenter_goes_to_that_pod() -> None:
     door.group(SIGS, group(minMember=3))
     door.pod(member("good"))
     door.pod(member("odd", "4"))
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.about.kind, notice.about.name, notice.reason) == ("Pod", "odd", "MinAvailableMismatch")
 
 
@@ -350,11 +350,11 @@ def test_two_names_on_one_pod_are_one_warning() -> None:
     door.group(X_K8S, group("a", minMember=1))
     found = the_pod(door.pod(pod(labels=labels)))
     assert found.gang == "a"
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.reason, notice.about.name) == ("ConflictingGangDeclaration", "p")
     assert f"label {NAME} 'b'" in notice.message
     door.pod(pod(labels=labels, node="n1"))
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 @pytest.mark.parametrize(
@@ -366,19 +366,19 @@ def test_an_empty_name_of_a_group_is_one_warning_and_the_pod_is_on_its_own(said:
     door = intake()
     found = the_pod(door.pod(pod(**said)))
     assert found.gang == ""
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.type, notice.reason, notice.about.name) == ("Warning", "InvalidPodGroup", "p")
     assert "is empty, so the pod belongs to no group and is scheduled on its own" in notice.message
     door.pod(pod(**said))
     door.pod(pod(**said, node="n1"))
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_an_empty_name_beside_another_one_is_nobodys_mistake() -> None:
     door = intake()
     door.group(X_K8S, group("a", minMember=1))
     door.pod(pod(labels={"scheduling.x-k8s.io/pod-group": "a", NAME: ""}))
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 def test_a_malformed_scoring_wish_is_one_warning() -> None:
@@ -387,7 +387,7 @@ def test_a_malformed_scoring_wish_is_one_warning() -> None:
     found = the_pod(door.pod(pod(annotations=annotations)))
     assert found.problem == ""
     door.pod(pod(annotations=annotations, node="n1"))
-    assert [notice.reason for notice in door.drain_notices()] == ["InvalidAnnotation"]
+    assert [notice.reason for notice in door.drain_warnings()] == ["InvalidAnnotation"]
 
 
 # Options

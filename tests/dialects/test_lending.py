@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.group_readers import read_group
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.model.disruption import Portion
 from phalanx.model.events import GangUpdated, PodUpdated
 from phalanx.model.pod import Pod
+from tests.dialects.objects import read_group
 
 from .objects import SIGS, VOLCANO, group, pod
 

@@ -8,7 +8,7 @@ import pytest
 
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
-from phalanx.model.gang import Dialect, Gang, GangKey, GroupClaim, MatchPolicy
+from phalanx.model.gang import Gang, GangKey, GroupClaim, MatchPolicy
 from phalanx.model.topology import TopologyRule
 
 from .objects import NATIVE, NATIVE_1_36, WORKLOAD, decode, group, pod, pod_document
@@ -70,7 +70,7 @@ def test_annotations_of_ours_make_a_group_with_the_same_rules() -> None:
     door = Intake(["phalanx"])
     door.pod(own(pod_group="g", min_count="3", disruption_mode="all"))
     found = gang_of(door)
-    assert (found.dialect, found.min_member, found.unit, found.problem) == (Dialect.OWN, 3, True, None)
+    assert (found.rules.name, found.min_member, found.unit, found.problem) == ("phalanx.dev", 3, True, None)
     assert found.match_policy is MatchPolicy.UNTIL_SCHEDULED
 
 
@@ -224,15 +224,15 @@ def test_a_pod_that_lost_its_group_is_told_once_why() -> None:
     door = Intake(["phalanx"])
     lost = pod("lost", annotations={"scheduling.k8s.io/group-template-name": "workers"})
     door.pod(lost)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
     door.serves_native(False)
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.about.name, notice.type, notice.reason) == ("lost", "Warning", "NativeGroupsNotServed")
     assert notice.message.startswith("its annotation scheduling.k8s.io/group-template-name is 'workers', but")
     assert "phalanx.dev/pod-group and phalanx.dev/min-count" in notice.message
     door.pod(lost)
     door.serves_native(False)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
 
 
 @pytest.mark.parametrize(
@@ -249,7 +249,7 @@ def test_only_pods_of_ours_that_belong_to_a_native_group_are_told(details: dict[
     door = Intake(["phalanx"])
     door.serves_native(False)
     door.pod(pod(**details))
-    assert bool(door.drain_notices()) is told
+    assert bool(door.drain_warnings()) is told
 
 
 def test_a_pod_whose_owner_is_a_native_group_is_told_too() -> None:
@@ -260,5 +260,5 @@ def test_a_pod_whose_owner_is_a_native_group_is_told_too() -> None:
     door = Intake(["phalanx"])
     door.serves_native(False)
     door.pod(decode(document))
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert notice.message.startswith("its owner is the PodGroup g of scheduling.k8s.io")

@@ -22,7 +22,7 @@ _OBJECTS, _ANNOTATED = re.findall(r"^```yaml\n(.*?)^```", _TEXT, re.M | re.S)
 def gang_of(door: Intake) -> Gang:
     found = door._gangs.gang(GangKey("default", "train"))
     assert found is not None
-    assert (found.problem, found.warnings, door.drain_notices()) == (None, (), [])
+    assert (found.problem, found.warnings, door.drain_warnings()) == (None, (), [])
     return found
 
 

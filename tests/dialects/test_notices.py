@@ -15,7 +15,7 @@ VOLCANO_GROUP = {"annotations": {"scheduling.k8s.io/group-name": "v"}}
 
 
 def told(door: Intake) -> list[tuple[str, str]]:
-    return [(notice.about.name, notice.reason) for notice in door.drain_notices()]
+    return [(notice.about.name, notice.reason) for notice in door.drain_warnings()]
 
 
 def test_an_object_that_is_read_after_its_pods_was_never_missing() -> None:

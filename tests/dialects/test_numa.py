@@ -79,11 +79,11 @@ class Door:
         return self.shown[name]
 
     def topology(self, node: str, document: dict[str, Any]) -> None:
-        facets = self.intake.facets
-        self._see(self.intake.heed(facets.take(KIND, {"metadata": {"name": node}, "spec": document})))
+        facets = self.intake.enrichers
+        self._see(self.intake.apply(facets.updated(KIND, {"metadata": {"name": node}, "spec": document})))
 
     def gone(self, node: str) -> None:
-        self._see(self.intake.heed(self.intake.facets.removed(KIND, "", node)))
+        self._see(self.intake.apply(self.intake.enrichers.removed(KIND, "", node)))
 
     def _see(self, events: list[ClusterEvent]) -> None:
         for event in events:

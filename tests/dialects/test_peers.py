@@ -9,7 +9,7 @@ import pytest
 
 from phalanx.dialects.core import NamespaceObject, decode_namespace
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.pods.decoder import PodNouns
+from phalanx.dialects.pods.decoder import PodDecoder
 from phalanx.model.events import NamespaceLabelled, PodUpdated
 from phalanx.model.peers import NO_PEERS, Peers, PeerTerm, PodSelection, PreferredPeers, Spread
 from phalanx.model.pod import Pod
@@ -118,7 +118,7 @@ def test_label_keys_are_merged_from_the_pods_own_labels_once() -> None:
 
 
 def test_pods_of_one_template_share_a_class_but_not_across_labels_that_matter() -> None:
-    nouns = PodNouns()
+    nouns = PodDecoder()
     first, second, third = (
         nouns.spec(pod(name, labels={"hash": value}, **spread(matchLabelKeys=["hash"]))).pod_class
         for name, value in (("a", "1"), ("b", "1"), ("c", "2"))

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.pods.decoder import PodNouns
+from phalanx.dialects.pods.decoder import PodDecoder
 from phalanx.model.pod import PodClass
 from phalanx.model.selectors import HostPort, NodeSelectorTerm, Requirement, Toleration
 from tests.dialects.objects import container, pod, sidecar
@@ -16,7 +16,7 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def pod_class(**spec: Any) -> PodClass:
-    return PodNouns().spec(pod(**spec)).pod_class
+    return PodDecoder().spec(pod(**spec)).pod_class
 
 
 def required(*terms: dict[str, Any]) -> PodClass:
@@ -143,7 +143,7 @@ def test_a_scoring_override_becomes_canonical_json() -> None:
     ],
 )
 def test_a_malformed_scoring_override_is_dropped_and_named(annotation: dict[str, str]) -> None:
-    spec = PodNouns().spec(pod(annotations=annotation))
+    spec = PodDecoder().spec(pod(annotations=annotation))
     assert spec.pod_class.strategy == ""
     assert next(iter(annotation)) in spec.strategy_faults[0].path
 

@@ -96,7 +96,7 @@ def test_a_quota_that_is_written_down_holds_against_the_profile() -> None:
     door.account(PROFILE, profile())
     written = quota("gpus", "kube-system", created=EPOCH + 9, labels={KO + "tree-id": "gpu-tree"}, min={"cpu": 1})
     assert gpus(door.account(SIGS_QUOTA, written)).deserved == (("cpu", 1000),)
-    assert door.drain_notices() == []
+    assert door.drain_warnings() == []
     assert gpus(door.account_removed(SIGS_QUOTA, "kube-system", "gpus")).total == ()
     assert AccountRemoved(ROOT) in door.account_removed(PROFILE, "kube-system", "profile")
 
@@ -114,7 +114,7 @@ def test_a_quota_that_is_written_down_holds_against_the_profile() -> None:
 def test_a_profile_that_cannot_be_read_shares_nothing_and_is_told(spec: dict[str, Any], field: str) -> None:
     door = Intake(["phalanx"])
     assert door.account(PROFILE, profile(**spec)) == []
-    (notice,) = door.drain_notices()
+    (notice,) = door.drain_warnings()
     assert (notice.reason, field in notice.message) == ("InvalidElasticQuotaProfile", True)
 
 
@@ -123,7 +123,7 @@ def test_a_ratio_that_is_none_is_1(ratio: Any) -> None:
     door = Intake(["phalanx"])
     door.node(node("a", pool="gpu"))
     assert dict(gpus(door.account(PROFILE, profile(resourceRatio=ratio))).total or ())["cpu"] == 8000
-    assert len(door.drain_notices()) == (ratio is not None)
+    assert len(door.drain_warnings()) == (ratio is not None)
 
 
 _moves = st.tuples(st.sampled_from("abc"), st.sampled_from(["gpu", "cpu", "gone"]), st.integers(1, 9))

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.gangs.agreement import Member, Voice
-from phalanx.dialects.gangs.declaration import declare
-from phalanx.dialects.gangs.group_readers import read_group
+from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 from phalanx.dialects.gangs.group_spec import GroupSpec
-from phalanx.dialects.gangs.resolver import Surroundings, resolve
+from phalanx.dialects.gangs.resolver import GangContext, resolve
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.times import parse_time
-from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy
 from phalanx.model.topology import TopologyRule
 from tests.dialects.objects import (
+    DIALECTS,
     EPOCH,
     KUBE_BATCH,
     KUBE_BATCH_DESIGN,
@@ -28,8 +27,10 @@ from tests.dialects.objects import (
     VOLCANO,
     WORKLOAD,
     X_K8S,
+    declare,
     group,
     pod,
+    read_group,
 )
 
 D1 = "scheduling.k8s.io/group-name"
@@ -55,14 +56,14 @@ def gang(
         found = declare(read)
         assert found is not None
         assert found.name == name
-        voice = Voice(
+        voice = MemberDeclaration(
             found, read.spec.priority or 0, read.spec.preemption_policy != "Never", read.spec.scheduler_name
         )
         created = parse_time(read.metadata.creation_timestamp)
         members.append(Member(created, read.metadata.name, read.metadata.uid, voice))
     key = GangKey("default", name)
-    surroundings = Surroundings(classes or {}, queue)
-    return resolve(key, sorted(members), objects, surroundings, DialectOptions(**options)).gang
+    context = GangContext(DIALECTS.naming_of, classes or {}, queue)
+    return resolve(key, sorted(members), objects, context, DialectOptions(**options)).gang
 
 
 def read(resource: ServedKind, **details: Any) -> GroupSpec:
@@ -177,7 +178,7 @@ def test_rule_4_an_object_makes_up_for_a_bad_minimum() -> None:
 
 def test_rule_4_d9_carries_on_with_one_as_kube_batch_does() -> None:
     found = gang(pod(owner="job", annotations={"scheduling.k8s.io/group-min-member": "lots"}), name="uid-job")
-    assert (found.dialect, found.min_member, found.problem) == (Dialect.SHADOW, 1, None)
+    assert (found.rules.name, found.min_member, found.problem) == ("shadow", 1, None)
     assert codes(found) == ["InvalidPodGroup"]
 
 
@@ -302,8 +303,11 @@ def test_odd_the_highest_priority_that_a_user_may_define_is_followed() -> None:
 def test_odd_finished_members_are_not_asked_for_their_priority() -> None:
     declaration = declare(labelled())
     assert declaration is not None
-    members = [Member(0, "a", "1", Voice(declaration, 5, active=False)), Member(1, "b", "2", Voice(declaration, 7))]
-    found = resolve(GangKey("default", "g"), members, [], Surroundings(), DialectOptions())
+    members = [
+        Member(0, "a", "1", MemberDeclaration(declaration, 5, active=False)),
+        Member(1, "b", "2", MemberDeclaration(declaration, 7)),
+    ]
+    found = resolve(GangKey("default", "g"), members, [], GangContext(DIALECTS.naming_of), DialectOptions())
     assert found.gang.warnings == ()
 
 
@@ -363,7 +367,7 @@ def test_policy_an_unknown_one_is_the_strictest_and_a_warning() -> None:
 
 
 def test_policy_the_default_can_be_configured() -> None:
-    overrides = {Dialect.SIGS_NAME: MatchPolicy.ONLY_WAITING}
+    overrides = {"pod-group.scheduling.sigs.k8s.io": MatchPolicy.ONLY_WAITING}
     assert gang(labelled(), match_policies=overrides).match_policy is MatchPolicy.ONLY_WAITING
 
 
@@ -375,7 +379,7 @@ def test_extra_the_object_is_heard_before_the_pods() -> None:
         labelled(annotations={KO + "mode": "NonStrict"}),
         objects=[read(SIGS, minMember=3, annotations={KO + "mode": "Strict"})],
     )
-    assert found.strict
+    assert codes(found) == []
 
 
 def test_extra_the_oldest_member_that_says_anything_decides() -> None:
@@ -384,16 +388,15 @@ def test_extra_the_oldest_member_that_says_anything_decides() -> None:
         labelled("b", age=5, annotations={KO + "mode": "NonStrict"}),
         labelled("c", age=1, annotations={KO + "mode": "Strict"}),
     )
-    assert not found.strict
-    assert codes(found) == ["ConflictingGangDeclaration"]
+    assert codes(found) == ["ConflictingGangDeclaration", "ModeNotHonoured"]
 
 
 @pytest.mark.parametrize(
     ("extra", "value", "field", "expected", "warning"),
     [
-        ("mode", "NonStrict", "strict", False, None),
-        ("mode", "Strict", "strict", True, None),
-        ("mode", "strict", "strict", True, "UnknownMode"),
+        ("mode", "NonStrict", "problem", None, "ModeNotHonoured"),
+        ("mode", "Strict", "problem", None, None),
+        ("mode", "strict", "problem", None, "UnknownMode"),
         ("waiting-time", "1h10m", "timeout", 4200, None),
         ("waiting-time", "1500ms", "timeout", 2, None),
         ("waiting-time", "10", "timeout", None, "InvalidTimeout"),

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.status import StatusChange, desired_status
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.status import StatusChange
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.verdict import Verdict
 from tests.dialects.objects import (
@@ -21,6 +21,7 @@ from tests.dialects.objects import (
     VOLCANO,
     WORKLOAD,
     X_K8S,
+    desired_status,
 )
 
 NOW = 1_900_000_000

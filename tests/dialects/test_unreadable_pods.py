@@ -147,7 +147,7 @@ def test_a_bound_one_leaves_the_rest_of_its_node_to_others(amount: Any) -> None:
     held = cluster.state.pods["uid-p"]
     assert dict(held.pod.usage) == {"memory": 2**30}
     assert not held.pod.preemptable
-    assert [notice.about.name for notice in cluster.intake.drain_notices()] == ["p"]
+    assert [notice.about.name for notice in cluster.intake.drain_warnings()] == ["p"]
 
 
 def test_one_that_is_no_json_keeps_what_it_was_known_to_take() -> None:

@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from phalanx.dialects.gangs.status import desired_status
 from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.quotas.account_readers import read_account
-from phalanx.dialects.quotas.usage_status import Holdings, status_change
+from phalanx.dialects.quotas.usage_status import QuotaUsage
 from phalanx.model.gang import Gang, GangCounts, GangKey, GroupRef, Problem
 from phalanx.model.verdict import Verdict
 from phalanx_local.schema.structural import StructuralSchema
+from tests.dialects.objects import desired_status, read_account, usage_status
 from tests.upstream import SHAPES, Shape
 
 GROUPS = [shape for shape in SHAPES if shape.name.startswith("podgroups")]
@@ -63,15 +62,15 @@ PHASES = {"Pending": 1, "Inqueue": 2, "Running": 3, "Completed": 4, "Unknown": 5
 
 
 @pytest.mark.parametrize("shape", ACCOUNTS, ids=lambda shape: shape.id)
-@pytest.mark.parametrize("holdings", [Holdings({}, {}), Holdings(HELD, HELD, PHASES)], ids=["empty", "full"])
+@pytest.mark.parametrize("holdings", [QuotaUsage({}, {}), QuotaUsage(HELD, HELD, PHASES)], ids=["empty", "full"])
 @pytest.mark.parametrize("state", ["", "Open", "Closing", "Closed"])
-def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: Holdings, state: str) -> None:
+def test_the_status_of_a_queue_or_quota_is_accepted(shape: Shape, holdings: QuotaUsage, state: str) -> None:
     said = {"state": state} if state and "state" in shape.fields else {}
     metadata = {"name": "q", "namespace": "team-a"}
     document = {"metadata": metadata, "spec": {"max": {"pods": 9}}, "status": said}
     (account,) = read_account(kind_of(shape), document).accounts
     for tell_state in (True, False):
-        change = status_change(said, account, holdings, tell_state=tell_state)
+        change = usage_status(said, account, holdings, tell_state=tell_state)
         if change:
             assert faults(shape, {**said, **change}) == []
 

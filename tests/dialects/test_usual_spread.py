@@ -46,10 +46,10 @@ class Door:
 
     def object(self, kind: ServedKind, name: str, selector: object, namespace: str = "default") -> list[str]:
         document = {"metadata": {"name": name, "namespace": namespace}, "spec": {"selector": selector}}
-        return self.take(self.intake.heed(self.intake.facets.take(kind, document)))
+        return self.take(self.intake.apply(self.intake.enrichers.updated(kind, document)))
 
     def removed(self, kind: ServedKind, name: str) -> list[str]:
-        return self.take(self.intake.heed(self.intake.facets.removed(kind, "default", name)))
+        return self.take(self.intake.apply(self.intake.enrichers.removed(kind, "default", name)))
 
 
 def usual(*requirements: Requirement) -> tuple[Spread, ...]:
@@ -107,8 +107,8 @@ def test_services_of_other_namespaces_and_without_selectors_select_nobody() -> N
 
 
 def test_nothing_is_watched_where_it_is_not_wanted() -> None:
-    assert "services" not in {kind.plural for kind in Door(spread=False).intake.facets.kinds}
-    assert {"services", "statefulsets"} <= {kind.plural for kind in Door().intake.facets.kinds}
+    assert "services" not in {kind.plural for kind in Door(spread=False).intake.enrichers.kinds}
+    assert {"services", "statefulsets"} <= {kind.plural for kind in Door().intake.enrichers.kinds}
 
 
 def test_it_is_a_choice_in_the_policy_file() -> None:

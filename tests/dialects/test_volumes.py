@@ -44,11 +44,13 @@ class Room:
 
     def take(self, *documents: Document) -> set[str]:
         """The names of pods that are shown anew."""
-        return {name for each in documents for name in self._tell(self.intake.facets.take(kind_of(each), each))}
+        return {
+            name for each in documents for name in self._tell(self.intake.enrichers.updated(kind_of(each), each))
+        }
 
     def remove(self, document: Document) -> set[str]:
         metadata = document["metadata"]
-        news = self.intake.facets.removed(kind_of(document), metadata.get("namespace", ""), metadata["name"])
+        news = self.intake.enrichers.removed(kind_of(document), metadata.get("namespace", ""), metadata["name"])
         return self._tell(news)
 
     def pod(self, name: str, **what: Any) -> Pod:
@@ -67,7 +69,7 @@ class Room:
         return next((need.reason for need in self.needs(name) if isinstance(need, Refusal)), "")
 
     def _tell(self, news: Any) -> set[str]:
-        events = self.intake.heed(news)
+        events = self.intake.apply(news)
         for event in events:
             self.state.apply(event)
         return {event.pod.name for event in events if isinstance(event, PodUpdated)}
@@ -210,8 +212,8 @@ def test_a_claim_that_cannot_be_read_holds_its_pods_alone() -> None:
     room = Room(storage_class(), claim("data"), claim("other"))
     room.pod("p", volumes=uses("data"))
     room.pod("q", volumes=uses("other"))
-    news = room.intake.facets.malformed(kind_of(claim("data")), "default", "data", "uid-data", "no JSON")
-    for event in room.intake.heed(news):
+    news = room.intake.enrichers.malformed(kind_of(claim("data")), "default", "data", "uid-data", "no JSON")
+    for event in room.intake.apply(news):
         room.state.apply(event)
     assert "cannot be read: no JSON" in room.refusal("p")
     assert room.refusal("q") == ""
@@ -307,13 +309,13 @@ def told(lives: list[list[Step]], order: list[int]) -> tuple[object, ...]:
     shown = {name: room.state.pods[f"uid-{name}"] for name in ("p", "q", "r")}
     verdicts = {
         (name, stock.name, node): (
-            int(stock.copies(record.cls.pod_class, slice(None))[nodes.row(node)]),
+            int(stock.copies(record.pod_class.spec, slice(None))[nodes.row(node)]),
             sorted(
-                reason for reason, out in stock.explain(record.cls.pod_class, slice(None)) if out[nodes.row(node)]
+                reason for reason, out in stock.explain(record.pod_class.spec, slice(None)) if out[nodes.row(node)]
             ),
         )
         for name, record in shown.items()
-        for stock in record.cls.stocks
+        for stock in record.pod_class.allocators
         for node in ("n1", "n2")
     }
     return {name: record.pod for name, record in shown.items()}, verdicts

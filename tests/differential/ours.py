@@ -65,7 +65,7 @@ class Ours:
                 self._apply(self.intake.namespace(decode_namespace(raw)))
             case _:
                 document = decode_object(raw)
-                self._apply(self.intake.heed(self.intake.facets.take(SERVED[kind], document)))
+                self._apply(self.intake.apply(self.intake.enrichers.updated(SERVED[kind], document)))
 
     def drop(self, kind: str, entry: Wire) -> None:
         """An object is gone."""
@@ -79,7 +79,7 @@ class Ours:
                 self._apply(self.intake.namespace_removed(metadata["name"]))
             case _:
                 address = (metadata.get("namespace", ""), metadata["name"])
-                self._apply(self.intake.heed(self.intake.facets.removed(SERVED[kind], *address)))
+                self._apply(self.intake.apply(self.intake.enrichers.removed(SERVED[kind], *address)))
 
     def verdicts(self) -> Verdicts:
         """About every pod that is ours to place now."""
@@ -91,13 +91,13 @@ class Ours:
 
     def scores(self, uid: str) -> dict[str, float]:
         """node name -> how good it is for the pod, for the nodes that it may go to."""
-        view = self.scheduler.placer.class_view(self.state.pods[uid].cls)
+        view = self.scheduler.placer.class_view(self.state.pods[uid].pod_class)
         rows = np.flatnonzero(self.state.nodes.alive & (view.score > NOWHERE))
         return {self.state.nodes.names[row]: float(view.score[row]) for row in rows.tolist()}
 
     def _verdicts_on(self, uid: str) -> dict[str, tuple[str, ...]]:
         record, nodes, pipeline = self.state.pods[uid], self.state.nodes, self.scheduler.pipeline
-        cls = record.cls
+        cls = record.pod_class
         view = self.scheduler.placer.class_view(cls)
         reasons = pipeline.explain(cls, nodes, slice(None))
         refusal = record.pod.problem or pipeline.pre_filter(cls)

@@ -43,6 +43,11 @@ KOORDINATOR = "gang.scheduling.koordinator.sh"
 
 # Name of the declaration -> (metadata of the members, further spec, the group object or "").
 DECLARATIONS: dict[str, tuple[str, str, str]] = {
+    "Kueue's plain pod group": (
+        labels(**{"kueue.x-k8s.io/pod-group-name": "job"}) + notes(**{"kueue.x-k8s.io/pod-group-total-count": "3"}),
+        "",
+        "",
+    ),
     "D1 kube-batch annotation, incubator group": (
         notes(**{"scheduling.k8s.io/group-name": "job"}),
         "",

@@ -129,7 +129,7 @@ async def test_a_beneficiary_that_is_deleted_before_anyone_has_left_saves_them(w
     assert await leaving(world) == set()
     found = await pods(world)
     assert all(condition(found[name], "DisruptionTarget").get("status") != "True" for name in LOW)
-    assert all(record.doomed is False for record in scheduler.service.state.pods.values())
+    assert all(record.evicting is False for record in scheduler.service.state.pods.values())
 
 
 @pytest.mark.usefixtures("embedded")

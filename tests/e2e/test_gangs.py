@@ -248,6 +248,24 @@ async def test_gated_members_wait_for_their_gates_and_are_left_alone(world: Worl
     await world.until_bound("a", "b", "c")
 
 
+async def test_a_group_that_kueue_admits_starts_when_its_last_member_is_let_go(world: World) -> None:
+    """Kueue's controller takes the gates away one by one."""
+    await world.node("n1")
+    scheduler = await world.scheduler()
+    member = {
+        "labels": {"kueue.x-k8s.io/pod-group-name": "train", "kueue.x-k8s.io/queue-name": "team"},
+        "annotations": {"kueue.x-k8s.io/pod-group-total-count": "3"},
+        "schedulingGates": [{"name": "kueue.x-k8s.io/admission"}],
+    }
+    await world.pods("a", "b", "c", **member)
+    for name in ("a", "b"):
+        await world.patch(PODS, name, {"spec": {"schedulingGates": None}})
+    await world.until_held("a", "b", words=r"2 of the 3 members that it needs \(1 gated")
+    await world.settled(scheduler, quiet=0.3)
+    await world.patch(PODS, "c", {"spec": {"schedulingGates": None}})
+    await world.until_bound("a", "b", "c")
+
+
 async def test_pods_of_other_schedulers_take_room_and_are_not_touched(world: World) -> None:
     node = await world.node("n1", cpu="3")
     scheduler = await world.scheduler()

@@ -41,7 +41,7 @@ from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.yaml_text import decode_yaml
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.policy.loader import load_policy
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 from phalanx_local.nodeagent.nodefile import NodeFileError, parse_node_file
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError, read_script
 from phalanx_local.patching import read_json, read_yaml
@@ -99,8 +99,8 @@ DECODERS: dict[str, tuple[Callable[[bytes], Any], tuple[type[Exception], ...]]] 
     "policy": (text(load_policy), (PolicyError,)),
     "node-file": (text(lambda raw: parse_node_file(raw, "nodes")), (NodeFileError,)),
     "script": (text(script), (ScriptError,)),
-    "body": (lambda raw: read_json(raw, "body"), (ApiError,)),
-    "apply-patch": (read_yaml, (ApiError,)),
+    "body": (lambda raw: read_json(raw, "body"), (StatusError,)),
+    "apply-patch": (read_yaml, (StatusError,)),
     "protobuf": (read_protobuf, (ProtobufError,)),
 }
 # Lines of ours that one input may take: bounded work, by counting.

@@ -22,10 +22,10 @@ from phalanx.dialects.core import (
     decode_resource_quota,
 )
 from phalanx.dialects.intake import Intake
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.dialects.reader import decode_object
 from phalanx.scheduling.policy.loader import load_policy
 from phalanx.scheduling.scheduler import Scheduler
+from tests.dialects.objects import ACCOUNT_KINDS
 
 from ..cluster.audit import audit
 from .hostile import FACETS, NAMES, NAMESPACE, SPECS, custom, mutated, node, notes, pod, value
@@ -92,14 +92,14 @@ class World:
                 ),
             )
         else:
-            wanted = rng.choice(intake.facets.kinds)
+            wanted = rng.choice(intake.enrichers.kinds)
             served = wanted.served_as(wanted.versions[0])
             document = mutated(rng, custom(rng, served, FACETS.get(served.kind, {})))
             self.object(
                 rng,
                 document,
-                lambda read: intake.heed(intake.facets.take(served, read)),
-                lambda namespace, name: intake.heed(intake.facets.removed(served, namespace, name)),
+                lambda read: intake.apply(intake.enrichers.updated(served, read)),
+                lambda namespace, name: intake.apply(intake.enrichers.removed(served, namespace, name)),
             )
 
     def pod(self, rng: Random) -> None:
@@ -175,7 +175,7 @@ class World:
             if self.scheduler.idle:
                 break
         assert uid in bound
-        self.intake.drain_notices()
+        self.intake.drain_warnings()
         audit(self.state)
         assert list(self.state.ledger.discrepancies(self.state.pods.values())) == []
         self.apply(self.intake.pod_removed("bystanders", uid[4:], uid))

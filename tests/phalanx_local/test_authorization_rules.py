@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from phalanx_local.authorization.attributes import Attributes
-from phalanx_local.authorization.rules import Rule, compact, missing
+from phalanx_local.authorization.rules import PolicyRule, compact, missing
 
 VERBS, GROUPS, RESOURCES = ("get", "list", "*"), ("", "apps", "*"), ("pods", "pods/status", "*/status", "*")
 NAMES, URLS = ("a", "b"), ("/a", "/a/b", "/a*", "*")
@@ -17,8 +17,8 @@ def some(values: tuple[str, ...], least: int = 1) -> st.SearchStrategy[tuple[str
 
 
 RULES = st.one_of(
-    st.builds(Rule, some(VERBS), some(GROUPS), some(RESOURCES), some(NAMES, 0)),
-    st.builds(Rule, verbs=some(VERBS), urls=some(URLS)),
+    st.builds(PolicyRule, some(VERBS), some(GROUPS), some(RESOURCES), some(NAMES, 0)),
+    st.builds(PolicyRule, verbs=some(VERBS), urls=some(URLS)),
 )
 REQUESTS = st.one_of(
     st.builds(
@@ -39,17 +39,19 @@ REQUESTS = st.one_of(
 
 
 @given(held=st.lists(RULES, max_size=3), asked=RULES, request=REQUESTS)
-def test_what_is_not_missing_can_be_done_already(held: list[Rule], asked: Rule, request: Attributes) -> None:
+def test_what_is_not_missing_can_be_done_already(
+    held: list[PolicyRule], asked: PolicyRule, request: Attributes
+) -> None:
     if not missing(held, [asked]) and asked.allows(request):
         assert any(rule.allows(request) for rule in held)
 
 
 @given(rules=st.lists(RULES, max_size=3))
-def test_nobody_lacks_what_he_holds(rules: list[Rule]) -> None:
+def test_nobody_lacks_what_he_holds(rules: list[PolicyRule]) -> None:
     assert missing(rules, rules) == []
 
 
 @given(rules=st.lists(RULES, max_size=3), request=REQUESTS)
-def test_rules_put_together_allow_what_their_parts_do(rules: list[Rule], request: Attributes) -> None:
+def test_rules_put_together_allow_what_their_parts_do(rules: list[PolicyRule], request: Attributes) -> None:
     parts = compact(missing([], rules))
     assert any(rule.allows(request) for rule in parts) == any(rule.allows(request) for rule in rules)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from phalanx_local.catalog import build_registry
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 from phalanx_local.listing import Selection
 from phalanx_local.records import ADDED, DELETED, Key, Record
 from phalanx_local.resources import Version
@@ -66,7 +66,7 @@ def test_a_short_history_answers_right_or_not_at_all(plan: list[Step], history: 
         seen[store.revision] = bodies(collection.records)
     for revision, state in seen.items():
         if revision < collection.compacted:
-            with pytest.raises(ApiError) as caught:
+            with pytest.raises(StatusError) as caught:
                 collection.since(revision)
             assert caught.value.code == 410
         else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from phalanx.cli.why import parse_target, render
 from phalanx.cluster.state import ClusterState
+from phalanx.dialects.families.native import NAMING
 from phalanx.dialects.intake import Intake
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeUpdated, GangUpdated, NodeUpdated, PodUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef, MatchPolicy
+from phalanx.model.gang import Gang, GangKey, GroupRef, MatchPolicy
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod, PodClass
 from phalanx.model.resources import requests_of
@@ -29,7 +30,7 @@ def cluster(cpus: int, *groups: str, least: int = 2, parent: str = "") -> Snapsh
     for name in groups:
         gang = Gang(
             GangKey("ns", name),
-            dialect=Dialect.NATIVE,
+            rules=NAMING.rules,
             min_member=2,
             match_policy=MatchPolicy.UNTIL_SCHEDULED,
             composite=KEY,

@@ -146,7 +146,7 @@ class Scenario:
     def gang(self, name: str, minimum: int = 1, **fields: object) -> Self:
         """Declares a gang; fields left out keep what was declared before."""
         record = self.state.gangs.get(self._key(name))
-        noun = record.noun if record is not None and record.noun is not None else Gang(self._key(name))
+        noun = record.spec if record is not None and record.spec is not None else Gang(self._key(name))
         if isinstance(fields.get("bundle"), list):
             fields["bundle"] = tuple(sorted(key(mate) for mate in fields["bundle"]))  # type: ignore[attr-defined]
         noun = msgspec.structs.replace(noun, min_member=minimum, **fields)
@@ -201,7 +201,7 @@ class Scenario:
             created=self.now if created is None else created,
             gang=gang,
             role=role,
-            nominated=nominated,
+            nominated_node=nominated,
             mark=mark,
             problem=problem,
             queue=queue,
@@ -279,14 +279,14 @@ class Scenario:
     def confirm(self, *names: str) -> Self:
         """The API and the kubelets answer: placed pods (these, or all) are bound and run, groups are admitted."""
         for uid, record in list(self.state.pods.items()):
-            if record.state is MemberState.PLACED and (not names or uid in names):
-                bound = msgspec.structs.replace(record.pod, node=record.target, mark=record.mark)
+            if record.state is MemberState.ASSUMED and (not names or uid in names):
+                bound = msgspec.structs.replace(record.pod, node=record.assumed_node, mark=record.mark)
                 self.observe(f"pod {uid}", PodUpdated(bound))
                 self.becomes(uid, phase=PodPhase.RUNNING)
         for gang in list(self.state.gangs.values()) if not names else ():
-            if gang.admitted and gang.noun is not None:
+            if gang.admitted and gang.spec is not None:
                 self.observe(
-                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(gang.noun, admitted=True))
+                    f"gang {gang.key.name}", GangUpdated(msgspec.structs.replace(gang.spec, admitted=True))
                 )
         return self
 
@@ -294,7 +294,7 @@ class Scenario:
         """Pods that were told to leave (these, or all) have left. With `recreates` their controllers make new ones
         in their stead."""
         for uid, record in list(self.state.pods.items()):
-            if uid in names or (record.doomed and not names):
+            if uid in names or (record.evicting and not names):
                 self.gone(uid)
                 if self.recreates:
                     fresh = {
@@ -306,7 +306,7 @@ class Scenario:
                     }
                     self._heirs += 1
                     name = f"{uid.partition('~')[0]}~{self._heirs}"
-                    pod = msgspec.structs.replace(record.pod, name=name, uid=name, nominated="", **fresh)
+                    pod = msgspec.structs.replace(record.pod, name=name, uid=name, nominated_node="", **fresh)
                     self.observe(f"pod {name}", PodUpdated(pod))
         return self
 
@@ -349,7 +349,7 @@ class Scenario:
     def where(self, name: str) -> str:
         """The node that a pod was placed on or is bound to, "" if none."""
         record = self.state.pods[name]
-        return record.target or record.pod.node
+        return record.assumed_node or record.pod.node
 
     def placed(self, prefix: str = "") -> list[str]:
         """The names of the pods that have a node."""
@@ -390,7 +390,7 @@ class Scenario:
 
     def held(self) -> dict[str, str]:
         """pod -> the node on which room is held for it."""
-        return {uid: r.nominated for uid, r in sorted(self.state.pods.items()) if r.claim is not None}
+        return {uid: r.nominated_node for uid, r in sorted(self.state.pods.items()) if r.nomination is not None}
 
     @property
     def admissions(self) -> list[str]:
@@ -407,6 +407,6 @@ class Scenario:
     def _nothing_exceeds_its_node(self, plan: Plan) -> None:
         nodes = self.state.nodes
         for bind in plan.binds:
-            row, cls = nodes.row(bind.node), self.state.pods[bind.uid].cls
+            row, cls = nodes.row(bind.node), self.state.pods[bind.uid].pod_class
             left = nodes.allocatable[cls.columns, row] - nodes.used[cls.columns, row]
             assert (left >= 0).all(), f"{bind.name} does not fit on {bind.node}"

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.pod import MemberState, PodPhase
-from phalanx.scheduling.preemption.rules.reclaim_rules import Ground, Grounds, held
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 
 from .scenario import Scenario
 
@@ -21,28 +22,28 @@ class Takings:
     ) -> None:
         self.scenario = scenario
         self.takers = [scenario.state.pods[name] for name in takers]
-        (payer,) = {record.payer for record in self.takers}
+        (payer,) = {record.charge_path for record in self.takers}
         assert payer is not None
-        self.payer: Payer = payer
+        self.payer: ChargePath = payer
         self.priority = max(record.pod.priority for record in self.takers)
         self.wanted = total(record.footprint.amounts for record in self.takers)
         session = scenario.scheduler.new_session(scenario.now)
-        self.grounds = Grounds(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
+        self.grounds = ReclaimRules(session, payer, self.wanted, preempt=preempt, reclaim=reclaim)
         self.taken: list[PodRecord] = []
         self._gone: dict[AccountRecord, dict[str, int]] = {}
         # Before anything is tried.
-        self.words = {each: self.grounds.of(each) for each in scenario.state.ledger.payers}
+        self.words = {each: self.grounds.of(each) for each in scenario.state.ledger.charge_paths}
 
-    def word(self, name: str) -> Ground | str:
+    def word(self, name: str) -> ReclaimRule | str:
         """On what ground a pod could be taken, or why there is none."""
-        payer = self.scenario.state.pods[name].payer
+        payer = self.scenario.state.pods[name].charge_path
         assert payer is not None
         return self.words[payer]
 
     def may_take(self, record: PodRecord) -> bool:
         """Whether a pod may go after those that were taken."""
-        assert record.payer is not None
-        ground = self.words[record.payer]
+        assert record.charge_path is not None
+        ground = self.words[record.charge_path]
         if isinstance(ground, str) or record in self.taken:
             return False
         if ground.below and record.pod.priority >= self.priority:
@@ -52,8 +53,8 @@ class Takings:
     def take(self, record: PodRecord) -> None:
         assert self.may_take(record)
         self.taken.append(record)
-        assert record.payer is not None
-        for account in record.payer.path:
+        assert record.charge_path is not None
+        for account in record.charge_path.path:
             add_amounts(self._gone.setdefault(account, {}), record.footprint.amounts, 1)
 
     def running(self) -> Iterator[PodRecord]:
@@ -74,14 +75,14 @@ class Takings:
         return dict(Counter(name.split("-")[0] for name in self.everything()))
 
     def _order(self, record: PodRecord) -> tuple[int, float, int, str]:
-        assert record.payer is not None
-        ground = self.words[record.payer]
+        assert record.charge_path is not None
+        ground = self.words[record.charge_path]
         if isinstance(ground, str):
             return (99, 0.0, 0, record.pod.name)
         return (ground.distance, -ground.excess, record.pod.priority, record.pod.name)
 
     def _holdings(self, account: AccountRecord) -> Mapping[str, int]:
-        amounts = dict(held(account))
+        amounts = dict(future_holdings(account))
         add_amounts(amounts, self._gone.get(account, {}), -1)
         return amounts
 

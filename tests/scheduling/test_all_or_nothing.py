@@ -45,6 +45,14 @@ class TestTheMainJob:
         assert world.why_pod("worker-2").message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
 
 
+def test_a_member_that_fits_nowhere_keeps_no_minimum_of_others_back() -> None:
+    """What Koordinator's mode NonStrict promises, whatever the mode."""
+    world = (
+        Scenario().nodes(2, gpu=1).gang("g", 2).pod("huge", gang="g", gpu=8).pods("fits", 2, gang="g", gpu=1).run()
+    )
+    assert world.placed() == ["fits-0", "fits-1"]
+
+
 class TestDeadlock:
     def test_two_jobs_that_each_need_more_than_half_run_one_after_the_other(self) -> None:
         """Seed 003: pod by pod, each would start a part and wait for the other."""

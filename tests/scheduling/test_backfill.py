@@ -103,5 +103,5 @@ def test_role_minima_above_the_gangs_own_are_enforced(minimum: int) -> None:
     cluster.node("n2", cpu=1).run()
     assert len(cluster.placed()) == 3
     need = cluster.state.gangs[key("g")]
-    assert need.noun is not None
-    assert need.noun.min_member == minimum
+    assert need.spec is not None
+    assert need.spec.min_member == minimum

@@ -82,8 +82,8 @@ def holds(world: World, formation: GroupTree, bound: Counter[GangKey]) -> bool:
         if isinstance(child, GroupTree):
             count += holds(world, child, bound)
         else:
-            assert child.noun is not None
-            count += child.counts().active >= child.noun.min_member
+            assert child.spec is not None
+            count += child.counts().active >= child.spec.min_member
     return count >= max(1, formation.least)
 
 
@@ -97,9 +97,9 @@ def check(world: World, plan: Plan) -> None:
         if root is None:
             continue
         assert root in trees, f"{key} was placed although something is wrong with its tree"
-        assert gang.noun is not None
-        assert gang.counts().active >= gang.noun.min_member, f"{key} started in part"
-        if bound[key] >= gang.noun.min_member:  # its quorum is new
+        assert gang.spec is not None
+        assert gang.counts().active >= gang.spec.min_member, f"{key} started in part"
+        if bound[key] >= gang.spec.min_member:  # its quorum is new
             for formation in trees[root].formations():
                 if any(child is gang for child in formation.gangs()):
                     assert holds(world, formation, bound), f"{formation} started in part with {key}"
@@ -136,6 +136,8 @@ def test_parking_is_only_a_way_to_be_quick(seed: int) -> None:
 
 
 def _said(world: World) -> dict[str, str]:
-    told = {key.name: gang.told[0] for key, gang in world.state.gangs.items() if gang.told is not None}
+    told = {
+        key.name: gang.last_verdict[0] for key, gang in world.state.gangs.items() if gang.last_verdict is not None
+    }
     assert all(key.namespace == NAMESPACE for key in world.state.gangs)
     return {name: f"{verdict.message} -> {verdict.change}" for name, verdict in told.items() if verdict is not None}

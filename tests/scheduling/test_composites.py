@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from phalanx.dialects.families.native import NAMING
 from phalanx.model.composite import Composite
 from phalanx.model.events import CompositeRemoved, CompositeUpdated
-from phalanx.model.gang import Dialect, GangKey, GroupRef, MatchPolicy, Problem
+from phalanx.model.gang import GangKey, GroupRef, MatchPolicy, Problem
 from phalanx.model.topology import TopologyRule
 
 from .scenario import NAMESPACE, Scenario
@@ -38,7 +39,7 @@ class World(Scenario):
         self.gang(
             name,
             members if minimum is None else minimum,
-            dialect=Dialect.NATIVE,
+            rules=NAMING.rules,
             match_policy=MatchPolicy.UNTIL_SCHEDULED,
             composite=GangKey(NAMESPACE, parent),
             **declared,

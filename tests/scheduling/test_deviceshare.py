@@ -55,8 +55,8 @@ class Gpus(Scenario):
     def confirm(self, *names: str) -> Self:
         """The API answers with what the bindings said."""
         for record in list(self.state.pods.values()):
-            taken = record.taken.get(SHARED_DEVICES)
-            if record.state is MemberState.PLACED and isinstance(taken, Given):
+            taken = record.allocated.get(SHARED_DEVICES)
+            if record.state is MemberState.ASSUMED and isinstance(taken, Given):
                 held = tuple(hold.card for share in taken.shares for hold in share)
                 self.becomes(record.pod.uid, cards=held)
         return super().confirm(*names)
@@ -64,13 +64,13 @@ class Gpus(Scenario):
     def held(self, *names: str) -> dict[str, list[str]]:  # type: ignore[override]
         found = {}
         for name in names or self.placed():
-            taken = self.state.pods[name].taken.get(SHARED_DEVICES)
+            taken = self.state.pods[name].allocated.get(SHARED_DEVICES)
             assert isinstance(taken, Given | Held)
             found[name] = [hold.card for share in taken.shares for hold in share]
         return found
 
     def users(self, node: str) -> list[int]:
-        stock, row = self.state.nodes.stocks[SHARED_DEVICES], self.state.nodes.row(node)
+        stock, row = self.state.nodes.allocators[SHARED_DEVICES], self.state.nodes.row(node)
         assert isinstance(stock, SharedDevices)
         return [stock.use(row, card.family, card.id)[2] for card in stock.cards(row)]
 
@@ -235,7 +235,7 @@ def test_cards_never_hold_more_than_they_have() -> None:
             s.sharing(f"g{number}-{member}", 250 + 50 * (number % 3), gang=f"g{number}", cores=30)
     s.run()
     assert s.placed()
-    stock = s.state.nodes.stocks[SHARED_DEVICES]
+    stock = s.state.nodes.allocators[SHARED_DEVICES]
     assert isinstance(stock, SharedDevices)
     for node in ("n1", "n2"):
         row = s.state.nodes.row(node)

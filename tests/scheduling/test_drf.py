@@ -116,7 +116,7 @@ class TestHierarchy:
         assert desk.order("drf", "eng", "sci") == ["eng", "sci"]
         record = world.state.pods["dev-0"]
         transaction = world.state.transaction()
-        transaction.place(record.cls, [record], [0])
+        transaction.place(record.pod_class, [record], [0])
         assert desk.order("drf", "eng", "sci") == ["sci", "eng"]
         assert desk.order("drf", "dev", "prod") == ["prod", "dev"]
         transaction.rollback()
@@ -146,9 +146,9 @@ class TestHierarchy:
         waiting = list(world.state.pods.values())
         choice.shuffle(waiting)
         for record in waiting[: choice.randint(0, 20)]:
-            if (world.state.nodes.idle[record.cls.columns, 0] >= record.cls.amounts).all():
+            if (world.state.nodes.idle[record.pod_class.columns, 0] >= record.pod_class.amounts).all():
                 transaction = world.state.transaction()
-                transaction.place(record.cls, [record], [0])
+                transaction.place(record.pod_class, [record], [0])
                 for placed, row in transaction.commit():
                     desk.session.bind(placed, row, None, None)
             turns(desk)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from phalanx.scheduling.preemption.rules.gang_integrity import holds_quorum
+from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 
 from .eviction.exact import Exact
 from .eviction.problem import Problem
@@ -81,8 +81,8 @@ def test_gangs_never_run_on_without_their_minimum(seed: int) -> None:
     for _ in range(8):
         scenario.work()
         for gang in gangs:
-            assert gang.noun is not None
+            assert gang.spec is not None
             active = gang.counts().active
-            assert active == 0 or active >= gang.noun.min_member or gang in torn, gang
+            assert active == 0 or active >= gang.spec.min_member or gang in torn, gang
         scenario.confirm()
         scenario.depart()

@@ -10,8 +10,8 @@ import pytest
 from phalanx.cluster.pods import occupancy as tenants
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions import allocate
-from phalanx.scheduling.framework.pipeline import _POINTS
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import POINTS
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
 from phalanx.scheduling.policy.loader import load_policy
 
@@ -74,7 +74,7 @@ def cycles(scenario: Scenario) -> tuple[set[str], list[str]]:
 EVERYBODY = {"a1", "a2", "b1", "b2", "alone"}
 
 
-@pytest.mark.parametrize("point", sorted(OPINIONS & set(_POINTS)))
+@pytest.mark.parametrize("point", sorted(OPINIONS & set(POINTS)))
 def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)
@@ -82,7 +82,7 @@ def test_a_plugin_that_raises_costs_its_own_opinion(point: str) -> None:
     assert all(text.startswith(f"plugin broken at {point}: LookupError") for text in failed)
 
 
-@pytest.mark.parametrize("point", sorted(set(_POINTS) - OPINIONS - {"configure"}))
+@pytest.mark.parametrize("point", sorted(set(POINTS) - OPINIONS - {"configure"}))
 def test_a_veto_that_raises_is_no_permission(point: str) -> None:
     scenario = cluster(broken(point, load_policy(ALL)))
     bound, failed = cycles(scenario)
@@ -111,11 +111,11 @@ def poisoned(monkeypatch: pytest.MonkeyPatch, name: str, hits: Any) -> None:
 
 
 def verdict_of(scenario: Scenario, name: str) -> Verdict | None:
-    told = scenario.state.gangs[key(name)].told
+    told = scenario.state.gangs[key(name)].last_verdict
     return told[0] if told is not None else None
 
 
-@pytest.mark.parametrize("name", ["assemble", "_mark", "_commit"])
+@pytest.mark.parametrize("name", ["place_gangs", "_mark", "_commit"])
 def test_a_gang_whose_planning_raises_is_set_aside_whole(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     def hits(*arguments: Any) -> bool:
         return any("ns/a" in repr(each) or getattr(each, "key", None) == key("a") for each in _flat(arguments))

@@ -127,7 +127,7 @@ def test_whoever_gave_has_no_ground_to_take_the_same_back(seed: int) -> None:
         evicted = disorder.take(Takings(scenario, unit))
         payers: dict[object, list[str]] = {}
         for name in evicted:
-            payers.setdefault(scenario.state.pods[name].payer, []).append(name)
+            payers.setdefault(scenario.state.pods[name].charge_path, []).append(name)
         for names in payers.values():
             for size in {1, len(names)}:
                 for priority in {scenario.state.pods[name].pod.priority for name in names}:

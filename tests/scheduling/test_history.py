@@ -28,7 +28,7 @@ class Timeline:
         self.history = UsageHistory(half_life * HOUR if half_life else None, denied)
 
     def change(self, at: float, record: AccountRecord, held: int | None = None, asked: int | None = None) -> None:
-        for amounts, value in ((record.used, held), (record.asked, asked)):
+        for amounts, value in ((record.used, held), (record.pending, asked)):
             if value is not None:
                 amounts.clear()
                 amounts.update({"cpu": value} if value else {})
@@ -182,7 +182,7 @@ def test_looking_at_who_changes_is_as_good_as_looking_at_everybody(
     for passed, name, held, asked, looks in [*changes, (HOUR, "a", 0, 0, set())]:
         left = 0.5 ** (passed / HOUR)
         for each, record in records.items():
-            others = any(other.asked for key, other in records.items() if key != each)
+            others = any(other.pending for key, other in records.items() if key != each)
             amount = record.used.get("cpu", 0)
             usage[each] = usage[each] * left + amount * (1 - left) * (2 if denied and others else 1)
             day = 24 * HOUR

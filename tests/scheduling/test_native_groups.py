@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from phalanx.model.gang import Dialect, MatchPolicy, Problem
+from phalanx.dialects.families.native import NAMING
+from phalanx.model.gang import MatchPolicy, Problem
 from phalanx.model.pod import PlanMark, PodPhase
 from phalanx.model.topology import TopologyRule
 
@@ -14,7 +15,7 @@ PREEMPTING = """
 actions: "allocate, preempt, backfill"
 tiers: [{plugins: [{name: priority}, {name: gang}, {name: predicates}, {name: binpack}]}]
 """
-NATIVE = {"dialect": Dialect.NATIVE, "match_policy": MatchPolicy.UNTIL_SCHEDULED, "uid": "one"}
+NATIVE = {"rules": NAMING.rules, "match_policy": MatchPolicy.UNTIL_SCHEDULED, "uid": "one"}
 
 
 def native(world: Scenario, minimum: int, **fields: object) -> Scenario:
@@ -126,9 +127,9 @@ class TestNamesakes:
     def test_room_that_was_promised_to_the_former_one_is_given_up(self) -> None:
         world = Scenario(PREEMPTING).node("n1", gpu=2).job("low", 2, minimum=1, gpu=1).settle()
         native(world, 2, priority=9).pods("p", 2, gang="job", gpu=1, priority=9).work()
-        assert all(world.state.pods[name].claim is not None for name in ("p-0", "p-1"))
+        assert all(world.state.pods[name].nomination is not None for name in ("p-0", "p-1"))
         native(world, 3, uid="two", priority=9).work()
-        assert all(world.state.pods[name].claim is None for name in ("p-0", "p-1"))
+        assert all(world.state.pods[name].nomination is None for name in ("p-0", "p-1"))
         assert {(each.name, each.node) for plan in world.plans[-1:] for each in plan.nominations} == {
             ("p-0", ""),
             ("p-1", ""),

@@ -134,7 +134,7 @@ class TestLimits:
         s = Pools(nodes=False).grouped("n1", "a").grouped("n2", "b")
         rule = PodClass(pool=self.queue(a={"cpu": 2}, b={"cpu": 2}))
         s.pod("one", pod_class=rule, cpu=2, node="n1")
-        groups = s.state.nodes.stocks[NODE_GROUPS]
+        groups = s.state.nodes.allocators[NODE_GROUPS]
         assert isinstance(groups, NodeGroups)
         assert groups.held("q", "a") == {"cpu": 2000, "pods": 1}
         s.grouped("n1", "b")

@@ -48,7 +48,7 @@ class Numa(Scenario):
         return self.pod(name, pod_class=pod_class, **({"cpu": sum(cpus)} | fields))  # type: ignore[arg-type]
 
     def free(self, node: str) -> tuple[int, ...]:
-        stock = self.state.nodes.stocks[NUMA]
+        stock = self.state.nodes.allocators[NUMA]
         assert isinstance(stock, NumaNodes)
         return stock.free(self.state.nodes.row(node))
 

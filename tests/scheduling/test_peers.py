@@ -126,7 +126,7 @@ def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: 
     """Where the pods go if at most so many are placed at a time; nothing stays."""
     transaction = state.transaction()
     rows: list[int] = []
-    cls = waiting[0].cls
+    cls = waiting[0].pod_class
     while len(rows) < len(waiting):
         found = placer.place(cls, min(most, len(waiting) - len(rows)))
         if not found:
@@ -138,7 +138,7 @@ def placed(state: ClusterState, placer: Placer, waiting: list[PodRecord], most: 
 
 
 def counts(state: ClusterState, cls: ClassRecord) -> list[list[int]]:
-    return [each.counts.tolist() for each in cls.affinity_state(state.nodes.peers).counters()]
+    return [each.counts.tolist() for each in cls.affinity_state(state.nodes.affinity).counters()]
 
 
 @given(seed=st.integers(0, 2**32), peers=statements(), other=statements(), policy=st.sampled_from(POLICIES))
@@ -150,10 +150,10 @@ def test_a_run_goes_where_its_pods_would_go_one_by_one(seed: int, peers: Peers, 
     one_by_one = placed(world.state, build_placer(pipeline, world.state.nodes), waiting, 1)
     placer = build_placer(pipeline, world.state.nodes)
     room, before = (
-        placer.total_copies(waiting[0].cls),
-        counts(world.state, waiting[0].cls) if peers != Peers() else [],
+        placer.total_copies(waiting[0].pod_class),
+        counts(world.state, waiting[0].pod_class) if peers != Peers() else [],
     )
     assert placed(world.state, placer, waiting, 40) == one_by_one
     assert len(one_by_one) <= room
     if before:
-        assert counts(world.state, waiting[0].cls) == before
+        assert counts(world.state, waiting[0].pod_class) == before

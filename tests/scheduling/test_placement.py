@@ -64,8 +64,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     mask = nodes.alive.copy()
     for plugin in pipe.plugins("filter"):
         mask &= plugin.filter(cls, nodes, slice(None))
-    for stock in (stock for stock in cls.stocks if stock.name in pipe.stocks):
-        mask &= stock.copies(cls.pod_class, slice(None)) > 0
+    for stock in (stock for stock in cls.allocators if stock.name in pipe.stocks):
+        mask &= stock.copies(cls.spec, slice(None)) > 0
     total = np.zeros(nodes.capacity)
     for plugin in pipe.plugins("score"):
         total = total + plugin.score(cls, Load(cls, nodes, slice(None)))
@@ -73,7 +73,7 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
     for plugin in pipe.plugins("static_score"):
         part = plugin.static_score(cls, nodes, mask)
         extra = extra if part is None else extra + part
-    wanted = dict(cls.pod_class.requests) | {"pods": 1}
+    wanted = dict(cls.spec.requests) | {"pods": 1}
     for row in np.flatnonzero(mask):
         for name, amount in wanted.items():
             if nodes.idle[nodes.space.column(name), row] < amount:
@@ -84,8 +84,8 @@ def scores(nodes: NodeTable, pipe: Pipeline, cls: ClassRecord) -> list[float]:
 
 def charge(nodes: NodeTable, cls: ClassRecord, row: int, sign: int) -> None:
     nodes.charge(row, cls.footprint.usage, cls.footprint.scored, sign)
-    for stock in cls.stocks:
-        stock.book(cls.pod_class.host_ports, row, sign)
+    for stock in cls.allocators:
+        stock.book(cls.spec.host_ports, row, sign)
 
 
 def all_at_once(state: ClusterState, placer: Placer, cls: ClassRecord, count: int, keep: bool) -> list[int]:
@@ -265,7 +265,7 @@ def test_an_empty_cluster_takes_nothing() -> None:
 
 def expected_nodeorder(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     """LeastAllocated x 1 + BalancedAllocation x 1 (kubernetes_native.md, B8), without integer truncation."""
-    pod, node = cls.pod_class, nodes.nodes[row]
+    pod, node = cls.spec, nodes.nodes[row]
     assert node is not None
     offered = dict(node.allocatable)
     scored = {"cpu": pod.scored_cpu, "memory": pod.scored_memory}
@@ -290,7 +290,7 @@ def expected_binpack(nodes: NodeTable, cls: ClassRecord, row: int) -> float:
     node = nodes.nodes[row]
     assert node is not None
     offered, total, weights = dict(node.allocatable), 0.0, 0
-    for name, amount in cls.pod_class.requests:
+    for name, amount in cls.spec.requests:
         weight = {"cpu": 3, "memory": 1, "nvidia.com/gpu": 5}.get(name, 0)
         weights += weight
         if weight and offered.get(name):

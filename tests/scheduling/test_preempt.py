@@ -76,7 +76,7 @@ def test_room_is_held_over_a_restart() -> None:
     scenario = full().job("high", 3, cpu=1, priority=10).work()
     victims = scenario.evicted
     for name, node in scenario.held().items():
-        scenario.becomes(name, nominated=node)
+        scenario.becomes(name, nominated_node=node)
     for name in victims:
         scenario.becomes(name, terminating=True, leaves=scenario.now + 30)
     scenario.restart().pods("thief", 8, cpu=1).work()

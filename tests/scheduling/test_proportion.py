@@ -127,14 +127,14 @@ def test_shares_add_up_on_every_level_of_any_tree(seed: int) -> None:
     for account in [desk.account(queue("root")), *(desk.account(queue(name)) for name in names)]:
         children = [child for child in account.children.values() if child.key in shares]
         own = shares.get(account.key, {}).get(gpu, 0)
-        floors = sum(dict(child.noun.guarantee).get(gpu, 0) for child in account.children.values() if child.noun)
+        floors = sum(dict(child.spec.guarantee).get(gpu, 0) for child in account.children.values() if child.spec)
         assert sum(shares[child.key][gpu] for child in children) <= max(own, floors)
-        if account.noun is not None and account.key in shares:
-            declared = account.noun
+        if account.spec is not None and account.key in shares:
+            declared = account.spec
             limit = max(dict(declared.capability).get(gpu, 10**9), dict(declared.guarantee).get(gpu, 0))
             assert own <= limit
-        if not account.children and account.noun is not None and account.key in shares:
-            assert own <= max(account.asked.get(gpu, 0), dict(account.noun.guarantee).get(gpu, 0))
+        if not account.children and account.spec is not None and account.key in shares:
+            assert own <= max(account.pending.get(gpu, 0), dict(account.spec.guarantee).get(gpu, 0))
     world.run()
     for name in leaves:
         share = shares.get(queue(name))

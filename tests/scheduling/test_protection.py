@@ -9,7 +9,7 @@ import pytest
 from phalanx.model.account import AccountKey, Tree
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import DisruptionBudgetUpdated
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 
 from .desk import policy
 from .scenario import NAMESPACE, Scenario

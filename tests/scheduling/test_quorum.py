@@ -266,11 +266,11 @@ class TestRepair:
     def test_while_a_failed_binding_is_tried_again_the_plan_is_not_done(self) -> None:
         world = self.half_bound().work()
         (gang,) = world.state.gangs.values()
-        assert gang.noun is not None
+        assert gang.spec is not None
         assert gang.pending == {}
-        assert unfinished_plan(gang, gang.noun) is not None
+        assert unfinished_plan(gang, gang.spec) is not None
         world.confirm()
-        assert unfinished_plan(gang, gang.noun) is None
+        assert unfinished_plan(gang, gang.spec) is None
 
     def test_a_gang_of_one_leaves_no_mark(self) -> None:
         world = Scenario().nodes(1, gpu=1).job("job", 1, gpu=1).run()

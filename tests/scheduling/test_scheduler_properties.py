@@ -20,7 +20,7 @@ STEPS = 60
 
 def needs(world: Scenario) -> dict[GangKey, QuorumRequirement]:
     return {
-        key: quorum_requirement(gang, gang.noun) for key, gang in world.state.gangs.items() if gang.noun is not None
+        key: quorum_requirement(gang, gang.spec) for key, gang in world.state.gangs.items() if gang.spec is not None
     }
 
 
@@ -32,7 +32,7 @@ def check_plan(world: Scenario, before: dict[GangKey, QuorumRequirement], plan: 
         for role, least in before[key].roles:
             got = sum(bind.gang == key and world.state.pods[bind.uid].pod.role == role for bind in plan.binds)
             assert got >= least
-        noun = world.state.gangs[key].noun
+        noun = world.state.gangs[key].spec
         assert noun is not None
         assert noun.problem is None
         for mate in bundle(world, key):
@@ -50,8 +50,8 @@ def bundle(world: Scenario, key: GangKey) -> set[GangKey]:
             found.add(key)
             record = world.state.gangs.get(key)
             assert record is not None
-            assert record.noun is not None
-            ask.extend(record.noun.bundle)
+            assert record.spec is not None
+            ask.extend(record.spec.bundle)
     return found
 
 
@@ -135,9 +135,13 @@ def verdicts(world: Scenario) -> dict[str, str]:
     """What whoever waits was last told."""
     said = {}
     for gang in world.state.gangs.values():
-        if gang.told is not None and gang.told[0] is not None:
-            said[str(gang.key)] = f"{gang.told[0].code}: {gang.told[0].message} -> {gang.told[0].change}"
+        if gang.last_verdict is not None and gang.last_verdict[0] is not None:
+            said[str(gang.key)] = (
+                f"{gang.last_verdict[0].code}: {gang.last_verdict[0].message} -> {gang.last_verdict[0].change}"
+            )
     for record in world.state.pods.values():
-        if record.told is not None and not world.where(record.pod.name):
-            said[record.pod.name] = f"{record.told.code}: {record.told.message} -> {record.told.change}"
+        if record.last_verdict is not None and not world.where(record.pod.name):
+            said[record.pod.name] = (
+                f"{record.last_verdict.code}: {record.last_verdict.message} -> {record.last_verdict.change}"
+            )
     return said

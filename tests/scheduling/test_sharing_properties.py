@@ -143,7 +143,9 @@ def test_what_is_left_out_has_a_reason(seed: int) -> None:
         world.work()
     session = Desk(world).session
     for uid, record in world.state.lone.items():
-        if record.state is not MemberState.PENDING or record.pod.problem or record.payer is None:
+        if record.state is not MemberState.PENDING or record.pod.problem or record.charge_path is None:
             continue
-        if session.placer.total_copies(record.cls):
-            assert session.blocked(record) or session.quota_check.over_quota(record.payer, record.footprint), uid
+        if session.placer.total_copies(record.pod_class):
+            assert session.blocked(record) or session.quota_check.over_quota(
+                record.charge_path, record.footprint
+            ), uid

@@ -16,7 +16,8 @@ from phalanx.model.events import DisruptionBudgetUpdated
 from phalanx.model.gang import GangKey
 from phalanx.model.topology import SubgroupRule
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.policy import ConfiguredPlugin
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.policy.loader import load_policy
@@ -49,7 +50,7 @@ class Broom(Plugin):
             record: PodRecord | None = session.state.pods.get(name)
             if record is not None:
                 yield Evictee(record, EvictionReason.REVOKED, "it is swept out", self.whole)
-                self.went[name] = record.doomed
+                self.went[name] = record.evicting
 
 
 def sweep(scenario: Scenario, *names: str, whole: bool = False) -> list[str]:
@@ -140,7 +141,7 @@ class TestGangs:
 
     def test_a_gang_that_nobody_declares_is_left_alone(self) -> None:
         scenario = world().pods("p", 2, gang="ghost", node="n1", cpu=1)
-        assert scenario.state.gangs[GangKey(NAMESPACE, "ghost")].noun is None
+        assert scenario.state.gangs[GangKey(NAMESPACE, "ghost")].spec is None
         assert sweep(scenario, "p-0") == []
 
     def test_a_member_on_its_way_to_a_node_holds_its_gang(self) -> None:
@@ -207,10 +208,10 @@ def test_whoever_is_wanted_gone_no_gang_is_torn_apart(scenario: Scenario, data: 
     assert sum("b" in pods[uid].budgets for uid in gone) <= scenario.state.budgets["ns"]["b"].allowed
     assert not any(pods[uid].critical for uid in gone)
     for gang in scenario.state.gangs.values():
-        assert gang.noun is not None
+        assert gang.spec is not None
         left = [uid for uid in gang.members if uid not in gone]
         if len(left) == len(gang.members) or not left:
             continue
-        assert not gang.noun.unit
-        assert len(left) >= gang.noun.min_member
-        assert all(sum(pods[uid].role == role for uid in left) >= least for role, least in gang.noun.roles)
+        assert not gang.spec.unit
+        assert len(left) >= gang.spec.min_member
+        assert all(sum(pods[uid].role == role for uid in left) >= least for role, least in gang.spec.roles)

@@ -266,7 +266,7 @@ def test_many_at_once_are_placed_as_they_would_be_one_after_the_other(
     audit_volumes(state)
     taken: set[str] = set()
     for record in state.pods.values():
-        volumes = getattr(record.taken.get("volumes"), "volumes", ())
+        volumes = getattr(record.allocated.get("volumes"), "volumes", ())
         chosen = [name for name in volumes if name]
         assert len(chosen) == len(set(chosen))
         assert not taken & set(chosen)

@@ -29,7 +29,7 @@ class TestPodsOfOthers:
         world = Scenario().node("n1", gpu=2)
         world.pod("theirs", gpu=2, scheduler=OTHER, nominated="n1").pod("ours", gpu=1).run()
         assert world.waiting() == ["ours", "theirs"]
-        world.becomes("theirs", nominated="").run()
+        world.becomes("theirs", nominated_node="").run()
         assert world.where("ours") == "n1"
 
     def test_a_nominated_one_that_fails_gives_its_room_back(self) -> None:

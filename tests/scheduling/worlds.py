@@ -129,11 +129,11 @@ class Script:
             self._tell("gone", name)
 
     def _confirm(self) -> None:
-        name = self._pick(MemberState.PLACED)
+        name = self._pick(MemberState.ASSUMED)
         self._tell("confirm", *((name,) if name is not None and self.draw.random() < 0.5 else ()))
 
     def _fail(self) -> None:
-        name = self._pick(MemberState.PLACED)
+        name = self._pick(MemberState.ASSUMED)
         if name is not None:
             self.story.append(f"binding of {name} fails")
             for world in self.worlds:

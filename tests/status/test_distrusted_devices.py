@@ -21,7 +21,7 @@ def pod(uid: str, *cards: str) -> Pod:
 class TestDoubts:
     def setup_method(self) -> None:
         self.state, self.count = ClusterState(), 0
-        stock = self.state.nodes.stocks[SHARED_DEVICES]
+        stock = self.state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)
         self.stock = stock
         self.doubts = DistrustedDevices(self.state, self.counted)

@@ -98,7 +98,7 @@ async def test_nothing_is_said_where_nobody_runs_or_nobody_declares_an_object() 
         world.becomes(f"p{number}", PodPhase.FAILED)
     assert await world.notes() == []
     bare = World()
-    bare.state.gangs[G].noun = Gang(G, min_member=3)
+    bare.state.gangs[G].spec = Gang(G, min_member=3)
     bare.becomes("p0", PodPhase.FAILED)
     assert await bare.notes() == []
 

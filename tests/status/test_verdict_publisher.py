@@ -29,7 +29,7 @@ class Judged:
     def __init__(self) -> None:
         self.said: list[tuple[str, str]] = []
 
-    def judge(self, uid: str, verdict: Verdict) -> None:
+    def set_verdict(self, uid: str, verdict: Verdict) -> None:
         self.said.append((uid, verdict.message))
 
     def take(self) -> list[tuple[str, str]]:

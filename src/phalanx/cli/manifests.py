@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from importlib import resources
 from typing import Any
 
 import yaml
@@ -11,8 +10,9 @@ import yaml
 from phalanx.daemon.controllers.usage_record import MOST_OBJECTS
 from phalanx.daemon.controllers.usage_record import NAME as USAGE
 from phalanx.daemon.signing_keys import NAME as SIGNING_KEYS
-from phalanx.dialects.gangs.made_groups import GROUPS as MADE_IN
+from phalanx.dialects.dialect import READ
 from phalanx.dialects.quotas.queues import builtin_queues
+from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.own_objects import LABELS
 
 Manifest = dict[str, Any]
@@ -22,24 +22,6 @@ LEASE_NAMESPACE = "kube-system"
 
 QUEUES_DEFINITION = "queues.scheduling.volcano.sh"
 
-_READ = ["get", "list", "watch"]
-# Kubernetes' own groups (scheduling.k8s.io).
-_NATIVE = ["podgroups", "compositepodgroups"]
-_CUSTOM_GROUPS = [
-    "scheduling.x-k8s.io",
-    "scheduling.sigs.k8s.io",
-    "scheduling.volcano.sh",
-    "scheduling.incubator.k8s.io",
-    "incubator.scheduling.k8s.io",
-    "scheduling.sigs.dev",
-]
-
-# Whose queues or quotas had no status subresource in a release of their project.
-_WITHOUT_STATUS = ["scheduling.sigs.k8s.io", "scheduling.incubator.k8s.io", "scheduling.sigs.dev"]
-
-# API groups that nobody develops any more.
-_RETIRED = ("scheduling.sigs.k8s.io", "incubator", "scheduling.sigs.dev")
-
 
 def definitions() -> list[Manifest]:
     """The custom resource definitions, those of groups that are still served by their projects first.
@@ -47,10 +29,16 @@ def definitions() -> list[Manifest]:
     Several groups have queues, quotas and PodGroups. The embedded API server lists groups as they come, and kubectl
     takes a bare name such as `queue` for that of the first group.
     """
-    directory = resources.files("phalanx.dialects").joinpath("crds")
-    names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith(".yaml"))
-    names.sort(key=lambda name: any(group in name for group in _RETIRED))
-    return [yaml.safe_load(directory.joinpath(name).read_text(encoding="utf-8")) for name in names]
+    retired = [group for dialect in installed_dialects() for group in dialect.retired]
+    files = [
+        entry
+        for dialect in installed_dialects()
+        if dialect.definitions is not None
+        for entry in dialect.definitions.iterdir()
+        if entry.name.endswith(".yaml")
+    ]
+    files.sort(key=lambda file: (any(f".{group}." in file.name for group in retired), file.name))
+    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
 
 
 def access(account: str, namespace: str) -> list[Manifest]:
@@ -71,9 +59,17 @@ def access(account: str, namespace: str) -> list[Manifest]:
 
 def tenant_roles() -> list[Manifest]:
     """What the cluster's roles `edit` and `view` gather: whoever may handle pods may handle their groups."""
-    groups = _rule(_CUSTOM_GROUPS, ["podgroups"], ["create", "delete", "deletecollection", "patch", "update"])
-    seen = _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], _READ)
-    return [_gathered("edit", groups), _gathered("view", seen)]
+    groups = list(
+        dict.fromkeys(
+            each.kind.group
+            for dialect in installed_dialects()
+            if dialect.definitions is not None
+            for each in dialect.groups
+        )
+    )
+    handled = _rule(groups, ["podgroups"], ["create", "delete", "deletecollection", "patch", "update"])
+    seen = _rule(groups, ["podgroups", "podgroups/status", "elasticquotas", "elasticquotas/status"], READ)
+    return [_gathered("edit", handled), _gathered("view", seen)]
 
 
 def _gathered(into: str, rule: Manifest) -> Manifest:
@@ -106,45 +102,40 @@ _RBAC = "rbac.authorization.k8s.io"
 
 def _cluster_rules() -> Iterator[Manifest]:
     # Patched is the one gate that is ours to lift (daemon/controllers/queue_gates.py).
-    yield _rule([""], ["pods"], [*_READ, "delete", "patch"])
+    yield _rule([""], ["pods"], [*READ, "delete", "patch"])
     yield _rule([""], ["pods/binding"], ["create"])
     yield _rule([""], ["pods/status"], ["patch"])
     yield _rule([""], ["pods/eviction"], ["create"])
-    yield _rule([""], ["nodes", "namespaces", "resourcequotas"], _READ)
+    yield _rule([""], ["nodes", "namespaces", "resourcequotas"], READ)
     # Whose pods are spread by default (the policy's `phalanx.dialects.defaultSpread`).
-    yield _rule([""], ["services", "replicationcontrollers"], _READ)
-    yield _rule(["apps"], ["replicasets", "statefulsets"], _READ)
-    yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*_READ, "patch"])
+    yield _rule([""], ["services", "replicationcontrollers"], READ)
+    yield _rule(["apps"], ["replicasets", "statefulsets"], READ)
+    yield _rule([""], ["persistentvolumes", "persistentvolumeclaims"], [*READ, "patch"])
     storage = ["storageclasses", "csinodes", "csidrivers", "csistoragecapacities", "volumeattachments"]
-    yield _rule(["storage.k8s.io"], storage, _READ)
-    yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], _READ)
+    yield _rule(["storage.k8s.io"], storage, READ)
+    yield _rule(["resource.k8s.io"], ["deviceclasses", "resourceslices"], READ)
     # Claims are patched to protect them while pods use them. Devices are given and claims reserved by writing the
     # status, which since 1.36 needs the right to bind as well.
-    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*_READ, "create", "patch", "delete"])
+    yield _rule(["resource.k8s.io"], ["resourceclaims"], [*READ, "create", "patch", "delete"])
     yield _rule(["resource.k8s.io"], ["resourceclaims/status", "resourceclaims/binding"], ["patch", "update"])
-    yield _rule(["policy"], ["poddisruptionbudgets"], _READ)
+    yield _rule(["policy"], ["poddisruptionbudgets"], READ)
     yield _rule(["events.k8s.io"], ["events"], ["create", "patch"])
-    yield _rule(["scheduling.k8s.io"], ["priorityclasses", *_NATIVE, "workloads"], _READ)
-    yield _rule(["scheduling.k8s.io"], [f"{kind}/status" for kind in _NATIVE], ["patch"])
-    yield _rule(_CUSTOM_GROUPS, ["podgroups"], _READ)
-    # Where the project's own definition has no status subresource the status is a field of the object. Volcano's
-    # groups are told in an annotation in which HyperNode they are.
-    yield _rule(_CUSTOM_GROUPS, ["podgroups", "podgroups/status"], ["patch"])
-    # Gangs that only pods declare get a PodGroup (the policy's `phalanx.createPodGroups`).
-    yield _rule(list(MADE_IN), ["podgroups"], ["create", "delete"])
-    yield _rule(_CUSTOM_GROUPS, ["queues", "elasticquotas", "elasticquotatrees"], _READ)
-    yield _rule(_CUSTOM_GROUPS, ["queues/status", "elasticquotas/status"], ["patch"])
-    yield _rule(_WITHOUT_STATUS, ["queues", "elasticquotas"], ["patch"])
-    yield _rule(["quota.koordinator.sh"], ["elasticquotaprofiles"], _READ)
-    yield _rule(["scheduling.koordinator.sh"], ["devices"], _READ)
-    yield _rule(["nodeinfo.volcano.sh"], ["numatopologies"], _READ)
+    yield _rule(["scheduling.k8s.io"], ["priorityclasses"], READ)
+    yield from _dialect_rules()
     yield _rule(["metrics.k8s.io"], ["nodes"], ["get", "list"])
-    yield _rule(["topology.volcano.sh"], ["hypernodes"], _READ)
-    # Volcano's own queues, where its kind is served and they are missing.
-    yield _rule(["scheduling.volcano.sh"], ["queues"], ["create"])
     # No resource of any API: the admission policies ask who may write what schedulers write (cli/policies/).
     yield _rule(["phalanx.dev"], ["schedulingresults"], ["write"])
-    yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], _READ)
+    yield _rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], READ)
+
+
+def _dialect_rules() -> Iterator[Manifest]:
+    """What the dialects need, the API groups of equal rules together."""
+    groups: dict[tuple[tuple[str, ...], tuple[str, ...]], list[str]] = {}
+    for dialect in installed_dialects():
+        for rule in dialect.access:
+            groups.setdefault((rule.resources, rule.verbs), []).append(rule.group)
+    for (names, verbs), members in groups.items():
+        yield _rule(list(dict.fromkeys(members)), names, verbs)
 
 
 def _own_rules(name: str) -> Iterator[Manifest]:

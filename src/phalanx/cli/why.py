@@ -124,7 +124,7 @@ def render(answer: WhyAnswer) -> str:
                 ("pending", counts.pending),
                 ("gated", counts.gated),
                 ("of another scheduler", counts.foreign),
-                ("being bound", counts.placed),
+                ("being bound", counts.assumed),
                 ("bound", counts.bound),
                 ("running", counts.running),
                 ("succeeded", counts.succeeded),

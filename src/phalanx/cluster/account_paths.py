@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import (
     ADMINISTRATIVE_NAMESPACES,
     DEFAULT_QUEUE,
@@ -65,7 +65,7 @@ class Paths:
         self._weights[namespace] = weight
         return True
 
-    def rebuild(self, payers: Iterable[Payer], offered: Mapping[str, int]) -> None:
+    def rebuild(self, payers: Iterable[ChargePath], offered: Mapping[str, int]) -> None:
         """Builds all trees from the declarations and attaches all payers; every account's sums are empty then.
 
         `offered` is what the cluster has: guarantees are kept, the oldest first, as far as they fit into it.
@@ -103,13 +103,13 @@ class Paths:
         """A guarantee that the cluster, or the capability of a queue above, cannot keep beside those of older
         queues must not stop everybody else."""
         root = self.accounts[ROOT]
-        named = [record for record in self.accounts.values() if record.noun is not None and record.noun.guarantee]
+        named = [record for record in self.accounts.values() if record.spec is not None and record.spec.guarantee]
         self.guarantees = bool(named)
-        for record in sorted(named, key=lambda record: (record.noun.created if record.noun else 0, record.key)):
-            if record.noun is None or record.fault is not None or record.parent is None:
+        for record in sorted(named, key=lambda record: (record.spec.created if record.spec else 0, record.key)):
+            if record.spec is None or record.fault is not None or record.parent is None:
                 continue
-            wanted = dict(record.noun.guarantee)
-            record.guaranteed(wanted)
+            wanted = dict(record.spec.guarantee)
+            record.set_guarantee(wanted)
             above = record.lineage()[1:]
             kept = {
                 name: amount
@@ -117,11 +117,11 @@ class Paths:
                 if _fits(root, name, offered) and all(_allows(each, name) for each in above)
             }
             if kept != wanted:
-                record.guaranteed(kept)
+                record.set_guarantee(kept)
 
     def _hang(self, record: AccountRecord) -> None:
         """Finds the parent; one that is missing is a fault, and the account hangs below the root instead."""
-        key, noun = record.key, record.noun
+        key, noun = record.key, record.spec
         if key in (ROOT, ALL_ELASTIC_QUOTAS):
             return
         wanted = noun.parent if noun is not None else None
@@ -157,7 +157,7 @@ class Paths:
 
     # payers
 
-    def attach(self, payer: Payer) -> None:
+    def attach(self, payer: ChargePath) -> None:
         """Finds a payer's path and what forbids it to charge anything new."""
         key = payer.key
         payer.queue = payer.namespace = payer.user = payer.fault = None
@@ -173,7 +173,7 @@ class Paths:
             path += self._leaf(payer, self.accounts[leaf])
         payer.path = tuple(path)
 
-    def detach(self, payer: Payer) -> None:
+    def detach(self, payer: ChargePath) -> None:
         """Forgets the accounts that existed for this payer only."""
         for account in payer.path:
             if account.key in self._visitors:
@@ -182,14 +182,14 @@ class Paths:
                     del self._visitors[account.key]
                     del self.accounts[account.key]
 
-    def _through_queue(self, payer: Payer) -> list[AccountRecord]:
+    def _through_queue(self, payer: ChargePath) -> list[AccountRecord]:
         key = payer.key
         queue = self.accounts.get(AccountKey(Tree.QUEUE, key.queue))
         if queue is None:
             payer.fault = Problem("QueueNotFound", f"queue {key.queue} does not exist")
             return [self.accounts[ROOT]]  # what runs in a queue that was deleted is still in use
         payer.queue = queue
-        if queue.children or queue.key == ROOT or (queue.noun is not None and queue.noun.parental):
+        if queue.children or queue.key == ROOT or (queue.spec is not None and queue.spec.parental):
             payer.fault = Problem(
                 "QueueNotLeaf", f"queue {key.queue} has child queues and takes no pods of its own"
             )
@@ -202,7 +202,7 @@ class Paths:
             path.append(payer.user)
         return path
 
-    def _through_koordinator(self, payer: Payer) -> list[AccountRecord]:
+    def _through_koordinator(self, payer: ChargePath) -> list[AccountRecord]:
         if not self._quota_named:
             return []
         key = payer.key
@@ -225,7 +225,7 @@ class Paths:
         if quota.name in (*KOORDINATOR_BESIDE, KOORDINATOR_ROOT):
             return namespace in ADMINISTRATIVE_NAMESPACES or (quota.name == KOORDINATOR_DEFAULT and not confined)
         lineage = self.accounts[quota].lineage()
-        claims = [claim for each in lineage if each.noun is not None for claim in _claims(each.noun)]
+        claims = [claim for each in lineage if each.spec is not None for claim in _claims(each.spec)]
         return namespace in claims or not (claims or confined)
 
     def _visit(self, key: AccountKey, parent: AccountRecord) -> AccountRecord:
@@ -236,7 +236,7 @@ class Paths:
         self._visitors[key] = self._visitors.get(key, 0) + 1
         return record
 
-    def _leaf(self, payer: Payer, leaf: AccountRecord) -> list[AccountRecord]:
+    def _leaf(self, payer: ChargePath, leaf: AccountRecord) -> list[AccountRecord]:
         payer.fault = payer.fault or leaf.fault
         return list(leaf.lineage())
 
@@ -248,18 +248,18 @@ def _claims(quota: Account) -> tuple[str, ...]:
 
 
 def _fits(root: AccountRecord, resource: str, offered: Mapping[str, int]) -> bool:
-    return root.reserved.get(resource, 0) <= offered.get(resource, 0)
+    return root.reserved_for_children.get(resource, 0) <= offered.get(resource, 0)
 
 
 def _allows(queue: AccountRecord, resource: str) -> bool:
     """Whether a queue may hold all that is kept for those below it."""
-    limits = dict(queue.noun.capability) if queue.noun is not None else {}
-    return resource not in limits or queue.reserved.get(resource, 0) <= limits[resource]
+    limits = dict(queue.spec.capability) if queue.spec is not None else {}
+    return resource not in limits or queue.reserved_for_children.get(resource, 0) <= limits[resource]
 
 
 def _own_fault(record: AccountRecord) -> Problem | None:
     """What an account's own declaration or place forbids, for itself and everything below."""
-    noun = record.noun
+    noun = record.spec
     if record.fault is not None or noun is None:
         return record.fault
     if noun.problem is not None:

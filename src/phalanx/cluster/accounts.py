@@ -15,68 +15,68 @@ Amounts = dict[str, int]
 """resource -> amount; zeros are left out."""
 
 
-class Bucket(enum.IntEnum):
+class ChargeState(enum.IntEnum):
     """As what a pod counts towards its accounts; pods in no bucket do not count."""
 
-    ASKED = 0  # ours to place
-    HELD = 1  # on a node or on the way to one, does not run yet
+    PENDING = 0  # ours to place
+    ALLOCATED = 1  # on a node or on the way to one, does not run yet
     RUNNING = 2
-    LEAVING = 3  # terminating; it holds what it holds until it is gone
-    PROMISED = 4  # ours to place, and what it asks for is kept for it until evicted pods have left
+    RELEASING = 3  # terminating; it holds what it holds until it is gone
+    NOMINATED = 4  # ours to place, and what it asks for is kept for it until evicted pods have left
 
 
-_BUCKETS = tuple(Bucket)
+_BUCKETS = tuple(ChargeState)
 
 
-class Sums:
+class ResourceSums:
     """What pods ask for and hold. `used` contains `running`, which contains `leaving`; it contains `promised` too:
     what nobody has yet but nobody else may take."""
 
-    __slots__ = ("asked", "leaving", "promised", "running", "used")
+    __slots__ = ("nominated", "pending", "releasing", "running", "used")
 
     def __init__(self) -> None:
-        self.asked: Amounts = {}
+        self.pending: Amounts = {}
         self.used: Amounts = {}
         self.running: Amounts = {}
-        self.leaving: Amounts = {}
-        self.promised: Amounts = {}
+        self.releasing: Amounts = {}
+        self.nominated: Amounts = {}
 
     @property
-    def held(self) -> Amounts:
+    def allocated(self) -> Amounts:
         """What pods really hold: what is used, less what is only promised."""
-        if not self.promised:
+        if not self.nominated:
             return self.used
         amounts = dict(self.used)
-        add_amounts(amounts, self.promised, -1)
+        add_amounts(amounts, self.nominated, -1)
         return amounts
 
-    def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if bucket is Bucket.ASKED:
-            add_amounts(self.asked, amounts, sign)
+    def add(self, bucket: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if bucket is ChargeState.PENDING:
+            add_amounts(self.pending, amounts, sign)
             return
         add_amounts(self.used, amounts, sign)
-        if bucket is Bucket.HELD:
+        if bucket is ChargeState.ALLOCATED:
             return
-        if bucket is Bucket.PROMISED:
-            add_amounts(self.promised, amounts, sign)
+        if bucket is ChargeState.NOMINATED:
+            add_amounts(self.nominated, amounts, sign)
             return
         add_amounts(self.running, amounts, sign)
-        if bucket is Bucket.LEAVING:
-            add_amounts(self.leaving, amounts, sign)
+        if bucket is ChargeState.RELEASING:
+            add_amounts(self.releasing, amounts, sign)
 
-    def merge(self, other: Sums, asked: bool) -> None:
+    def merge(self, other: ResourceSums, asked: bool) -> None:
         add_amounts(self.used, other.used, 1)
         add_amounts(self.running, other.running, 1)
-        add_amounts(self.leaving, other.leaving, 1)
-        add_amounts(self.promised, other.promised, 1)
+        add_amounts(self.releasing, other.releasing, 1)
+        add_amounts(self.nominated, other.nominated, 1)
         if asked:
-            add_amounts(self.asked, other.asked, 1)
+            add_amounts(self.pending, other.pending, 1)
 
     def as_tuple(self) -> tuple[Amounts, Amounts, Amounts, Amounts, Amounts]:
-        return self.asked, self.used, self.running, self.leaving, self.promised
+        return self.pending, self.used, self.running, self.releasing, self.nominated
 
 
-class AccountRecord(Sums):
+class AccountRecord(ResourceSums):
     """One account with its place in its tree and its sums.
 
     `noun` is None for accounts that nobody declares: the queues `default` and `root`, the sum over all elastic
@@ -86,28 +86,38 @@ class AccountRecord(Sums):
     here or below.
     """
 
-    __slots__ = ("children", "fault", "guarantee", "kept", "key", "noun", "parent", "reserved", "weight")
+    __slots__ = (
+        "children",
+        "fault",
+        "guarantee",
+        "guaranteed_resources",
+        "key",
+        "parent",
+        "reserved_for_children",
+        "spec",
+        "weight",
+    )
 
     def __init__(self, key: AccountKey, noun: Account | None = None) -> None:
         super().__init__()
         self.key = key
-        self.noun = noun
+        self.spec = noun
         self.parent: AccountRecord | None = None
         self.children: dict[AccountKey, AccountRecord] = {}
         self.weight = noun.weight if noun is not None else 1
         self.fault: Problem | None = None
         self.guarantee: Amounts = {}
-        self.reserved: Amounts = {}
-        self.kept: set[str] = set()
+        self.reserved_for_children: Amounts = {}
+        self.guaranteed_resources: set[str] = set()
 
     def __repr__(self) -> str:
-        return f"AccountRecord({self.key}, used={self.used}, asked={self.asked})"
+        return f"AccountRecord({self.key}, used={self.used}, asked={self.pending})"
 
     @property
     def label(self) -> str:
         """What the account is called in sentences."""
-        if self.noun is not None and self.noun.label:
-            return self.noun.label
+        if self.spec is not None and self.spec.label:
+            return self.spec.label
         key = self.key
         if key.tree in (Tree.NAMESPACE, Tree.USER):
             return f"{key.tree} {key.name or '(none)'} in queue {key.forest}"
@@ -121,31 +131,31 @@ class AccountRecord(Sums):
         """What is kept for the account and everything below it: what it is guaranteed and does not use, or what is
         kept for its children if that is more."""
         unused = self.guarantee.get(resource, 0) - self.used.get(resource, 0)
-        return max(0, unused, self.reserved.get(resource, 0))
+        return max(0, unused, self.reserved_for_children.get(resource, 0))
 
-    def guaranteed(self, amounts: Mapping[str, int]) -> None:
+    def set_guarantee(self, amounts: Mapping[str, int]) -> None:
         """From now on so much is kept for the account."""
         for account in self.lineage():
-            account.kept |= amounts.keys()
+            account.guaranteed_resources |= amounts.keys()
         before = self._idle_guarantees()
         self.guarantee = dict(amounts)
         self._tell_parent(before)
 
-    def add(self, bucket: Bucket, amounts: Mapping[str, int], sign: int = 1) -> None:
-        if not self.kept or bucket is Bucket.ASKED:
+    def add(self, bucket: ChargeState, amounts: Mapping[str, int], sign: int = 1) -> None:
+        if not self.guaranteed_resources or bucket is ChargeState.PENDING:
             super().add(bucket, amounts, sign)
             return
         before = self._idle_guarantees()
         super().add(bucket, amounts, sign)
         self._tell_parent(before)
 
-    def merge(self, other: Sums, asked: bool) -> None:
+    def merge(self, other: ResourceSums, asked: bool) -> None:
         before = self._idle_guarantees()
         super().merge(other, asked)
         self._tell_parent(before)
 
     def _idle_guarantees(self) -> Amounts:
-        return {name: self.idle_guarantee(name) for name in self.kept}
+        return {name: self.idle_guarantee(name) for name in self.guaranteed_resources}
 
     def _tell_parent(self, before: Mapping[str, int]) -> None:
         """Carries the change of what is kept for this account up the tree."""
@@ -153,7 +163,7 @@ class AccountRecord(Sums):
         change = {name: self.idle_guarantee(name) - idle for name, idle in before.items()}
         if parent is not None and any(change.values()):
             of_parent = parent._idle_guarantees()
-            add_amounts(parent.reserved, change, 1)
+            add_amounts(parent.reserved_for_children, change, 1)
             parent._tell_parent(of_parent)
 
     def lineage(self) -> tuple[AccountRecord, ...]:
@@ -164,7 +174,7 @@ class AccountRecord(Sums):
         return tuple(found)
 
 
-class PayerKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
+class ChargeKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     """What decides where a pod is charged. `queue` is "" for pods of other schedulers."""
 
     namespace: str
@@ -174,7 +184,7 @@ class PayerKey(msgspec.Struct, frozen=True, order=True, cache_hash=True):
     firm: bool = False
 
 
-class Payer(Sums):
+class ChargePath(ResourceSums):
     """All pods that are charged to the same accounts: `path`, in the order queue tree, tenants, quotas.
 
     Every path runs from the leaf to the root. `queue` is the leaf queue (None if there is none), `namespace` and
@@ -184,7 +194,7 @@ class Payer(Sums):
 
     __slots__ = ("fault", "key", "moves", "namespace", "path", "pods", "queue", "user")
 
-    def __init__(self, key: PayerKey) -> None:
+    def __init__(self, key: ChargeKey) -> None:
         super().__init__()
         self.key = key
         self.path: tuple[AccountRecord, ...] = ()
@@ -197,9 +207,9 @@ class Payer(Sums):
         self.moves: dict[Footprint, list[int]] = {}
 
     def __repr__(self) -> str:
-        return f"Payer({self.key})"
+        return f"ChargePath({self.key})"
 
-    def move(self, footprint: Footprint, bucket: Bucket, count: int) -> None:
+    def move(self, footprint: Footprint, bucket: ChargeState, count: int) -> None:
         """Notes that so many more pods count in a bucket; `flush` carries it up the path."""
         counts = self.moves.get(footprint)
         if counts is None:
@@ -209,25 +219,25 @@ class Payer(Sums):
     def charge(self, footprint: Footprint, count: int) -> None:
         """Lets the accounts hold so many more pods at once, while a plan is being tried."""
         for account in self.path:
-            account.add(Bucket.HELD, footprint.amounts, count)
+            account.add(ChargeState.ALLOCATED, footprint.amounts, count)
 
     def charge_sum(self, amounts: Mapping[str, int], sign: int) -> None:
         """The same for what many pods hold in sum."""
         for account in self.path:
-            account.add(Bucket.HELD, amounts, sign)
+            account.add(ChargeState.ALLOCATED, amounts, sign)
 
-    def lift(self, footprint: Footprint, count: int) -> None:
+    def move_nominated(self, footprint: Footprint, count: int) -> None:
         """Counts what is promised to so many pods as asked for only (or the other way round, if negative), while it
         is being tried where they go: in sum they want what they wanted before."""
         for account in self.path:
-            account.add(Bucket.HELD, footprint.amounts, -count)
+            account.add(ChargeState.ALLOCATED, footprint.amounts, -count)
             if self.fault is None:
-                account.add(Bucket.ASKED, footprint.amounts, count)
+                account.add(ChargeState.PENDING, footprint.amounts, count)
 
-    def keep(self, footprint: Footprint, count: int) -> None:
+    def commit_charge(self, footprint: Footprint, count: int) -> None:
         """What was charged at once stays: the pods that are counted next are those."""
-        self.add(Bucket.HELD, footprint.amounts, count)
-        self.move(footprint, Bucket.HELD, -count)
+        self.add(ChargeState.ALLOCATED, footprint.amounts, count)
+        self.move(footprint, ChargeState.ALLOCATED, -count)
 
     def flush(self) -> None:
         """Carries what was noted up the path."""
@@ -237,7 +247,7 @@ class Payer(Sums):
                 if not count:
                     continue
                 self.add(bucket, footprint.amounts, count)
-                if asks or bucket is not Bucket.ASKED:
+                if asks or bucket is not ChargeState.PENDING:
                     for account in self.path:
                         account.add(bucket, footprint.amounts, count)
         self.moves.clear()

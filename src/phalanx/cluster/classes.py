@@ -8,9 +8,9 @@ from weakref import WeakValueDictionary
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.affinity.selector_sets import ALONE, Company, PeerBook
+from phalanx.cluster.affinity.selector_sets import NO_AFFINITY, AffinityIndex, AffinityProfile
 from phalanx.cluster.affinity.state import AffinityState
-from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.resource_space import IntArray, ResourceSpace
 from phalanx.model.pod import PodClass
 from phalanx.model.resources import Requests
@@ -45,14 +45,14 @@ class ClassRecord:
     __slots__ = (
         "__weakref__",
         "_affinity_state",
+        "affinity",
+        "allocators",
         "amounts",
         "columns",
-        "company",
         "footprint",
-        "least",
+        "min_idle",
         "number",
-        "pod_class",
-        "stocks",
+        "spec",
     )
 
     def __init__(
@@ -60,34 +60,34 @@ class ClassRecord:
         number: int,
         pod_class: PodClass,
         footprint: Footprint,
-        stocks: tuple[Stock, ...] = (),
-        company: Company = ALONE,
+        stocks: tuple[NodeAllocator, ...] = (),
+        company: AffinityProfile = NO_AFFINITY,
     ) -> None:
         self.number = number
-        self.company = company
+        self.affinity = company
         self._affinity_state: AffinityState | None = None
-        self.stocks = stocks
-        self.pod_class = pod_class
+        self.allocators = stocks
+        self.spec = pod_class
         self.footprint = footprint
         self.columns: npt.NDArray[np.intp] = np.flatnonzero(footprint.usage > 0)
         self.amounts: IntArray = footprint.usage[self.columns]
-        self.least: IntArray = _least(footprint.usage)
+        self.min_idle: IntArray = _least(footprint.usage)
 
     @property
     def dynamic(self) -> bool:
-        return bool(self.stocks) or self.company.restricts
+        return bool(self.allocators) or self.affinity.restricts
 
-    def affinity_state(self, book: PeerBook) -> AffinityState:
+    def affinity_state(self, book: AffinityIndex) -> AffinityState:
         """What other pods mean for the class, current."""
         found = self._affinity_state
         if found is None or found.shape != book.shape:
-            found = self._affinity_state = AffinityState(book, self.company, self.pod_class)
+            found = self._affinity_state = AffinityState(book, self.affinity, self.spec)
         for counter in found.counters():
             counter.region.follow()
         return found
 
     def __repr__(self) -> str:
-        return f"ClassRecord({self.number}, {dict(self.pod_class.requests)})"
+        return f"ClassRecord({self.number}, {dict(self.spec.requests)})"
 
 
 class ClassTable:
@@ -96,10 +96,10 @@ class ClassTable:
     Numbers are never given twice.
     """
 
-    def __init__(self, space: ResourceSpace, stocks: Iterable[Stock] = ()) -> None:
+    def __init__(self, space: ResourceSpace, stocks: Iterable[NodeAllocator] = ()) -> None:
         self._space = space
         self._stocks = tuple(stocks)
-        self._classes: WeakValueDictionary[tuple[PodClass, Company], ClassRecord] = WeakValueDictionary()
+        self._classes: WeakValueDictionary[tuple[PodClass, AffinityProfile], ClassRecord] = WeakValueDictionary()
         self._footprints: WeakValueDictionary[tuple[Requests, int, int, Requests], Footprint]
         self._footprints = WeakValueDictionary()
         self._width = len(space)
@@ -108,7 +108,7 @@ class ClassTable:
     def __len__(self) -> int:
         return len(self._classes)
 
-    def record(self, pod_class: PodClass, company: Company = ALONE) -> ClassRecord:
+    def record(self, pod_class: PodClass, company: AffinityProfile = NO_AFFINITY) -> ClassRecord:
         """The class of pods that are equal in all of this."""
         found = self._classes.get((pod_class, company))
         if found is None:
@@ -141,7 +141,7 @@ class ClassTable:
             if missing:
                 footprint.usage = np.concatenate([footprint.usage, np.zeros(missing, dtype=np.int64)])
         for record in self._classes.values():
-            record.least = _least(record.footprint.usage)
+            record.min_idle = _least(record.footprint.usage)
         self._width = width
 
 

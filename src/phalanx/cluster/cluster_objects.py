@@ -25,7 +25,7 @@ from phalanx.model.events import (
 from phalanx.model.gang import GangKey
 
 
-class Surroundings:
+class ClusterObjects:
     """ResourceQuotas and PodDisruptionBudgets by namespace and name, the domains of the network, and groups
     of groups."""
 

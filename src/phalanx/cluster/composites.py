@@ -67,12 +67,12 @@ class Composites:
 
     def above(self, gang: GangRecord) -> list[Composite]:
         """The composites that a gang is a part of, the nearest first, as far as they are declared."""
-        key = gang.noun.composite if gang.noun is not None else None
+        key = gang.spec.composite if gang.spec is not None else None
         return self._upwards(key) if key is not None else []
 
     def root(self, gang: GangRecord) -> GangKey | None:
         """The root of the tree that a gang is in; None of a gang on its own."""
-        key = gang.noun.composite if gang.noun is not None else None
+        key = gang.spec.composite if gang.spec is not None else None
         return self.root_of(key) if key is not None else None
 
     def root_of(self, key: GangKey) -> GangKey:
@@ -174,7 +174,7 @@ class Composites:
                     INVALID,
                     f"the tree of {name} is {depth} levels deep at PodGroup {gang.key}; use at most {MAX_DEPTH}",
                 )
-        workloads = {noun.workload for noun in nouns} | {gang.noun.workload for gang in gangs if gang.noun}
+        workloads = {noun.workload for noun in nouns} | {gang.spec.workload for gang in gangs if gang.spec}
         workloads.discard("")
         if len(workloads) > 1:
             yield Problem(
@@ -193,7 +193,7 @@ class Composites:
         dirty, self._dirty = self._dirty, {}
         for key in dirty:
             record = self._gangs.get(key)
-            noun = record.noun if record is not None else None
+            noun = record.spec if record is not None else None
             parent, last = noun.composite if noun is not None else None, self._parent_of.get(key)
             if parent == last:
                 continue
@@ -213,4 +213,4 @@ def _discard(index: dict[GangKey, set[GangKey]], name: GangKey, key: GangKey) ->
 
 
 def _age(gang: GangRecord) -> tuple[int, GangKey]:
-    return (gang.noun.created if gang.noun is not None else 0, gang.key)
+    return (gang.spec.created if gang.spec is not None else 0, gang.key)

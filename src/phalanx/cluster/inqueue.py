@@ -11,7 +11,7 @@ from phalanx.model.gang import GangKey
 from phalanx.model.resources import PODS
 
 
-class Promises:
+class InqueueResources:
     """Sums, over the admitted groups, of what they announced in minResources and is yet to come, kept in O(change).
 
     A group counts while it was admitted (by its phase, or by us a moment ago) and names minResources. Against the
@@ -45,7 +45,7 @@ class Promises:
         self._settle()
         return self._uncreated.get(namespace, {})
 
-    def claims_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
+    def claimed_since(self, version: int) -> tuple[int, dict[str, dict[str, int]]]:
         """(the version now, queue -> resource -> promised less elastic, of the queues where it changed since).
 
         Amounts may be negative. Version 0 is before everything.
@@ -92,7 +92,7 @@ class _Share(NamedTuple):
 
 
 def _share(record: GangRecord) -> _Share | None:
-    noun = record.noun
+    noun = record.spec
     if noun is None or not noun.min_resources:
         return None
     elastic = _elastic(record, dict(noun.min_resources))
@@ -103,7 +103,7 @@ def _share(record: GangRecord) -> _Share | None:
     for member in record.members.values():
         for name, amount in member.pod.usage:
             created[name] = created.get(name, 0) + amount
-            if member.pod.node or member.target:
+            if member.pod.node or member.assumed_node:
                 placed[name] = placed.get(name, 0) + amount
     announced = {PODS: noun.min_member, **dict(noun.min_resources)}
     return _Share(
@@ -116,7 +116,7 @@ def _share(record: GangRecord) -> _Share | None:
 
 def _elastic(record: GangRecord, least: Mapping[str, int]) -> dict[str, int]:
     held: dict[str, int] = {}
-    for footprint, count in record.holdings.items():
+    for footprint, count in record.allocated.items():
         for name, amount in footprint.amounts.items():
             held[name] = held.get(name, 0) + amount * count
     return {name: more for name, amount in held.items() if (more := amount - least.get(name, 0)) > 0}

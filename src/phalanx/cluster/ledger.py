@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from phalanx.cluster.account_paths import Paths
-from phalanx.cluster.accounts import AccountRecord, Bucket, Payer, PayerKey, Sums
+from phalanx.cluster.accounts import AccountRecord, ChargeKey, ChargePath, ChargeState, ResourceSums
 from phalanx.cluster.pods.records import NO_NODE, PodRecord
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import AccountRemoved, AccountUpdated, NamespaceWeighed
 from phalanx.model.pod import CAN_LEAVE, MemberState
 
-_BUCKETS: dict[MemberState, Bucket] = {
-    MemberState.PENDING: Bucket.ASKED,
-    MemberState.PLACED: Bucket.HELD,
-    MemberState.BOUND: Bucket.HELD,
-    MemberState.RUNNING: Bucket.RUNNING,
+_BUCKETS: dict[MemberState, ChargeState] = {
+    MemberState.PENDING: ChargeState.PENDING,
+    MemberState.ASSUMED: ChargeState.ALLOCATED,
+    MemberState.BOUND: ChargeState.ALLOCATED,
+    MemberState.RUNNING: ChargeState.RUNNING,
 }
-_WAITING = (Bucket.ASKED, Bucket.PROMISED)
+_WAITING = (ChargeState.PENDING, ChargeState.NOMINATED)
 # By the state's number: an enum as a key is hashed slowly.
 _ON_NODES = (*CAN_LEAVE, MemberState.TERMINATING)
 _BUCKET_OF = tuple(_BUCKETS.get(state) for state in MemberState)
@@ -37,8 +37,8 @@ class Ledger:
         self._schedulers = schedulers
         self._offered = offered
         self._paths = Paths()
-        self._payers: dict[PayerKey, Payer] = {}
-        self._dirty: dict[PayerKey, Payer] = {}
+        self._payers: dict[ChargeKey, ChargePath] = {}
+        self._dirty: dict[ChargeKey, ChargePath] = {}
         self._stale = False
         # Collected from the first time that somebody asks; None: any account may have changed.
         self._moved: dict[AccountKey, AccountRecord] | None = None
@@ -63,7 +63,7 @@ class Ledger:
         return self._paths.budgeted
 
     @property
-    def payers(self) -> Iterable[Payer]:
+    def charge_paths(self) -> Iterable[ChargePath]:
         return self._payers.values()
 
     # what the world says
@@ -92,55 +92,55 @@ class Ledger:
     def enter(self, record: PodRecord) -> None:
         """A pod is new, or what decides where it is charged may have changed."""
         key = self._key(record)
-        payer = record.payer
+        payer = record.charge_path
         if payer is None or payer.key != key:
             self.leave(record)
-            record.payer = payer = self.payer(key)
+            record.charge_path = payer = self.charge_path(key)
             payer.pods += 1
         self.book(record)
 
     def book(self, record: PodRecord) -> None:
         """Counts a pod as its state says."""
-        payer = record.payer
+        payer = record.charge_path
         assert payer is not None
         bucket = self._bucket(record)
-        if record.footprint is record.charged:
-            if bucket is record.bucket:
+        if record.footprint is record.charged_footprint:
+            if bucket is record.charge_state:
                 return
-            if bucket is Bucket.HELD and record.bucket is Bucket.ASKED:
+            if bucket is ChargeState.ALLOCATED and record.charge_state is ChargeState.PENDING:
                 self._place(record, payer)
                 return
         self._unbook(record, bucket)
         if bucket is None:
             return
         payer.move(record.footprint, bucket, 1)
-        record.bucket, record.charged = bucket, record.footprint
+        record.charge_state, record.charged_footprint = bucket, record.footprint
         if bucket not in _WAITING and record.gang is not None:
-            record.gang.hold(record.footprint, 1)
+            record.gang.count_allocated(record.footprint, 1)
         self._dirty[payer.key] = payer
 
-    def _place(self, record: PodRecord, payer: Payer) -> None:
+    def _place(self, record: PodRecord, payer: ChargePath) -> None:
         """The common case, in short: what was asked for is held."""
-        payer.move(record.footprint, Bucket.ASKED, -1)
-        payer.move(record.footprint, Bucket.HELD, 1)
-        record.bucket = Bucket.HELD
+        payer.move(record.footprint, ChargeState.PENDING, -1)
+        payer.move(record.footprint, ChargeState.ALLOCATED, 1)
+        record.charge_state = ChargeState.ALLOCATED
         if record.gang is not None:
-            record.gang.hold(record.footprint, 1)
+            record.gang.count_allocated(record.footprint, 1)
         self._dirty[payer.key] = payer
 
     def leave(self, record: PodRecord) -> None:
         """A pod is gone; must be called before it leaves its gang."""
-        payer = record.payer
+        payer = record.charge_path
         if payer is None:
             return
         self._unbook(record, None)
         payer.pods -= 1
-        record.payer = None
+        record.charge_path = None
         self._dirty[payer.key] = payer
 
-    def _unbook(self, record: PodRecord, successor: Bucket | None) -> None:
+    def _unbook(self, record: PodRecord, successor: ChargeState | None) -> None:
         """Takes a pod off; what it asks for or holds in sum stays the same if it only moves on to a node."""
-        bucket, footprint, payer = record.bucket, record.charged, record.payer
+        bucket, footprint, payer = record.charge_state, record.charged_footprint, record.charge_path
         same = bucket is not None and successor is not None and footprint is record.footprint
         if not same:
             self.demand_version += 1
@@ -148,18 +148,18 @@ class Ledger:
             return
         assert payer is not None
         assert footprint is not None
-        if not same or successor is Bucket.ASKED:
+        if not same or successor is ChargeState.PENDING:
             self.relief += 1
         payer.move(footprint, bucket, -1)
-        record.bucket, record.charged = None, None
+        record.charge_state, record.charged_footprint = None, None
         if bucket not in _WAITING and record.gang is not None:
-            record.gang.hold(footprint, -1)
+            record.gang.count_allocated(footprint, -1)
         self._dirty[payer.key] = payer
 
-    def payer(self, key: PayerKey) -> Payer:
+    def charge_path(self, key: ChargeKey) -> ChargePath:
         found = self._payers.get(key)
         if found is None:
-            found = self._payers[key] = Payer(key)
+            found = self._payers[key] = ChargePath(key)
             if key.user and not self._paths.users:
                 self._paths.users = True
                 self._changed()
@@ -168,28 +168,28 @@ class Ledger:
             self._dirty[key] = found
         return found
 
-    def payer_of_group(self, namespace: str, queue: str) -> Payer:
+    def charge_path_of_group(self, namespace: str, queue: str) -> ChargePath:
         """Who will pay for the pods of a group that has none yet."""
-        return self.payer(PayerKey(namespace, queue))
+        return self.charge_path(ChargeKey(namespace, queue))
 
-    def _key(self, record: PodRecord) -> PayerKey:
+    def _key(self, record: PodRecord) -> ChargeKey:
         pod, gang = record.pod, record.gang
         queue = ""
         if pod.scheduler in self._schedulers:
             queue = pod.queue
             if gang is not None:
-                queue = gang.noun.queue if gang.noun is not None else DEFAULT_QUEUE
-        return PayerKey(pod.namespace, queue, pod.quota, pod.user, pod.firm)
+                queue = gang.spec.queue if gang.spec is not None else DEFAULT_QUEUE
+        return ChargeKey(pod.namespace, queue, pod.quota, pod.user, pod.firm)
 
-    def _bucket(self, record: PodRecord) -> Bucket | None:
+    def _bucket(self, record: PodRecord) -> ChargeState | None:
         if record.row == NO_NODE and record.state in _ON_NODES:
             return None  # on a node that is not there: it takes nothing, and nothing away from others
         if record.state is MemberState.TERMINATING:
-            return Bucket.LEAVING if record.pod.node else None
+            return ChargeState.RELEASING if record.pod.node else None
         if record.state is MemberState.PENDING:
-            if record.claim is not None:
-                return Bucket.PROMISED
-            return Bucket.ASKED if not record.pod.problem else None
+            if record.nomination is not None:
+                return ChargeState.NOMINATED
+            return ChargeState.PENDING if not record.pod.problem else None
         return _BUCKET_OF[record.state]
 
     # sums
@@ -242,20 +242,23 @@ class Ledger:
     def discrepancies(self, pods: Iterable[PodRecord]) -> Iterator[str]:
         """Counts everything again from the pods; a sentence for every account whose sums differ."""
         self.settle()
-        expected: dict[AccountKey, Sums] = {key: Sums() for key in self.accounts}
+        expected: dict[AccountKey, ResourceSums] = {key: ResourceSums() for key in self.accounts}
         for record in pods:
-            payer, bucket = record.payer, self._bucket(record)
+            payer, bucket = record.charge_path, self._bucket(record)
             if payer is None or payer.key != self._key(record):
                 yield f"pod {record.pod.key} is charged to {payer} instead of {self._key(record)}"
-            elif bucket is not None and not (bucket is Bucket.ASKED and payer.fault is not None):
+            elif bucket is not None and not (bucket is ChargeState.PENDING and payer.fault is not None):
                 for account in payer.path:
                     expected[account.key].add(bucket, record.footprint.amounts)
         for account in self.accounts.values():
-            kept = Sums()
+            kept = ResourceSums()
             for child in account.children.values():
-                kept.add(Bucket.ASKED, {name: child.idle_guarantee(name) for name in child.kept})
-            if kept.asked != account.reserved:
-                yield f"{account.key} keeps {account.reserved} for its children, and they need {kept.asked}"
+                kept.add(
+                    ChargeState.PENDING, {name: child.idle_guarantee(name) for name in child.guaranteed_resources}
+                )
+            if kept.pending != account.reserved_for_children:
+                held = account.reserved_for_children
+                yield f"{account.key} keeps {held} for its children, and they need {kept.pending}"
         for key, sums in expected.items():
             if sums.as_tuple() != self.accounts[key].as_tuple():
                 yield f"{key} has {self.accounts[key].as_tuple()}, its pods say {sums.as_tuple()}"

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from phalanx.cluster.affinity.selector_sets import PeerBook
-from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.affinity.selector_sets import AffinityIndex
+from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.registry import stocks_of
 from phalanx.cluster.network.topology import Topology
 from phalanx.cluster.nodes.load import LoadTable
@@ -22,8 +22,8 @@ class NodeTable(NodeRows):
     def __init__(self, space: ResourceSpace) -> None:
         super().__init__(space)
         self.load = LoadTable(self)
-        self.stocks: dict[str, Stock] = stocks_of(self)
-        self.peers = PeerBook(self)
+        self.allocators: dict[str, NodeAllocator] = stocks_of(self)
+        self.affinity = AffinityIndex(self)
         self.topology = Topology(self)
 
     def upsert(self, node: Node) -> tuple[int, bool]:
@@ -31,13 +31,13 @@ class NodeTable(NodeRows):
         if known != NO_ROW and self.nodes[known] == node:
             return known, False
         row, more = super().upsert(node)
-        for stock in self.stocks.values():
+        for stock in self.allocators.values():
             stock.node_added(row)
         return row, more
 
     def remove(self, name: str) -> int:
         row = super().remove(name)
         self.load.forget(row)
-        for stock in self.stocks.values():
+        for stock in self.allocators.values():
             stock.node_removed(row)
         return row

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from phalanx.cluster.classes import ClassRecord, ClassTable, Footprint
-from phalanx.cluster.cluster_objects import Surroundings
-from phalanx.cluster.inqueue import Promises
+from phalanx.cluster.cluster_objects import ClusterObjects
+from phalanx.cluster.inqueue import InqueueResources
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.node_table import NO_ROW, NodeTable
-from phalanx.cluster.pods.nominations import Claim, Lingering
+from phalanx.cluster.pods.nominations import Nomination, UnreleasedPods
 from phalanx.cluster.pods.observation import charging, claim_of, standing, state_of, yielding
-from phalanx.cluster.pods.occupancy import PROMISED_ONLY, Tenants, book_stock, change_class, give_back, stock_up
+from phalanx.cluster.pods.occupancy import PROMISED_ONLY, PodsByNode, book_stock, change_class, give_back, stock_up
 from phalanx.cluster.pods.records import NO_NODE, GangRecord, PodRecord
-from phalanx.cluster.pods.tolerations import ToleranceBook
-from phalanx.cluster.pods.unknown_nodes import Homeless
-from phalanx.cluster.pods.victim_index import Table, Tenancy
+from phalanx.cluster.pods.tolerations import TolerationCounts
+from phalanx.cluster.pods.unknown_nodes import PodsOfUnknownNodes
+from phalanx.cluster.pods.victim_index import VictimIndex, VictimTable
 from phalanx.cluster.resource_space import ResourceSpace, exact_sums
 from phalanx.cluster.transaction import Transaction, Transactions
 from phalanx.model.events import (
@@ -52,26 +52,26 @@ class ClusterState:
         self.schedulers = frozenset(schedulers)
         self.space = ResourceSpace()
         self.nodes = NodeTable(self.space)
-        self.classes = ClassTable(self.space, self.nodes.stocks.values())
+        self.classes = ClassTable(self.space, self.nodes.allocators.values())
         self.pods: dict[str, PodRecord] = {}
         self.gangs: dict[GangKey, GangRecord] = {}
         self.lone: dict[str, PodRecord] = {}
-        self.promises = Promises(self.gangs)
+        self.promises = InqueueResources(self.gangs)
         self.ledger = Ledger(self.schedulers, self.offered)
-        self.surroundings = Surroundings(self.nodes, self.gangs)
+        self.surroundings = ClusterObjects(self.nodes, self.gangs)
         self.resource_quotas = self.surroundings.resource_quotas
         self.budgets = self.surroundings.budgets
         self.topology = self.surroundings.topology
         self.leaving: dict[str, PodRecord] = {}
-        self.lingering = Lingering(self.leaving, [stock.lingers for stock in self.nodes.stocks.values()])
+        self.lingering = UnreleasedPods(self.leaving, [stock.lingers for stock in self.nodes.allocators.values()])
         self.promised: dict[str, PodRecord] = {}
         self.relief = 0
         self.ripened = 0
         self.version = 0
-        self.tenancy = Tenancy()
-        self.tolerances = ToleranceBook(self.schedulers)
-        self._tenants = Tenants(self.tenancy.moved)
-        self._homeless = Homeless()
+        self.tenancy = VictimIndex()
+        self.tolerances = TolerationCounts(self.schedulers)
+        self._tenants = PodsByNode(self.tenancy.moved)
+        self._homeless = PodsOfUnknownNodes()
         self._touched_gangs: dict[GangKey, None] = {}
         self._touched_pods: dict[str, None] = {}
         self.transactions = Transactions(self.nodes)
@@ -95,11 +95,11 @@ class ClusterState:
                 self.version += 1
                 self.ledger.learn(event)
             case NamespaceLabelled(namespace, labels):
-                self._regroup(self.nodes.peers.label(namespace, labels))
+                self._regroup(self.nodes.affinity.label(namespace, labels))
                 self._ease()
             case StockFact(stock, fact):
                 self.version += 1
-                if self.nodes.stocks[stock].learn(fact):
+                if self.nodes.allocators[stock].learn(fact):
                     self.relief += 1
             case _:
                 if self.surroundings.learn(event):
@@ -133,34 +133,34 @@ class ClusterState:
     def forget(self, uid: str) -> None:
         """A binding failed for good: the pod is pending again and its room is free."""
         record = self.pods.get(uid)
-        if record is None or record.state is not MemberState.PLACED:
+        if record is None or record.state is not MemberState.ASSUMED:
             return
         self._vacate(record)
-        record.target = ""
+        record.assumed_node = ""
         self._set_state(record, MemberState.PENDING, None)
         if record.gang is not None:
             record.gang.failures += 1
-            record.gang.known = None
+            record.gang.cached = None
 
     def place(self, record: PodRecord, row: int, mark: PlanMark | None) -> None:
         """Counts a pod as placed on a row whose arrays a transaction has already charged.
 
         A claim of the pod is over; the transaction has lifted it.
         """
-        record.footprint = record.cls.footprint
-        if record.claim is not None:
+        record.footprint = record.pod_class.footprint
+        if record.nomination is not None:
             self._drop_claim(record)
         self._tenants.move_in(record, row)
-        record.target = self.nodes.names[row]
-        self._set_state(record, MemberState.PLACED, mark)
+        record.assumed_node = self.nodes.names[row]
+        self._set_state(record, MemberState.ASSUMED, mark)
         self.version += 1
 
-    def claim(self, record: PodRecord, row: int, claim: Claim) -> None:
+    def claim(self, record: PodRecord, row: int, claim: Nomination) -> None:
         """Holds room on a row for a pending pod, on the node and in its accounts, until it is placed or the claim
         is taken back. A claim that it has is replaced."""
         assert record.state is MemberState.PENDING
         self.unclaim(record)
-        record.claim, record.nominated = claim, self.nodes.names[row]
+        record.nomination, record.nominated_node = claim, self.nodes.names[row]
         self.promised[record.pod.uid] = record
         self._tenants.move_in(record, row)
         self._charge(record, row, 1)
@@ -168,10 +168,10 @@ class ClusterState:
 
     def unclaim(self, record: PodRecord) -> bool:
         """Takes a claim back; whether there was one."""
-        if record.claim is None:
+        if record.nomination is None:
             return False
         self._vacate(record)
-        record.claim, record.nominated = None, ""
+        record.nomination, record.nominated_node = None, ""
         del self.promised[record.pod.uid]
         self.ledger.book(record)
         return True
@@ -179,15 +179,15 @@ class ClusterState:
     def doom(self, record: PodRecord) -> None:
         """Counts a pod as terminating from now on: it is told to leave."""
         assert record.state in CAN_LEAVE
-        record.doomed, self.version = True, self.version + 1
+        record.evicting, self.version = True, self.version + 1
         self._retire(record)
 
     def spare(self, uid: str, until: float) -> None:
         """A pod that was doomed stays after all, and is not chosen again before `until`."""
         record = self.pods.get(uid)
-        if record is None or not record.doomed:
+        if record is None or not record.evicting:
             return
-        record.doomed, record.spared = False, until
+        record.evicting, record.no_eviction_until = False, until
         if record.pod.terminating or record.pod.finished:
             return
         self._tenants.retire(record, self.nodes, -1)
@@ -213,7 +213,7 @@ class ClusterState:
         """The pods that occupy a row, placed and terminating ones included."""
         return self._tenants.of(row)
 
-    def tenancy_table(self) -> Table:
+    def tenancy_table(self) -> VictimTable:
         """How many pods of which kind (`tenancy.kinds`) each row has."""
         return self.tenancy.table(self._tenants.rows)
 
@@ -222,23 +222,23 @@ class ClusterState:
     def _pod_updated(self, pod: Pod) -> None:
         record = self.pods.get(pod.uid)
         if record is None:
-            self._pod_added(pod, nominated=pod.nominated)
+            self._pod_added(pod, nominated=pod.nominated_node)
             return
         if record.pod == pod:
             return
         state, old = state_of(pod, self.schedulers), record.pod
-        if record.doomed and state in CAN_LEAVE:
+        if record.evicting and state in CAN_LEAVE:
             state = MemberState.TERMINATING
-        claim = record.claim if state is MemberState.PENDING else None
-        placed, target, mark = record.state is MemberState.PLACED, record.target, record.mark
+        claim = record.nomination if state is MemberState.PENDING else None
+        placed, target, mark = record.state is MemberState.ASSUMED, record.assumed_node, record.mark
         if (old.pod_class, old.usage, old.gang, old.role) == (pod.pod_class, pod.usage, pod.gang, pod.role):
             if placed and state is MemberState.PENDING:
                 # An update from before our binding, or an unrelated one: the assumption stands.
                 self._renoun(record, pod)
                 return
             arrived = state in CAN_LEAVE and pod.node == target
-            if placed and arrived and record.footprint is self._footprint(record.cls, pod):
-                record.target = ""
+            if placed and arrived and record.footprint is self._footprint(record.pod_class, pod):
+                record.assumed_node = ""
                 self._renoun(record, pod)
                 self._set_state(record, state, pod.mark or mark)
                 self.ripened += 1
@@ -247,22 +247,29 @@ class ClusterState:
             if (
                 not placed
                 and old.mark == pod.mark
-                and claim is record.claim
+                and claim is record.nomination
                 and claim_of(old, record.state) == claim_of(pod, state)
             ):
                 self._renoun(record, pod)
                 if record.state is not state:
                     self._set_state(record, state, mark)
                 return
-        doomed, spared, nominated, taken = record.doomed, record.spared, record.nominated, dict(record.taken)
+        doomed, spared, nominated, taken = (
+            record.evicting,
+            record.no_eviction_until,
+            record.nominated_node,
+            dict(record.allocated),
+        )
         last, peak = record.gang, record.gang.peak if record.gang is not None else 0
         self._pod_removed(pod.uid)
         self._pod_added(pod)
         record = self.pods[pod.uid]
-        record.spared = spared
+        record.no_eviction_until = spared
         if placed and state is MemberState.PENDING:
             # What it got of each stock is known to nobody but us yet.
-            record.taken = {stock.name: taken[stock.name] for stock in record.cls.stocks if stock.name in taken}
+            record.allocated = {
+                stock.name: taken[stock.name] for stock in record.pod_class.allocators if stock.name in taken
+            }
             self._assume(record, target, mark if old.gang == pod.gang else None)
         elif claim is not None:
             self._hold(record, claim, nominated)
@@ -273,24 +280,24 @@ class ClusterState:
 
     def _assume(self, record: PodRecord, node: str, mark: PlanMark | None) -> None:
         """Keeps the assumption that a pod is on its way to a node although the pod itself has changed."""
-        record.target = node
-        self._set_state(record, MemberState.PLACED, mark)
+        record.assumed_node = node
+        self._set_state(record, MemberState.ASSUMED, mark)
         self._settle(record, node)
 
-    def _hold(self, record: PodRecord, claim: Claim, node: str) -> None:
+    def _hold(self, record: PodRecord, claim: Nomination, node: str) -> None:
         """Gives a pod a claim on a node that may not be known yet."""
-        record.claim, record.nominated = claim, node
+        record.nomination, record.nominated_node = claim, node
         self.promised[record.pod.uid] = record
         self._settle(record, node)
         self.ledger.book(record)
 
     def _pod_added(self, pod: Pod, nominated: str = "") -> None:
         """`nominated` is where room was promised to a pending pod before we knew it (by us, in a former life)."""
-        self._regroup(self.nodes.peers.state(pod.pod_class.peers))
+        self._regroup(self.nodes.affinity.state(pod.pod_class.peers))
         cls = self._class_of(pod)
         record = PodRecord(pod, cls, self._footprint(cls, pod), state_of(pod, self.schedulers))
         self.nodes.widen()
-        self.nodes.peers.enter(pod)
+        self.nodes.affinity.enter(pod)
         record.mark = pod.mark
         self.pods[pod.uid] = record
         self.tolerances.count(pod, 1)
@@ -304,7 +311,7 @@ class ClusterState:
         self.ledger.enter(record)
         self._touch(record)
         if nominated and record.state is MemberState.PENDING:
-            self._hold(record, Claim(), nominated)
+            self._hold(record, Nomination(), nominated)
 
     def _pod_removed(self, uid: str) -> None:
         record = self.pods.pop(uid, None)
@@ -312,8 +319,8 @@ class ClusterState:
             return
         self.tolerances.count(record.pod, -1)
         self._vacate(record)
-        self.nodes.peers.leave(record.pod)
-        self._regroup(self.nodes.peers.withdraw(record.pod.pod_class.peers))
+        self.nodes.affinity.leave(record.pod)
+        self._regroup(self.nodes.affinity.withdraw(record.pod.pod_class.peers))
         self.ledger.leave(record)
         self.lone.pop(uid, None)
         self.leaving.pop(uid, None)
@@ -328,7 +335,7 @@ class ClusterState:
         return self.classes.footprint(pod.usage, pod.pod_class) if pod.usage else cls.footprint
 
     def _class_of(self, pod: Pod) -> ClassRecord:
-        company = self.nodes.peers.company(pod.namespace, pod.labels, pod.pod_class.peers)
+        company = self.nodes.affinity.company(pod.namespace, pod.labels, pod.pod_class.peers)
         return self.classes.record(pod.pod_class, company)
 
     def _regroup(self, uids: Iterable[str]) -> None:
@@ -336,14 +343,14 @@ class ClusterState:
         for uid in uids:
             record = self.pods[uid]
             cls = self._class_of(record.pod)
-            if cls is not record.cls:
+            if cls is not record.pod_class:
                 change_class(record, cls)
                 if record.state is MemberState.PENDING:
                     self._touch(record)
 
     def _set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         if record.gang is not None:
-            record.gang.move(record, state, mark)
+            record.gang.set_state(record, state, mark)
         else:
             record.state, record.mark = state, mark
             if state is MemberState.PENDING:
@@ -366,8 +373,8 @@ class ClusterState:
             self._touch(record)
         record.pod = pod
         if old.labels != pod.labels:
-            self.nodes.peers.leave(old)
-            self.nodes.peers.enter(pod)
+            self.nodes.affinity.leave(old)
+            self.nodes.affinity.enter(pod)
             self._regroup((pod.uid,))
             self._ease()
         if charging(old) != charging(pod):
@@ -433,7 +440,7 @@ class ClusterState:
             self._tenants.move_out(record)
         else:
             self._homeless.discard(record)
-        record.claim, record.nominated = None, ""
+        record.nomination, record.nominated_node = None, ""
         del self.promised[record.pod.uid]
 
     # nodes
@@ -449,7 +456,7 @@ class ClusterState:
         row, more = self.nodes.upsert(node)
         self.classes.widen()
         for record in self.tenants(row):
-            if record.claim is not None:
+            if record.nomination is not None:
                 self._touch(record)  # the node may not take it any more
         self.relief += more
         for record in self._homeless.take(node.name):
@@ -477,13 +484,13 @@ class ClusterState:
 
     def _gang_updated(self, gang: Gang) -> None:
         record = self._gang(gang.key)
-        old, record.noun = record.noun, gang
+        old, record.spec = record.spec, gang
         if old == gang:
             return
         if gang.admitted or old is None or old.uid != gang.uid:
             record.admitted = False
         if old is not None and old.uid and gang.uid and old.uid != gang.uid:
-            record.renew()
+            record.redeclare()
         if old is None or old.queue != gang.queue:
             self._recharge(record)
         self._touch_gang(gang.key)
@@ -494,12 +501,12 @@ class ClusterState:
 
     def _gang_removed(self, key: GangKey) -> None:
         record = self.gangs.get(key)
-        if record is None or record.noun is None:
+        if record is None or record.spec is None:
             return
         self._touch_gang(key)
-        if record.noun.admission or record.counts().active:
+        if record.spec.admission or record.counts().active:
             self._ease()
-        record.noun, record.admitted = None, False
+        record.spec, record.admitted = None, False
         self._recharge(record)
         self._forget_gang_if_empty(record)
 
@@ -517,5 +524,5 @@ class ClusterState:
         return record
 
     def _forget_gang_if_empty(self, record: GangRecord) -> None:
-        if record.noun is None and not record.members:
+        if record.spec is None and not record.members:
             self.gangs.pop(record.key, None)

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord, Footprint
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.pods.occupancy import book_stock, give_back, take_stock
@@ -31,12 +31,12 @@ class Transaction:
     def __init__(self, nodes: NodeTable, charging: bool = True) -> None:
         self._nodes = nodes
         self._charging = charging
-        self._charges: dict[tuple[Payer, Footprint], int] = {}
+        self._charges: dict[tuple[ChargePath, Footprint], int] = {}
         self._journal: list[tuple[ClassRecord, list[PodRecord], list[int]]] = []
         self._placed: list[tuple[PodRecord, int]] = []
         self._lifted: dict[PodRecord, None] = {}
         self._removed: dict[PodRecord, None] = {}
-        self._sums: list[tuple[IntArray, Mapping[Payer, Mapping[str, int]]]] = []
+        self._sums: list[tuple[IntArray, Mapping[ChargePath, Mapping[str, int]]]] = []
         self._open = True
 
     @property
@@ -60,17 +60,17 @@ class Transaction:
         if not rows:
             return
         self._put(cls.footprint, rows, 1)
-        if cls.stocks:
+        if cls.allocators:
             for record, row in zip(pods, rows, strict=True):
                 take_stock(record, row)
-        cls.company.come(rows, 1)
+        cls.affinity.add(rows, 1)
         self._journal.append((cls, pods, rows))
         self._placed.extend(zip(pods, rows, strict=True))
         if self._charging:
             self._charge(cls.footprint, pods, 1)
 
     def _charge(self, footprint: Footprint, pods: list[PodRecord], sign: int) -> None:
-        payers = {pods[0].payer: 1} if len(pods) == 1 else Counter(record.payer for record in pods)
+        payers = {pods[0].charge_path: 1} if len(pods) == 1 else Counter(record.charge_path for record in pods)
         for payer, number in payers.items():
             if payer is not None:
                 key, count = (payer, footprint), number * sign
@@ -80,12 +80,12 @@ class Transaction:
     def lift(self, records: Iterable[PodRecord]) -> None:
         """Frees what is reserved for the pods' claims: they are about to be placed, here or elsewhere."""
         for record in records:
-            if record.claim is None or record in self._lifted:
+            if record.nomination is None or record in self._lifted:
                 continue
             self._lifted[record] = None
             self._unreserve(record, 1)
-            if record.payer is not None:
-                record.payer.lift(record.footprint, 1)
+            if record.charge_path is not None:
+                record.charge_path.move_nominated(record.footprint, 1)
 
     def relend(self, records: Iterable[PodRecord]) -> None:
         """Lets claims that were lifted stand again."""
@@ -102,7 +102,7 @@ class Transaction:
         self._removed.update(dict.fromkeys(records))
         self._take_off(records, -1)
 
-    def remove_sums(self, freed: IntArray, charges: Mapping[Payer, Mapping[str, int]]) -> None:
+    def remove_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]]) -> None:
         """Takes int64[R, N] off the nodes and amounts off their payers: many pods at once, without naming them."""
         assert self._open
         self._sums.append((freed, charges))
@@ -127,9 +127,9 @@ class Transaction:
         """Takes back what was placed since the mark, and nothing else."""
         while len(self._journal) > mark:
             cls, pods, rows = self._journal.pop()
-            for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.stocks else ():
+            for record, row in zip(reversed(pods), reversed(rows), strict=True) if cls.allocators else ():
                 give_back(record, row)
-            cls.company.come(rows, -1)
+            cls.affinity.add(rows, -1)
             self._put(cls.footprint, rows, -1)
             del self._placed[len(self._placed) - len(pods) :]
             if self._charging:
@@ -157,17 +157,17 @@ class Transaction:
         assert not self._sums
         self._open = False
         for (payer, footprint), count in self._charges.items():
-            payer.keep(footprint, count)
+            payer.commit_charge(footprint, count)
         if self._lifted:
             placed = {record for record, _ in self._placed}
             for record in self._lifted:
                 if record not in placed:
                     self._relent(record)
-                elif record.payer is not None:
+                elif record.charge_path is not None:
                     # From here on the pod counts where it was placed; its claim is taken off when it is booked.
-                    record.payer.lift(record.footprint, -1)
-                    record.payer.charge(record.footprint, -1)
-                    record.payer.keep(record.footprint, -1)
+                    record.charge_path.move_nominated(record.footprint, -1)
+                    record.charge_path.charge(record.footprint, -1)
+                    record.charge_path.commit_charge(record.footprint, -1)
         return self._placed
 
     def abandon(self) -> None:
@@ -177,14 +177,14 @@ class Transaction:
                 (record, row) for record, row in zip(pods, rows, strict=True) if record.state is MemberState.PENDING
             ]
             for record, row in left:
-                if cls.stocks:
+                if cls.allocators:
                     give_back(record, row)
-                if self._charging and record.payer is not None:
-                    record.payer.charge(cls.footprint, -1)
-                    record.payer.keep(cls.footprint, -1)
+                if self._charging and record.charge_path is not None:
+                    record.charge_path.charge(cls.footprint, -1)
+                    record.charge_path.commit_charge(cls.footprint, -1)
             rows = [row for _, row in left]
             if rows:
-                cls.company.come(rows, -1)
+                cls.affinity.add(rows, -1)
                 self._put(cls.footprint, rows, -1)
         self._journal.clear()
 
@@ -198,27 +198,27 @@ class Transaction:
     def _relent(self, record: PodRecord) -> None:
         """A claim that was lifted stands again."""
         self._unreserve(record, -1)
-        if record.payer is not None:
-            record.payer.lift(record.footprint, -1)
+        if record.charge_path is not None:
+            record.charge_path.move_nominated(record.footprint, -1)
 
     def _unreserve(self, record: PodRecord, sign: int) -> None:
         if record.row != NO_NODE:
             self._nodes.reserve(record.row, record.footprint.usage, -sign)
 
-    def _take_sums(self, freed: IntArray, charges: Mapping[Payer, Mapping[str, int]], sign: int) -> None:
+    def _take_sums(self, freed: IntArray, charges: Mapping[ChargePath, Mapping[str, int]], sign: int) -> None:
         self._nodes.charge_sums(freed, sign)
         for payer, amounts in charges.items():
             payer.charge_sum(amounts, sign)
 
     def _take_off(self, records: Collection[PodRecord], sign: int) -> None:
         rows: dict[Footprint, list[int]] = {}
-        charges: dict[tuple[Payer, Footprint], int] = {}
+        charges: dict[tuple[ChargePath, Footprint], int] = {}
         for record in records:
             if record.row != NO_NODE:
                 rows.setdefault(record.footprint, []).append(record.row)
                 book_stock(record, record.row, sign)
-            if record.payer is not None:
-                key = (record.payer, record.footprint)
+            if record.charge_path is not None:
+                key = (record.charge_path, record.footprint)
                 charges[key] = charges.get(key, 0) + sign
         for footprint, places in rows.items():
             self._put(footprint, places, sign)

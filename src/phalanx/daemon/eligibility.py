@@ -36,7 +36,7 @@ class Eligibility:
             if nodes.relabelled.end == planned_at:
                 return None
             # A pod that is placed is in its own way, in what is dynamic.
-            if self._placer().class_view(record.cls).static[row]:
+            if self._placer().class_view(record.pod_class).static[row]:
                 return None
             return f"node {bind.node} does not take the pod any more (its labels, taints or cordon have changed)"
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.warnings import Notice
+from phalanx.dialects.warnings import ObjectWarning
 from phalanx.execution.binder import BindOutcome, BindResult, Guard
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -215,15 +215,15 @@ class Executor:
             self._verdict_publisher.forget_gang(key)
         self._statuses.touch(key)
 
-    def publish_notices(self, notices: Iterable[Notice]) -> None:
+    def publish_notices(self, notices: Iterable[ObjectWarning]) -> None:
         for notice in notices:
             self._errors.guard("executor", notice.about.name, partial(self._tell, notice))
 
-    def _tell(self, notice: Notice) -> None:
+    def _tell(self, notice: ObjectWarning) -> None:
         if self._concerns_us(notice):
             self._event_publisher.publish_notice(notice)
 
-    def _concerns_us(self, notice: Notice) -> bool:
+    def _concerns_us(self, notice: ObjectWarning) -> bool:
         """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""
         about = notice.about
         if about.kind == "PodGroup":
@@ -246,7 +246,7 @@ class Executor:
 
     def _forget(self, bind: Bind) -> None:
         record = self._state.pods.get(bind.uid)
-        if record is not None and record.state is MemberState.PLACED:
+        if record is not None and record.state is MemberState.ASSUMED:
             self._state.forget(bind.uid)
             self._wake()
 

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.served import has_native_groups, served_accounts, served_facets, served_groups
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.dialects.core import (
     NamespaceObject,
     NodeObject,
@@ -22,7 +22,7 @@ from phalanx.dialects.core import (
     decode_priority_class,
     decode_resource_quota,
 )
-from phalanx.dialects.families import native
+from phalanx.dialects.gangs.unnamed_members import NOT_SERVED
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import decode_object
@@ -345,17 +345,17 @@ class Observer:
     def _follow(self, served: Discovery) -> None:
         """Starts a reflector for each kind that is served now and ends those of kinds that are not any more."""
         self._discovered(served)
-        groups = dict(served_groups(served))
-        accounts = dict(served_accounts(served))
-        wanted = {**groups, **accounts, **dict(served_facets(served, self._intake))}
+        groups = dict(served_groups(served, self._intake))
+        accounts = dict(served_accounts(served, self._intake))
+        wanted = {**groups, **accounts, **dict(served_enricher_kinds(served, self._intake))}
         for kind in [kind for kind in self._kinds if kind not in wanted]:
             if f"{kind.group}/{kind.version}" in served.degraded:
                 continue
             _, task = self._kinds.pop(kind)
             task.cancel()
             log.info("%s.%s/%s is no longer served", kind.plural, kind.group, kind.version)
-            if kind in self._intake.facets:
-                self._apply(self._intake.heed(self._intake.facets.unserved(kind)))
+            if kind in self._intake.enrichers:
+                self._apply(self._intake.apply(self._intake.enrichers.unserved(kind)))
                 continue
             self._apply(self._intake.group_kind_removed(kind))
             self._apply(self._intake.account_kind_removed(kind))
@@ -376,9 +376,9 @@ class Observer:
 
     def _has_native_groups(self, served: Discovery) -> bool:
         """Whether pods can name groups of Kubernetes' own; says so once where they cannot."""
-        has = has_native_groups(served)
+        has = has_native_groups(served, self._intake)
         if not has and not self._lacks_native:
-            log.info("%s", native.NOT_SERVED)
+            log.info("%s", NOT_SERVED)
         self._lacks_native = not has
         return has
 
@@ -405,10 +405,10 @@ class Observer:
         return noticed
 
     def _facet_sink(self, kind: ServedKind) -> Callable[[Change[dict[str, Any]]], None]:
-        facets, heed = self._intake.facets, self._intake.heed
+        facets, heed = self._intake.enrichers, self._intake.apply
         return self._sink(
             kind,
-            lambda kind, document: heed(facets.take(kind, document)),
+            lambda kind, document: heed(facets.updated(kind, document)),
             lambda kind, namespace, name, uid, error: heed(facets.malformed(kind, namespace, name, uid, error)),
             lambda kind, namespace, name: heed(facets.removed(kind, namespace, name)),
         )

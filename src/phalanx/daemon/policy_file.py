@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.registry import installed_dialects
 from phalanx.scheduling.framework.errors import PolicyError
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.policy.loader import load_policy
@@ -73,9 +74,16 @@ def read_policy(path: str) -> Policy:
 def dialect_options(policy: Policy) -> DialectOptions:
     """Raises PolicyError."""
     try:
-        return msgspec.convert(dict(policy.dialects), DialectOptions)
+        options = msgspec.convert(dict(policy.dialects), DialectOptions)
     except msgspec.ValidationError as error:
         raise PolicyError(f"phalanx.dialects: {error}") from error
+    known = [naming.rules.name for dialect in installed_dialects() for naming in dialect.namings]
+    for name in options.match_policies:
+        if name not in known:
+            raise PolicyError(
+                f"phalanx.dialects: matchPolicies: there is no {name!r}; write one of {', '.join(known)}"
+            )
+    return options
 
 
 def _read(path: str) -> str:

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.dialects.families import native
-from phalanx.dialects.gangs.group_readers import GROUP_RESOURCES
+from phalanx.dialects.api_groups import NATIVE
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind, WantedKind
-from phalanx.dialects.quotas.account_readers import ACCOUNT_KINDS
 from phalanx.kube.discovery import Discovery
 from phalanx.kube.paths import Resource
 
 
-def served_groups(served: Discovery) -> list[tuple[ServedKind, Resource]]:
+def served_groups(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
     """The kinds of group objects that this server has, each in the version that we prefer."""
-    return _served(served, GROUP_RESOURCES)
+    return _served(served, [each.kind for each in intake.dialects.groups.values()])
 
 
-def has_native_groups(served: Discovery) -> bool:
+def has_native_groups(served: Discovery, intake: Intake) -> bool:
     """Whether Kubernetes' own groups are served; a version that could not be read may have them."""
-    kinds = (kind.group for kind, _ in served_groups(served))
+    kinds = (kind.group for kind, _ in served_groups(served, intake))
     unread = (name.partition("/")[0] for name in served.degraded)
-    return native.GROUP in {*kinds, *unread}
+    return NATIVE in {*kinds, *unread}
 
 
-def served_accounts(served: Discovery) -> list[tuple[ServedKind, Resource]]:
+def served_accounts(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
     """The kinds of queues and quotas, likewise."""
-    return _served(served, ACCOUNT_KINDS)
+    return _served(served, [each.kind for each in intake.dialects.accounts.values()])
 
 
-def served_facets(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
+def served_enricher_kinds(served: Discovery, intake: Intake) -> list[tuple[ServedKind, Resource]]:
     """The kinds that decide about sides of pods, likewise."""
-    return _served(served, intake.facets.kinds)
+    return _served(served, intake.enrichers.kinds)
 
 
 def _served(served: Discovery, kinds: Iterable[WantedKind]) -> list[tuple[ServedKind, Resource]]:

@@ -2,16 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import logging
-import os
-import socket
-import time
 from collections.abc import Awaitable
-
-import msgspec
-
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
@@ -20,10 +11,12 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor, gone_guard
+from phalanx.daemon.executor import Executor
+from phalanx.daemon.executor import gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
-from phalanx.daemon.leadership import Leadership, LeaseOptions
+from phalanx.daemon.leadership import Leadership
+from phalanx.daemon.leadership import LeaseOptions
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
@@ -32,16 +25,22 @@ from phalanx.daemon.signing_keys import load_keys
 from phalanx.daemon.telemetry import Telemetry
 from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
+from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
-from phalanx.execution.binder import Binder, BindResult
+from phalanx.execution.binder import BindResult
+from phalanx.execution.binder import Binder
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
-from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.evictor import EvictResult
+from phalanx.execution.evictor import Evictor
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
-from phalanx.execution.writes import PooledClient, Urgency, WritePool
+from phalanx.execution.writes import PooledClient
+from phalanx.execution.writes import Urgency
+from phalanx.execution.writes import WritePool
 from phalanx.kube.client import KubeClient
-from phalanx.kube.errors import ApiError, ConnectionLost
+from phalanx.kube.errors import ApiError
+from phalanx.kube.errors import ConnectionLost
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
@@ -55,11 +54,20 @@ from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.status_writer import StatusWriter
-from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
-from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
+from phalanx.status.verdict_publisher import PublishingPace
+from phalanx.status.verdict_publisher import VerdictPublisher
+from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS
+from phalanx.status.warnings.distrusted_devices import DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
 from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
+import asyncio
+import contextlib
+import logging
+import msgspec
+import os
+import socket
+import time
 
 log = logging.getLogger(__name__)
 
@@ -123,7 +131,9 @@ class SchedulerService:
         self._signer = Signer()
         self._distrusted: set[tuple[str, str]] = set()
         self._failures = Failures(self.telemetry.failed)
-        self._intake = Intake(options.scheduler_names, self._policy.dialects, self._signer, self._distrust)
+        self._intake = Intake(
+            options.scheduler_names, self._policy.dialects, self._signer, self._distrust, installed_dialects()
+        )
         self._distrusted_devices = DistrustedDevices(self.state, lambda: self.telemetry.distrusted(DEVICE_RESULTS))
         lease = LeaseOptions(
             options.lease_namespace,
@@ -138,7 +148,7 @@ class SchedulerService:
         news = PooledClient(client, self._pool, Urgency.EVENT)
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
-        event_publisher = EventPublisher(self._recorder, self.state)
+        event_publisher = EventPublisher(self._recorder, self.state, self._intake.dialects)
         writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
             client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
@@ -190,7 +200,7 @@ class SchedulerService:
         )
         writer.outdated = self.observer.rediscover
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.apply_event, time.time)
-        self._lost_members = LostMembers(self.state, self._recorder)
+        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
         self._made_groups = MadeGroups(
             client,
             self._pool,
@@ -336,7 +346,7 @@ class SchedulerService:
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
         news = [*self._network_faults.new_notices(), *self._distrusted_devices.new_notices()]
-        self.executor.publish_notices([*self._intake.drain_notices(), *news])
+        self.executor.publish_notices([*self._intake.drain_warnings(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from phalanx.dialects.lenient import Fault, salvage
+from phalanx.dialects.lenient import Fault, decode_leniently
 from phalanx.model.decoding import decode_loosely, decoded
 
 
@@ -414,4 +414,4 @@ def _decode(decoder: msgspec.json.Decoder[N], kind: type[N], raw: bytes) -> tupl
             return wire, ()
     except msgspec.DecodeError:
         pass
-    return salvage(kind, decode_loosely(raw))
+    return decode_leniently(kind, decode_loosely(raw))

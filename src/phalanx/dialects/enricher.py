@@ -11,15 +11,15 @@ from phalanx.model.events import ClusterEvent
 from phalanx.model.gang import Gang
 from phalanx.model.pod import Pod
 
-News = tuple[list[ClusterEvent], set[str]]
+Changes = tuple[list[ClusterEvent], set[str]]
 """Facts for the state, and the uids of pods that are to be shown anew."""
 
 
-def nothing() -> News:
+def no_changes() -> Changes:
     return [], set()
 
 
-class Facet:
+class PodEnricher:
     """One side of a pod that its spec alone does not settle.
 
     The intake tells a facet of every pod, node and namespace, and of every object of its `kinds`; it asks how each
@@ -28,98 +28,98 @@ class Facet:
 
     kinds: tuple[WantedKind, ...] = ()
 
-    def pod(self, pod: PodObject, noun: Pod) -> News:
+    def pod(self, pod: PodObject, noun: Pod) -> Changes:
         """A pod came or changed; it need not name the pod itself unless it is to be shown although `noun` is as
         it was."""
-        return nothing()
+        return no_changes()
 
-    def pod_gone(self, noun: Pod) -> News:
-        return nothing()
+    def pod_gone(self, noun: Pod) -> Changes:
+        return no_changes()
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         """The pod as the scheduler is to see it; `gang` is the one that it is a member of."""
         return noun
 
-    def node(self, node: NodeObject) -> News:
-        return nothing()
+    def node(self, node: NodeObject) -> Changes:
+        return no_changes()
 
-    def node_gone(self, name: str) -> News:
-        return nothing()
+    def node_gone(self, name: str) -> Changes:
+        return no_changes()
 
-    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
         """A namespace's labels; None where it is gone."""
-        return nothing()
+        return no_changes()
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         """An object of one of its kinds, as its API serves it."""
-        return nothing()
+        return no_changes()
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         """One that cannot be decoded."""
         return self.removed(kind, namespace, name)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
-        return nothing()
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
+        return no_changes()
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         """The API does not serve the kind any more (or we may not read it): none of its objects count."""
-        return nothing()
+        return no_changes()
 
 
-class Facets:
+class PodEnrichers:
     """All facets as one. Those that have nothing to say about a kind of news are not asked."""
 
-    def __init__(self, facets: Iterable[Facet]) -> None:
+    def __init__(self, facets: Iterable[PodEnricher]) -> None:
         every = tuple(facets)
         self.kinds = tuple(kind for facet in every for kind in facet.kinds)
         self._of_kind = {(kind.group, kind.plural): facet for facet in every for kind in facet.kinds}
-        self._pods = [facet.pod for facet in every if type(facet).pod is not Facet.pod]
-        self._gone = [facet.pod_gone for facet in every if type(facet).pod_gone is not Facet.pod_gone]
-        self._shows = [facet.shown for facet in every if type(facet).shown is not Facet.shown]
-        self._nodes = [facet.node for facet in every if type(facet).node is not Facet.node]
-        self._lost = [facet.node_gone for facet in every if type(facet).node_gone is not Facet.node_gone]
-        self._spaces = [facet.namespace for facet in every if type(facet).namespace is not Facet.namespace]
+        self._pods = [facet.pod for facet in every if type(facet).pod is not PodEnricher.pod]
+        self._gone = [facet.pod_gone for facet in every if type(facet).pod_gone is not PodEnricher.pod_gone]
+        self._shows = [facet.enriched for facet in every if type(facet).enriched is not PodEnricher.enriched]
+        self._nodes = [facet.node for facet in every if type(facet).node is not PodEnricher.node]
+        self._lost = [facet.node_gone for facet in every if type(facet).node_gone is not PodEnricher.node_gone]
+        self._spaces = [facet.namespace for facet in every if type(facet).namespace is not PodEnricher.namespace]
 
-    def pod(self, pod: PodObject, noun: Pod) -> News:
+    def pod(self, pod: PodObject, noun: Pod) -> Changes:
         return _all(tell(pod, noun) for tell in self._pods)
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         return _all(tell(noun) for tell in self._gone)
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         for show in self._shows:
             noun = show(noun, gang)
         return noun
 
-    def node(self, node: NodeObject) -> News:
+    def node(self, node: NodeObject) -> Changes:
         return _all(tell(node) for tell in self._nodes)
 
-    def node_gone(self, name: str) -> News:
+    def node_gone(self, name: str) -> Changes:
         return _all(tell(name) for tell in self._lost)
 
-    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
         return _all(tell(name, labels) for tell in self._spaces)
 
-    def take(self, kind: ServedKind, document: Document) -> News:
-        return self._of(kind).take(kind, document)
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
+        return self._of(kind).updated(kind, document)
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         return self._of(kind).malformed(kind, namespace, name, uid, error)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._of(kind).removed(kind, namespace, name)
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         return self._of(kind).unserved(kind)
 
     def __contains__(self, kind: ServedKind) -> bool:
         return (kind.group, kind.plural) in self._of_kind
 
-    def _of(self, kind: ServedKind) -> Facet:
+    def _of(self, kind: ServedKind) -> PodEnricher:
         return self._of_kind[kind.group, kind.plural]
 
 
-def _all(news: Iterable[News]) -> News:
+def _all(news: Iterable[Changes]) -> Changes:
     events: list[ClusterEvent] = []
     touched: set[str] = set()
     for facts, uids in news:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from phalanx.dialects.devices.claims import ClaimFacet
-from phalanx.dialects.devices.device_objects import DeviceObjects
-from phalanx.dialects.enricher import Facet
-from phalanx.dialects.nodes.numa import NumaFacet
+from phalanx.dialects.devices.claims import ClaimEnricher
+from phalanx.dialects.enricher import PodEnricher
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods.default_constraints import UsualSpread
+from phalanx.dialects.pods.default_constraints import DefaultConstraints
 from phalanx.dialects.pods.namespace_labels import NamespaceLabels
 from phalanx.dialects.storage.volumes import Volumes
 
 
-def known_facets(options: DialectOptions) -> tuple[Facet, ...]:
+def core_enrichers(options: DialectOptions) -> tuple[PodEnricher, ...]:
     """New ones, that know nothing yet."""
-    facets = (Volumes(), DeviceObjects(), NumaFacet(), ClaimFacet(), NamespaceLabels())
-    return (*facets, UsualSpread()) if options.default_spread else facets
+    facets = (Volumes(), ClaimEnricher(), NamespaceLabels())
+    return (*facets, DefaultConstraints()) if options.default_spread else facets

@@ -7,7 +7,7 @@ differs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, KeysView, Mapping
+from collections.abc import Callable, Iterable, KeysView, Mapping, Sequence
 from itertools import chain
 
 import msgspec
@@ -22,46 +22,44 @@ from phalanx.dialects.core import (
     clamp_priority,
 )
 from phalanx.dialects.devices.device_plans import DEVICE_PLAN
-from phalanx.dialects.enricher import Facets, News
-from phalanx.dialects.enrichers import known_facets
-from phalanx.dialects.families import native
+from phalanx.dialects.dialect import Dialect
+from phalanx.dialects.enricher import Changes, PodEnrichers
+from phalanx.dialects.enrichers import core_enrichers
 from phalanx.dialects.families.composites import CompositeObjects
 from phalanx.dialects.field_owners import controller_of
-from phalanx.dialects.gangs.agreement import Voice
-from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, declare, stated_queue
-from phalanx.dialects.gangs.gang_index import GangBook
+from phalanx.dialects.gangs.agreement import MemberDeclaration
+from phalanx.dialects.gangs.declaration import QUEUE_ANNOTATION, Declaration, stated_queue
+from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_objects import GroupObjects, GroupRecord
 from phalanx.dialects.gangs.made_groups import MadeGroup
+from phalanx.dialects.gangs.naming import InvalidMinimum, Precedence
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION
 from phalanx.dialects.gangs.resolver import is_legal_minimum
-from phalanx.dialects.gangs.unnamed_members import Claimants
+from phalanx.dialects.gangs.unnamed_members import UnnamedMembers
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.lenient import Fault
-from phalanx.dialects.nodes.hypernodes import HyperNodes
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.pods.decoder import PodNouns, node_noun, salvaged_pod, summary
-from phalanx.dialects.pods.disruption_budgets import DisruptionBook
+from phalanx.dialects.pods.decoder import PodDecoder, node_spec, summary, unreadable_pod
+from phalanx.dialects.pods.disruption_budgets import DisruptionBudgetIndex
 from phalanx.dialects.pods.evictability import eviction_terms
 from phalanx.dialects.pods.known_pods import KnownPod, PodWarnings
-from phalanx.dialects.pods.revocable import LentClasses, follows
-from phalanx.dialects.quotas.account_index import AccountBook, AccountObject
-from phalanx.dialects.quotas.account_readers import read_account, unreadable_account
-from phalanx.dialects.quotas.namespaces import NamespaceBook
-from phalanx.dialects.quotas.node_groups import PoolFacet
+from phalanx.dialects.pods.revocable import RevocableClasses, follows
+from phalanx.dialects.quotas.account_index import AccountIndex, AccountObject
+from phalanx.dialects.quotas.account_readers import confine_to_namespace, unreadable_account
+from phalanx.dialects.quotas.namespaces import NamespaceIndex
+from phalanx.dialects.quotas.node_groups import NodeGroupEnricher
 from phalanx.dialects.quotas.queue_defaults import QueueDefaults
 from phalanx.dialects.quotas.quota_profiles import PLURAL as PROFILES
-from phalanx.dialects.quotas.quota_profiles import ProfileBook
+from phalanx.dialects.quotas.quota_profiles import QuotaProfileIndex
 from phalanx.dialects.reader import Document
+from phalanx.dialects.registry import BUILT_IN, Dialects
 from phalanx.dialects.signatures import Signer
-from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef, node_ref
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, node_ref
 from phalanx.model.account import DEFAULT_QUEUE, AccountKey
 from phalanx.model.events import ClusterEvent, NodeRemoved, NodeUpdated, PodRemoved, PodUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey
+from phalanx.model.gang import Gang, GangKey
 from phalanx.model.node import Node
 from phalanx.model.pod import Pod
-
-_LABEL_ONLY = (Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT)
-
 
 Distrust = Callable[[str, str, str], None]
 
@@ -75,42 +73,49 @@ class Intake:
         options: DialectOptions | None = None,
         signer: Signer | None = None,
         distrust: Distrust = lambda key, namespace, name: None,
+        dialects: Sequence[Dialect] = BUILT_IN,
     ) -> None:
         """`signer` tells what is ours of what stands on pods; without one nothing is. `distrust` is called with the
         annotation's key and the object when something there is not what it says."""
         self._scheduler_names = frozenset(scheduler_names)
         self._options = options or DialectOptions()
-        self._nouns = PodNouns(self._options, signer)
+        self.dialects = Dialects(dialects)
+        self._nouns = PodDecoder(self._options, signer)
         self._distrust = distrust
         self._pods: dict[str, KnownPod] = {}
         self._uids: dict[str, str] = {}
         self._nodes: dict[str, Node] = {}
-        self._notices = NoticeBoard()
+        self._notices = ObjectWarnings()
         self._warnings = PodWarnings(self._notices, self._pods)
         self._queues = QueueDefaults()
         # Namespaces that are being deleted: nothing can be bound there any more.
         self._ending: set[str] = set()
-        self._gangs = GangBook(self._options, self._notices)
-        self._groups = GroupObjects(self._gangs)
-        self._claimants = Claimants(self._notices)
-        self._lent = LentClasses()
-        self._accounts = AccountBook(self._notices)
-        self._profiles = ProfileBook(self._nodes)
-        self._namespaces = NamespaceBook(self._notices)
-        self._disruption = DisruptionBook(self._notices)
-        self._pools = PoolFacet()
+        self._gangs = GangIndex(self._options, self._notices, self.dialects.naming_of)
+        self._groups = GroupObjects(self._gangs, self.dialects.groups)
+        self._claimants = UnnamedMembers(self._notices)
+        self._lent = RevocableClasses()
+        self._accounts = AccountIndex(self._notices)
+        self._profiles = QuotaProfileIndex(self._nodes)
+        self._namespaces = NamespaceIndex(self._notices)
+        self._disruption = DisruptionBudgetIndex(self._notices)
+        self._pools = NodeGroupEnricher()
         self.composites = CompositeObjects(self._notices, self._options)
-        self.facets = Facets(
-            (*known_facets(self._options), HyperNodes(self._notices), self._pools, self.composites)
+        self.enrichers = PodEnrichers(
+            (
+                *core_enrichers(self._options),
+                *chain.from_iterable(dialect.enrichers(self._notices) for dialect in dialects),
+                self._pools,
+                self.composites,
+            )
         )
 
-    def drain_notices(self) -> list[Notice]:
+    def drain_warnings(self) -> list[ObjectWarning]:
         """What users should be told since the last call, each thing once per change, and only what still holds."""
         return self._notices.drain()
 
     def warn(self, about: ObjectRef, reason: str, message: str) -> None:
         """Has something told about an object that is nobody's own affair here."""
-        self._notices.pin(Notice(about, "Warning", reason, message), lambda: True)
+        self._notices.add(ObjectWarning(about, "Warning", reason, message), lambda: True)
 
     # Pods
 
@@ -137,20 +142,20 @@ class Intake:
         voice = None
         if declaration is not None:
             active = not noun.terminating and not noun.finished
-            voice = Voice(declaration, noun.priority, noun.preempts, noun.scheduler, active)
+            voice = MemberDeclaration(declaration, noun.priority, noun.preempts, noun.scheduler, active)
         owners = ",".join(sorted(f"{metadata.namespace}/{owner.name}" for owner in metadata.owner_references))
-        facts, shown = self.facets.pod(pod, noun)
+        facts, shown = self.enrichers.pod(pod, noun)
         if follows:
-            self._queues.follow(noun.namespace, uid)
+            self._queues.add_pod(noun.namespace, uid)
         else:
-            self._queues.leave(noun.namespace, uid)
+            self._queues.remove_pod(noun.namespace, uid)
         ours = noun.scheduler in self._scheduler_names and not noun.finished
-        self._claimants.note(noun, metadata if ours and declaration is None else None)
-        if last is None and (voice is None or voice.declaration.dialect is Dialect.SHADOW):
-            self._warnings.nameless(noun, metadata)
+        self._claimants.pod_changed(noun, metadata if ours and declaration is None else None)
+        if last is None and (voice is None or voice.declaration.naming.precedence is Precedence.UNNAMED):
+            self._warnings.nameless(noun, self.dialects.declarations.nameless(metadata))
         events += facts + self._store(noun, voice, owners)
         if shown:
-            events += self.heed(([], shown))
+            events += self.apply(([], shown))
         self._pass_over(uid, spec.strategy_faults + eviction_terms(metadata.labels, metadata.annotations).faults)
         return events + self._tell_members()
 
@@ -162,12 +167,12 @@ class Intake:
             return []
         if self._uids.get(record.pod.key) == uid:
             del self._uids[record.pod.key]
-        self._queues.leave(record.pod.namespace, uid)
-        self._claimants.leave(uid)
-        self._disruption.leave(record.pod.namespace, uid)
-        events: list[ClusterEvent] = [PodRemoved(uid), *self.heed(self.facets.pod_gone(record.pod))]
-        if record.voice is not None:
-            events += self._gangs.leave(GangKey(record.pod.namespace, record.pod.gang), uid)
+        self._queues.remove_pod(record.pod.namespace, uid)
+        self._claimants.pod_removed(uid)
+        self._disruption.remove_pod(record.pod.namespace, uid)
+        events: list[ClusterEvent] = [PodRemoved(uid), *self.apply(self.enrichers.pod_gone(record.pod))]
+        if record.declared is not None:
+            events += self._gangs.remove_member(GangKey(record.pod.namespace, record.pod.gang), uid)
         return events + self._tell_members()
 
     def malformed_pod(self, namespace: str, name: str, uid: str, error: str, raw: bytes) -> list[ClusterEvent]:
@@ -175,8 +180,8 @@ class Intake:
         uid = uid or self._uids.get(f"{namespace}/{name}", f"unknown uid of {namespace}/{name}")
         events = self._forget_namesake(namespace, name, uid)
         record = self._pods.get(uid)
-        noun = salvaged_pod(namespace, name, uid, error, raw, record.pod if record else None)
-        events += self._store(noun, record.voice if record else None, record.owners if record else "")
+        noun = unreadable_pod(namespace, name, uid, error, raw, record.pod if record else None)
+        events += self._store(noun, record.declared if record else None, record.owners if record else "")
         return events + self._tell_members()
 
     def _note_forgery(self, metadata: Metadata) -> None:
@@ -196,7 +201,7 @@ class Intake:
         last = self._uids.get(f"{namespace}/{name}", uid)
         return self.pod_removed(namespace, name, last) if last != uid else []
 
-    def _store(self, noun: Pod, voice: Voice | None, owners: str) -> list[ClusterEvent]:
+    def _store(self, noun: Pod, voice: MemberDeclaration | None, owners: str) -> list[ClusterEvent]:
         uid = noun.uid
         record = self._pods.get(uid)
         events: list[ClusterEvent] = []
@@ -204,22 +209,22 @@ class Intake:
             self._pods[uid] = KnownPod(noun, voice, owners)
             self._uids[noun.key] = uid
             if voice is not None:
-                events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
+                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, voice)
             events += self._shown(self._pods[uid])
             self._warnings.changed(noun, voice, "", ())
             return events
-        last, said = record.pod, record.voice
-        record.pod, record.voice, record.owners = noun, voice, owners
+        last, said = record.pod, record.declared
+        record.pod, record.declared, record.owners = noun, voice, owners
         if voice != said:
             if voice is not None and said is not None and noun.gang == last.gang:
-                events += self._gangs.speak(GangKey(noun.namespace, noun.gang), noun, voice)
+                events += self._gangs.change_member(GangKey(noun.namespace, noun.gang), noun, voice)
             elif voice is not None:
-                events += self._gangs.join(GangKey(noun.namespace, noun.gang), noun, voice)
+                events += self._gangs.add_member(GangKey(noun.namespace, noun.gang), noun, voice)
         if noun != last:
             events += self._shown(record)
             self._warnings.changed(noun, voice, last.problem, said.declaration.conflicts if said else ())
         if said is not None and (voice is None or noun.gang != last.gang):
-            events += self._gangs.leave(GangKey(last.namespace, last.gang), uid)
+            events += self._gangs.remove_member(GangKey(last.namespace, last.gang), uid)
         return events
 
     def _pass_over(self, uid: str, faults: tuple[Fault, ...]) -> None:
@@ -237,14 +242,14 @@ class Intake:
     def _shown(self, record: KnownPod) -> list[ClusterEvent]:
         """The pod with what others decide about it, if that is another than what was told last."""
         gang = self._gang_of(record.pod)
-        own = self._lent.of(record.pod) if follows(record.pod, gang) else record.pod
-        noun = self.facets.shown(own, gang)
+        own = self._lent.made_revocable(record.pod) if follows(record.pod, gang) else record.pod
+        noun = self.enrichers.enriched(own, gang)
         if noun == record.told:
             return []
         record.told = noun
         return [PodUpdated(noun)]
 
-    def heed(self, news: News) -> list[ClusterEvent]:
+    def apply(self, news: Changes) -> list[ClusterEvent]:
         """What follows from what a facet has to tell: its facts first, then the pods that it shows otherwise."""
         facts, touched = news
         shown = (self._shown(self._pods[uid]) for uid in sorted(touched) if uid in self._pods)
@@ -252,7 +257,7 @@ class Intake:
 
     def _tell_members(self) -> list[ClusterEvent]:
         """The members that were told otherwise than what their gangs say about nodes now."""
-        return self.heed(([], set(self._gangs.take_turned())))
+        return self.apply(([], set(self._gangs.drain_affected_members())))
 
     def _gang_of(self, pod: Pod) -> Gang | None:
         return self._gangs.gang(GangKey(pod.namespace, pod.gang)) if pod.gang else None
@@ -260,16 +265,16 @@ class Intake:
     def _budgets_of(self, pod: PodObject, labels: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
         metadata = pod.metadata
         if pod.status.phase not in ("Succeeded", "Failed"):
-            return self._disruption.join(metadata.namespace, metadata.uid, labels)
-        self._disruption.leave(metadata.namespace, metadata.uid)
+            return self._disruption.add_pod(metadata.namespace, metadata.uid, labels)
+        self._disruption.remove_pod(metadata.namespace, metadata.uid)
         return ()
 
     def _declaration(self, pod: PodObject) -> Declaration | None:
-        declaration = declare(pod)
+        declaration = self.dialects.declarations.declare(pod)
         if (
             declaration is not None
             and self._options.legacy_invalid_min == "regular"
-            and declaration.dialect in _LABEL_ONLY
+            and declaration.naming.invalid_minimum is InvalidMinimum.POLICY
             and declaration.minimum is not None
             and not is_legal_minimum(declaration.minimum.value)
         ):
@@ -286,15 +291,15 @@ class Intake:
     # Nodes
 
     def node(self, node: NodeObject) -> list[ClusterEvent]:
-        noun, facts = node_noun(node), self.heed(self.facets.node(node))
+        noun, facts = node_spec(node), self.apply(self.enrichers.node(node))
         last = self._nodes.get(noun.name)
         if noun == last:
             return facts
         self._nodes[noun.name] = noun
         if noun.problems and (last is None or noun.problems != last.problems):
             message = "; ".join(noun.problems)
-            notice = Notice(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
-            self._notices.pin(notice, lambda: self._has_problems(noun))
+            notice = ObjectWarning(node_ref(noun.name, noun.uid), "Warning", "InvalidNode", message)
+            self._notices.add(notice, lambda: self._has_problems(noun))
         return [NodeUpdated(noun), *self._share_nodes(last, noun), *facts]
 
     def _share_nodes(self, last: Node | None, now: Node | None) -> list[ClusterEvent]:
@@ -312,13 +317,13 @@ class Intake:
         last = self._nodes.pop(name, None)
         if last is None:
             return []
-        return [NodeRemoved(name), *self._share_nodes(last, None), *self.heed(self.facets.node_gone(name))]
+        return [NodeRemoved(name), *self._share_nodes(last, None), *self.apply(self.enrichers.node_gone(name))]
 
     # Group objects
 
     def group(self, resource: ServedKind, document: Document) -> list[ClusterEvent]:
         """A PodGroup or Workload as its API serves it."""
-        return self._groups.take(resource, document) + self._tell_members()
+        return self._groups.updated(resource, document) + self._tell_members()
 
     def malformed_group(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
@@ -363,14 +368,14 @@ class Intake:
         Kubernetes' own groups have another scheduler of their own: one without members is as much that one's.
         """
         gang, schedulers = self._gangs.gang(key), self._gangs.schedulers(key)
-        if not schedulers and gang is not None and gang.source is not None and gang.source.group == native.GROUP:
+        if not schedulers and gang is not None and gang.source is not None and gang.rules.native:
             schedulers = self._gangs.schedulers(key, active=False)
             return not schedulers.isdisjoint(self._scheduler_names)
         return not schedulers or not schedulers.isdisjoint(self._scheduler_names)
 
     def serves_native(self, served: bool) -> list[ClusterEvent]:
         """Whether the API server has Kubernetes' own PodGroups (until we are told, it has)."""
-        self._claimants.serves(served)
+        self._claimants.native_served(served)
         return self._gangs.set_native(served)
 
     def _occupied_by(self, key: GangKey) -> str:
@@ -387,14 +392,16 @@ class Intake:
         if resource.plural == PROFILES:
             spec = self._profiles.read(address, document)
         else:
-            spec = read_account(resource, document, self._options.quota_namespaces)
+            spec = confine_to_namespace(
+                self.dialects.read_account(resource, document), self._options.quota_namespaces
+            )
         status = status if isinstance(status, Mapping) else {}
         controller = controller_of(metadata, "f:status", "f:state")
         return self._told(self._accounts.replace(address, spec, status, controller))
 
     def _told(self, events: list[ClusterEvent]) -> list[ClusterEvent]:
         """The facts about accounts, and the pods whose queues state other rules now."""
-        return self.heed((events, self._pools.follow(events)))
+        return self.apply((events, self._pools.accounts_changed(events)))
 
     def malformed_account(
         self, resource: ServedKind, namespace: str, name: str, uid: str, error: str
@@ -466,7 +473,9 @@ class Intake:
         if namespace.metadata.deletion_timestamp is not None:
             events += self._end(name)
         return (
-            events + self._namespaces.namespace(namespace.metadata) + self.heed(self.facets.namespace(name, labels))
+            events
+            + self._namespaces.namespace(namespace.metadata)
+            + self.apply(self.enrichers.namespace(name, labels))
         )
 
     def _end(self, namespace: str) -> list[ClusterEvent]:
@@ -484,7 +493,7 @@ class Intake:
     def namespace_removed(self, name: str) -> list[ClusterEvent]:
         self._ending.discard(name)
         events = self._prefer_queue(name, "")
-        return events + self._namespaces.namespace_removed(name) + self.heed(self.facets.namespace(name, None))
+        return events + self._namespaces.namespace_removed(name) + self.apply(self.enrichers.namespace(name, None))
 
     def resource_quota(self, quota: ResourceQuotaObject) -> list[ClusterEvent]:
         return self._namespaces.resource_quota(quota)
@@ -494,7 +503,7 @@ class Intake:
 
     def _prefer_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
         events = self._gangs.set_namespace_queue(namespace, queue)
-        for uid in self._queues.change(namespace, queue):
+        for uid in self._queues.change_namespace(namespace, queue):
             record = self._pods[uid]
             record.pod = msgspec.structs.replace(record.pod, queue=self._queues.queue(namespace))
             events += self._shown(record)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from phalanx.dialects.core import LabelSelector
-from phalanx.dialects.lenient import salvage
+from phalanx.dialects.lenient import decode_leniently
 from phalanx.model.peers import Selector, selects
 from phalanx.model.selectors import Requirement
 
@@ -38,7 +38,7 @@ def requirements_of(selector: LabelSelector) -> Selector:
 
 def read_selector(stated: object) -> Selector:
     """A selector as it stands in a custom object. Raises IllegibleSelectorError."""
-    wire, faults = salvage(_Wrapped, {"metadata": {"name": "-"}, "selector": stated})
+    wire, faults = decode_leniently(_Wrapped, {"metadata": {"name": "-"}, "selector": stated})
     if faults:
         raise IllegibleSelectorError("; ".join(map(str, faults)))
     return requirements_of(wire.selector)

@@ -31,7 +31,7 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.path}: {self.message}"
 
 
-def salvage(kind: type[T], document: object) -> tuple[T, tuple[Fault, ...]]:
+def decode_leniently(kind: type[T], document: object) -> tuple[T, tuple[Fault, ...]]:
     """The readable part of `document` as a `kind`, and what was not readable.
 
     Raises `msgspec.ValidationError` where the document is no object with a `metadata.name`.

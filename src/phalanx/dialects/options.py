@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
 from phalanx.model.account import ADMINISTRATIVE_NAMESPACES, SYSTEM_NAMESPACE
-from phalanx.model.gang import Dialect, MatchPolicy
-
-# coscheduling.md, 1.5: what each system does where nobody states a policy. Native groups count as kube-scheduler
-# does until they have been scheduled; a gang without a name is kube-batch's.
-DEFAULT_MATCH_POLICIES: Mapping[Dialect, MatchPolicy] = {
-    Dialect.NATIVE: MatchPolicy.UNTIL_SCHEDULED,
-    Dialect.OWN: MatchPolicy.UNTIL_SCHEDULED,
-    Dialect.X_K8S: MatchPolicy.WAITING_AND_RUNNING,
-    Dialect.LIGHTWEIGHT: MatchPolicy.WAITING_AND_RUNNING,
-    Dialect.SIGS: MatchPolicy.ONCE_SATISFIED,
-    Dialect.SIGS_NAME: MatchPolicy.ONCE_SATISFIED,
-    Dialect.KOORDINATOR: MatchPolicy.ONCE_SATISFIED,
-    Dialect.KUBE_BATCH: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
-    Dialect.SHADOW: MatchPolicy.WAITING_RUNNING_SUCCEEDED,
-}
+from phalanx.model.gang import MatchPolicy
 
 
 class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
@@ -38,7 +23,7 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
     """
 
     legacy_invalid_min: Literal["hold", "regular"] = "hold"
-    match_policies: dict[Dialect, MatchPolicy] = {}
+    match_policies: dict[str, MatchPolicy] = {}
     fail_on_any_member: bool = False
     user_label: str = ""
     user_annotation: str = ""
@@ -49,9 +34,6 @@ class DialectOptions(msgspec.Struct, frozen=True, rename="camel", forbid_unknown
 
     def is_system(self, namespace: str) -> bool:
         return namespace == SYSTEM_NAMESPACE or namespace in self.system_namespaces
-
-    def match_policy(self, dialect: Dialect) -> MatchPolicy:
-        return self.match_policies.get(dialect) or DEFAULT_MATCH_POLICIES[dialect]
 
     def may_tie(self, namespace: str, other: str) -> bool:
         """Whether gangs of the two namespaces may have to start together."""

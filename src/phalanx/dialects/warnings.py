@@ -18,7 +18,7 @@ class ObjectRef(msgspec.Struct, frozen=True):
     uid: str
 
 
-class Notice(msgspec.Struct, frozen=True):
+class ObjectWarning(msgspec.Struct, frozen=True):
     """`reason` is CamelCase and stable, `message` names object, field, value and what to write instead."""
 
     about: ObjectRef
@@ -27,17 +27,17 @@ class Notice(msgspec.Struct, frozen=True):
     message: str
 
 
-class NoticeBoard:
+class ObjectWarnings:
     """What users have not been told yet, in the order in which it came up."""
 
     def __init__(self) -> None:
-        self._pinned: dict[Notice, Callable[[], bool]] = {}
+        self._pinned: dict[ObjectWarning, Callable[[], bool]] = {}
 
-    def pin(self, notice: Notice, still_true: Callable[[], bool]) -> None:
+    def add(self, notice: ObjectWarning, still_true: Callable[[], bool]) -> None:
         """`still_true` is asked when the notice is taken down: what has passed meanwhile is told to nobody."""
         self._pinned[notice] = still_true
 
-    def drain(self) -> list[Notice]:
+    def drain(self) -> list[ObjectWarning]:
         pinned, self._pinned = self._pinned, {}
         return [notice for notice, still_true in pinned.items() if still_true()]
 

@@ -15,23 +15,22 @@ from phalanx.model.topology import SubgroupRule, TopologyRule
 MOST_GANGS = 32
 
 
-class Dialect(enum.StrEnum):
-    """The language in which a gang was declared (research/coscheduling.md, section 1.1)."""
+class GangRules(msgspec.Struct, frozen=True):
+    """What follows for a gang from the way in which it was declared, as far as others than its dialect ask.
 
-    NATIVE = "native"  # D7 spec.schedulingGroup, or the 1.35 workloadRef
-    OWN = "phalanx.dev"  # the same by annotations, for clusters that do not serve the native API
-    X_K8S = "scheduling.x-k8s.io"  # D5
-    SIGS = "scheduling.sigs.k8s.io"  # D4
-    SIGS_NAME = "pod-group.scheduling.sigs.k8s.io"  # D3, D3'
-    LIGHTWEIGHT = "pod-group"  # D2
-    KOORDINATOR = "gang.scheduling.koordinator.sh"  # D6
-    KUBE_BATCH = "kube-batch"  # D1, and Volcano, which reads the same annotation
-    SHADOW = "shadow"  # D8, D9: kube-batch's groups without a name
+    `name` is what policies call the way. By native rules members above the minimum do as in Kubernetes' own groups:
+    each has others preempted by itself and follows its gang's domain at once. `native` gangs are declared by such
+    a group, which has a priority of its own and holds claims for its members. Pods declare gangs that are `alone`
+    all by themselves.
+    """
 
-    @property
-    def by_native_rules(self) -> bool:
-        """Whether its gangs do as Kubernetes' own groups do."""
-        return self in (Dialect.NATIVE, Dialect.OWN)
+    name: str = ""
+    by_native_rules: bool = False
+    native: bool = False
+    alone: bool = False
+
+
+PLAIN = GangRules()
 
 
 class MatchPolicy(enum.StrEnum):
@@ -97,12 +96,11 @@ class Gang(msgspec.Struct, frozen=True):
 
     key: GangKey
     uid: str = ""
-    dialect: Dialect = Dialect.X_K8S
+    rules: GangRules = PLAIN
     source: GroupRef | None = None
     min_member: int = 1
     roles: tuple[tuple[str, int], ...] = ()
     match_policy: MatchPolicy = MatchPolicy.WAITING_AND_RUNNING
-    strict: bool = True
     bundle: tuple[GangKey, ...] = ()
     priority: int | None = None
     queue: str = "default"
@@ -135,7 +133,7 @@ class GangCounts(msgspec.Struct, frozen=True):
     pending: int = 0
     gated: int = 0
     foreign: int = 0
-    placed: int = 0
+    assumed: int = 0
     bound: int = 0
     running: int = 0
     succeeded: int = 0
@@ -144,9 +142,9 @@ class GangCounts(msgspec.Struct, frozen=True):
 
     @property
     def present(self) -> int:
-        return self.pending + self.foreign + self.placed + self.bound + self.running
+        return self.pending + self.foreign + self.assumed + self.bound + self.running
 
     @property
     def active(self) -> int:
         """On a node (or on the way to one) and neither finished nor terminating."""
-        return self.placed + self.bound + self.running
+        return self.assumed + self.bound + self.running

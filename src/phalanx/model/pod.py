@@ -137,7 +137,7 @@ class Pod(msgspec.Struct, frozen=True):
     gang: str = ""
     role: str = ""
     index: int = 2**31
-    nominated: str = ""
+    nominated_node: str = ""
     mark: PlanMark | None = None
     problem: str = ""
     queue: str = DEFAULT_QUEUE
@@ -180,7 +180,7 @@ class MemberState(enum.IntEnum):
     PENDING = 0  # ours to place
     GATED = 1  # has scheduling gates
     FOREIGN = 2  # pending, but another scheduler's
-    PLACED = 3  # chosen by us; the API has not confirmed the binding yet
+    ASSUMED = 3  # chosen by us; the API has not confirmed the binding yet
     BOUND = 4  # has a node, does not run yet
     RUNNING = 5
     SUCCEEDED = 6
@@ -191,7 +191,7 @@ class MemberState(enum.IntEnum):
 # On a node, and can be told to leave; a pod whose binding is on its way cannot yet.
 CAN_LEAVE = (MemberState.BOUND, MemberState.RUNNING)
 # On a node or on the way to one, and staying.
-ACTIVE = (MemberState.PLACED, *CAN_LEAVE)
+ACTIVE = (MemberState.ASSUMED, *CAN_LEAVE)
 
 
 def bound_at(pod: Pod) -> int:

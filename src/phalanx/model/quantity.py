@@ -1,85 +1,138 @@
-"""Kubernetes quantities as exact integers.
+"""Kubernetes quantities, exactly.
 
 The grammar is that of `k8s.io/apimachinery/pkg/api/resource`: a signed decimal number followed by a decimal
-SI suffix (n u m k M G T P E), a binary suffix (Ki Mi Gi Ti Pi Ei) or a decimal exponent (e3, E3).
-A value is read once, at the door, and rounded up to whole units there; no fraction travels further.
+SI suffix (n u m k M G T P E), a binary suffix (Ki Mi Gi Ti Pi Ei) or a decimal exponent (e3, E3). As there, digits
+that are missing count as zero, what is finer than one nano is rounded away from zero, and binary amounts end at
+2^63-1.
 """
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import Final, Literal
 
 from phalanx.model.decoding import MAX_NUMBER, quoted
 
+NANO: Final = 10**9
 # The API server caps at the same bound, so a larger number is not an error but "more than anything".
-MAX_QUANTITY = 2**63 - 1
+MAX_QUANTITY: Final = 2**63 - 1
 
-_QUANTITY = re.compile(
-    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
-    r"(?:(?P<suffix>[numkMGTPE]|[KMGTPE]i)|[eE](?P<exponent>[+-]?[0-9]+))?"
+QuantityStyle = Literal["binary", "decimal", "exponent"]
+
+_QUANTITY: Final = re.compile(
+    r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?(?P<suffix>[eEinumkKMGTP]*[+-]?[0-9]*)"
 )
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-_BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
-# Beyond this exponent every non-zero value is above MAX_QUANTITY (or below one nano-unit).
-_EXPONENT_LIMIT = 60
+_EXPONENT: Final = re.compile(r"[eE]([+-]?[0-9]+)")
+_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+_BINARY: Final = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50, "Ei": 2**60}
+_SUFFIXES: Final = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
+# An exponent beyond any amount would only cost time.
+_EXPONENT_LIMIT: Final = 400
+_GRAMMAR: Final = "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 class QuantityError(ValueError):
-    """A text that is not a Kubernetes quantity."""
+    """A text that is not a Kubernetes quantity; `reason` says it in the words of the API server."""
 
-    def __init__(self, text: object) -> None:
+    def __init__(self, text: object, reason: str = _GRAMMAR) -> None:
         super().__init__(f"{quoted(text)} is not a quantity such as 2, 500m, 1.5Gi or 1e3")
         self.text = text
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Quantity:
+    """An exact amount in billionths, with the style that its text had (ignored when comparing)."""
+
+    nano: int
+    style: QuantityStyle = field(default="decimal", compare=False)
+
+    @property
+    def is_integer(self) -> bool:
+        return self.nano % NANO == 0
+
+    def __str__(self) -> str:
+        """The spelling that the API server stores: no fraction digits, the largest suffix that keeps it exact."""
+        nano, style = self.nano, self.style
+        if nano == 0:
+            return "0"
+        if style == "binary":
+            if self.is_integer and abs(nano) >= 1024 * NANO:
+                amount, best = nano // NANO, ""
+                for suffix, size in _BINARY.items():
+                    if amount % size == 0:
+                        best = suffix
+                return f"{amount // _BINARY[best]}{best}" if best else str(amount)
+            style = "decimal"
+        exponent = -9
+        while nano % 1000 == 0 and (exponent < 18 or style == "exponent"):
+            nano //= 1000
+            exponent += 3
+        if style == "exponent":
+            return f"{nano}e{exponent}" if exponent else str(nano)
+        return f"{nano}{_SUFFIXES[exponent]}"
+
+
+@lru_cache(maxsize=4096)
+def exact_quantity(text: str) -> Quantity:
+    """What a text spells. Raises QuantityError."""
+    return Quantity(*_amount(text))
+
+
+def _amount(text: str) -> tuple[int, QuantityStyle]:
+    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_NUMBER else None
+    if match is None or not text:
+        raise QuantityError(text)
+    suffix, fraction = match["suffix"], match["fraction"] or ""
+    digits = int(match["whole"] + fraction or "0")
+    style: QuantityStyle
+    if suffix in _BINARY:
+        style = "binary"
+        nano = min(MAX_QUANTITY * NANO, -(-digits * _BINARY[suffix] * NANO // 10 ** len(fraction)))
+    else:
+        scientific = _EXPONENT.fullmatch(suffix)
+        if scientific is not None:
+            style, exponent = "exponent", int(scientific[1])
+        elif suffix in _DECIMAL:
+            style, exponent = "decimal", _DECIMAL[suffix]
+        else:
+            raise QuantityError(text, "unable to parse quantity's suffix")
+        shift = max(-_EXPONENT_LIMIT, min(_EXPONENT_LIMIT, exponent)) + 9 - len(fraction)
+        nano = digits * 10**shift if shift >= 0 else -(-digits // 10**-shift)
+    return -nano if match["sign"] == "-" else nano, style
+
+
+def read_quantity(value: object) -> Quantity:
+    """A quantity as it stands in JSON: a string, in which space around it is ignored, or a number.
+
+    Raises QuantityError.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise QuantityError(value)
+    return exact_quantity(value.strip() if isinstance(value, str) else repr(value))
 
 
 def parse_quantity(value: object, scale: int = 1) -> int:
     """The quantity in units of 1/`scale`, rounded away from zero, capped at ±MAX_QUANTITY.
 
-    `scale` is 1 for bytes and counts and 1000 for milli-CPU. JSON numbers are accepted beside strings, because
-    the API server accepts them too. Raises QuantityError.
+    `scale` is 1 for bytes and counts and 1000 for milli-CPU. Raises QuantityError.
     """
     if isinstance(value, str):
-        if len(value) > MAX_NUMBER:
-            raise QuantityError(value)
-        return _parse_text(value, scale)
+        return _scaled(value, scale)
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise QuantityError(value)
     if isinstance(value, int):
         return max(-MAX_QUANTITY, min(MAX_QUANTITY, value * scale))
-    return _parse_text(repr(value), scale)
+    return _scaled(repr(value), scale)
 
 
 @lru_cache(maxsize=4096)
-def _parse_text(text: str, scale: int) -> int:
-    match = _QUANTITY.fullmatch(text)
-    if match is None:
-        raise QuantityError(text)
-    whole, fraction = match["whole"], match["fraction"] or ""
-    if not whole and not fraction:
-        raise QuantityError(text)
-    mantissa = int((whole + fraction) or "0") * scale
-    exponent = -len(fraction)
-    if match["exponent"] is not None:
-        exponent += int(match["exponent"])
-    elif match["suffix"] in _BINARY:
-        mantissa *= _BINARY[match["suffix"]]
-    else:
-        exponent += _DECIMAL[match["suffix"] or ""]
-    magnitude = _scale_by_ten(mantissa, exponent)
-    return -magnitude if match["sign"] == "-" else magnitude
-
-
-def _scale_by_ten(mantissa: int, exponent: int) -> int:
-    if mantissa == 0:
-        return 0
-    if exponent >= 0:
-        if exponent > _EXPONENT_LIMIT:
-            return MAX_QUANTITY
-        return min(MAX_QUANTITY, int(mantissa * 10**exponent))
-    if -exponent > len(str(mantissa)) + _EXPONENT_LIMIT:
-        return 1
-    return min(MAX_QUANTITY, int(-(-mantissa // 10**-exponent)))
+def _scaled(text: str, scale: int) -> int:
+    nano, _ = _amount(text)
+    magnitude = min(MAX_QUANTITY, -(-abs(nano) * scale // NANO))
+    return -magnitude if nano < 0 else magnitude
 
 
 def format_quantity(amount: int, resource: str) -> str:

@@ -72,7 +72,7 @@ class AccountReport:
     # what is told of each
 
     def queue(self, record: AccountRecord) -> QueueEntry:
-        noun = record.noun or Account(record.key)
+        noun = record.spec or Account(record.key)
         entitled = self._say("nominal_quota", record)
         entry = QueueEntry(
             name=record.key.name,
@@ -91,11 +91,11 @@ class AccountReport:
         return entry
 
     def quota(self, record: AccountRecord) -> QuotaEntry:
-        noun = record.noun or Account(record.key)
+        noun = record.spec or Account(record.key)
         key = record.key
         minimum = dict(noun.deserved or noun.guarantee)
         if key == ALL_ELASTIC_QUOTAS:
-            minimum = _sum(dict(each.noun.deserved or ()) for each in record.children.values() if each.noun)
+            minimum = _sum(dict(each.spec.deserved or ()) for each in record.children.values() if each.spec)
         entry = QuotaEntry(
             name=quota_name(record),
             used={},
@@ -122,7 +122,7 @@ class AccountReport:
         )
 
     def _budget(self, record: AccountRecord) -> BudgetUse | None:
-        budget = record.noun.budget if record.noun is not None else None
+        budget = record.spec.budget if record.spec is not None else None
         if budget is None:
             return None
         session = self._session
@@ -149,7 +149,7 @@ class AccountReport:
         entry.pods = Counts(used.get(PODS, 0), pending.get(PODS, 0))
         entry.ceilings = [LimitEntry(word, amounts(limits, zeros=True)) for word, limits in self._ceilings(record)]
         entry.fault = record.fault.message if record.fault is not None else ""
-        noun = record.noun
+        noun = record.spec
         if noun is not None:
             entry.min_run_time = format_duration(noun.min_run_time) if noun.min_run_time else ""
             entry.self_protection = noun.self_protection.value if noun.self_protection is not None else ""
@@ -185,7 +185,7 @@ class AccountReport:
         return found
 
     def _party(self, record: AccountRecord) -> Borrower:
-        right, noun = self._rights[record.key], record.noun
+        right, noun = self._rights[record.key], record.spec
         kept: Mapping[str, int] = {}
         if noun is not None:
             kept = dict(noun.guarantee) if noun.lends else right
@@ -230,21 +230,21 @@ class AccountReport:
         return round(100 * max(parts, default=0.0), 2)
 
     def _pending(self, record: AccountRecord) -> dict[str, int]:
-        return _sum((record.asked, self._refused.get(record.key, _NOTHING)))
+        return _sum((record.pending, self._refused.get(record.key, _NOTHING)))
 
     def _refused_demand(self) -> dict[AccountKey, dict[str, int]]:
         """What pods ask for that may not be charged at all (their queue is closed, say): no account counts it."""
         found: dict[AccountKey, dict[str, int]] = {}
-        for payer in self._session.ledger.payers:
-            if payer.fault is not None and payer.asked:
+        for payer in self._session.ledger.charge_paths:
+            if payer.fault is not None and payer.pending:
                 for account in payer.path:
-                    found[account.key] = _sum((found.get(account.key, _NOTHING), payer.asked))
+                    found[account.key] = _sum((found.get(account.key, _NOTHING), payer.pending))
         return found
 
     def _count_gangs(self) -> dict[AccountKey, Counts]:
         found: dict[AccountKey, Counts] = {}
         for gang in self._session.state.gangs.values():
-            if gang.noun is None:
+            if gang.spec is None:
                 continue
             running, pending = bool(gang.counts().active), bool(gang.pending) or awaits_admission(gang)
             if not (running or pending):
@@ -256,7 +256,7 @@ class AccountReport:
 
     def _paying(self, gang: GangRecord) -> Iterable[AccountRecord]:
         """Every account that is charged for a member, once."""
-        payers = dict.fromkeys(each.payer for each in gang.members.values() if each.payer is not None)
+        payers = dict.fromkeys(each.charge_path for each in gang.members.values() if each.charge_path is not None)
         if not payers:
             payers[self._session.payer(gang)] = None
         return {account.key: account for payer in payers for account in payer.path}.values()
@@ -264,15 +264,15 @@ class AccountReport:
     def demand_without_queue(self) -> list[str]:
         """Demand for queues that do not exist, a sentence each."""
         found: dict[str, int] = {}
-        for payer in self._session.ledger.payers:
+        for payer in self._session.ledger.charge_paths:
             if payer.fault is not None and payer.key.queue and payer.queue is None:
-                found[payer.fault.message] = found.get(payer.fault.message, 0) + payer.asked.get(PODS, 0)
+                found[payer.fault.message] = found.get(payer.fault.message, 0) + payer.pending.get(PODS, 0)
         return [f"{message}: {count} pod(s) wait for it" for message, count in sorted(found.items()) if count]
 
 
 def quota_name(record: AccountRecord) -> str:
     """What a person types: an ElasticQuota's namespace and name, else the account's own name."""
-    noun, key = record.noun, record.key
+    noun, key = record.spec, record.key
     if key == ALL_ELASTIC_QUOTAS:
         return "(all)"
     if key.tree is Tree.ELASTIC_QUOTA and noun is not None and noun.source is not None:
@@ -287,7 +287,7 @@ def amounts(found: Mapping[str, int], *, zeros: bool = False) -> Amounts:
 
 def _declared(records: Iterable[AccountRecord]) -> frozenset[str]:
     """The resources that queues name."""
-    nouns = [each.noun for each in records if each.key.tree is Tree.QUEUE and each.noun is not None]
+    nouns = [each.spec for each in records if each.key.tree is Tree.QUEUE and each.spec is not None]
     return frozenset(
         name
         for noun in nouns

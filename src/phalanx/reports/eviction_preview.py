@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-
-import msgspec
-
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.duration import format_duration, format_moment
+from phalanx.model.duration import format_duration
+from phalanx.model.duration import format_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
-from phalanx.scheduling.diagnosis.verdicts import (
-    gap,
-    no_room_for_gang,
-    no_room_for_pod,
-    over_ceiling_for_gang,
-    over_ceiling_for_pod,
-)
+from phalanx.scheduling.diagnosis.shortage import Gap
+from phalanx.scheduling.diagnosis.shortage import Shortage
+from phalanx.scheduling.diagnosis.verdicts import gap
+from phalanx.scheduling.diagnosis.verdicts import no_room_for_gang
+from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod
+from phalanx.scheduling.diagnosis.verdicts import over_ceiling_for_gang
+from phalanx.scheduling.diagnosis.verdicts import over_ceiling_for_pod
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.preemption.cost import cost_of
 from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.solution import cost_of
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
-from phalanx.scheduling.session.eviction_log import pace, rates
-from phalanx.scheduling.whatif.dry_run import Rehearsal, Vain
-from phalanx.scheduling.whatif.hypothesis import Obstacle
+from phalanx.scheduling.session.eviction_log import pace
+from phalanx.scheduling.session.eviction_log import rates
+from phalanx.scheduling.whatif.dry_run import DryRun
+from phalanx.scheduling.whatif.dry_run import NothingHelps
+from phalanx.scheduling.whatif.hypothesis import EvictionObstacle
+import msgspec
 
 LEAVING = "Leaving"
 DUE = "Due"
@@ -90,15 +92,13 @@ class EvictionPreview(msgspec.Struct, omit_defaults=True):
     paced: list[str] = []
 
 
-def preview_evictions(
-    rehearsal: Rehearsal, unit: QueuedUnit, messages: Mapping[str, str]
-) -> EvictionPreview | None:
+def preview_evictions(rehearsal: DryRun, unit: QueuedUnit, messages: Mapping[str, str]) -> EvictionPreview | None:
     """What evictions do for a unit; None where they have nothing to do with it. `messages` are what the pods (by
     uid) that would be evicted now would be told."""
     found = rehearsal.disruption(unit)
     if found is None:
         return None
-    if isinstance(found, Vain):
+    if isinstance(found, NothingHelps):
         return _vain(rehearsal, unit, found)
     # Several pods that are alike share their victims: who goes for another's sake is among the leavers.
     pods = dict.fromkeys((*_records(found), *found.leavers))
@@ -110,7 +110,7 @@ def preview_evictions(
     return answer
 
 
-def _leaving(rehearsal: Rehearsal, found: Eviction) -> EvictionPreview:
+def _leaving(rehearsal: DryRun, found: Eviction) -> EvictionPreview:
     now = rehearsal.session.now
     last = max((record.pod.leaves for record in found.leavers), default=0)
     left = int(last - now)
@@ -120,9 +120,7 @@ def _leaving(rehearsal: Rehearsal, found: Eviction) -> EvictionPreview:
     return EvictionPreview(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
 
 
-def _due(
-    rehearsal: Rehearsal, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
-) -> EvictionPreview:
+def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> EvictionPreview:
     groups: dict[str, list[str]] = {}
     for record in told:
         groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)
@@ -138,7 +136,7 @@ def _due(
     )
 
 
-def _vain(rehearsal: Rehearsal, unit: QueuedUnit, found: Vain) -> EvictionPreview:
+def _vain(rehearsal: DryRun, unit: QueuedUnit, found: NothingHelps) -> EvictionPreview:
     supposed = found.supposed
     if supposed is None:
         return EvictionPreview(NO_HELP, "its gang has the minimum, and the policy evicts nobody for more than that")
@@ -169,7 +167,7 @@ def _vain(rehearsal: Rehearsal, unit: QueuedUnit, found: Vain) -> EvictionPrevie
     )
 
 
-def _about(obstacle: Obstacle) -> str:
+def _about(obstacle: EvictionObstacle) -> str:
     """Why, in the number that fits."""
     if len(obstacle.records) > 1:
         return obstacle.why
@@ -197,8 +195,8 @@ def _sentence(unit: QueuedUnit, facts: Shortage | Gap | OverQuota) -> Verdict:
         case OverQuota():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
-            assert gang.noun is not None
-            return gap(facts, gang, gang.noun)
+            assert gang.spec is not None
+            return gap(facts, gang, gang.spec)
 
 
 def _departure(record: PodRecord) -> PreviewedPod:
@@ -226,7 +224,7 @@ def _records(found: Eviction) -> Sequence[PodRecord]:
     return [record for victim in found.victims for record in victim.records]
 
 
-def _rooms(rehearsal: Rehearsal, found: Eviction) -> list[NodeRoom]:
+def _rooms(rehearsal: DryRun, found: Eviction) -> list[NodeRoom]:
     return _by_node(rehearsal.state.nodes.names[row] for _, row in found.placements)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -16,12 +16,12 @@ def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[Accoun
 
     Units of one payer are in order of their rank, so only the first of each payer stands in the line.
     """
-    heads: dict[Payer, QueuedUnit] = {}
+    heads: dict[ChargePath, QueuedUnit] = {}
     for unit in units:
         for payer in _payers(session, unit):
             if payer not in heads or unit.rank < heads[payer].rank:
                 heads[payer] = unit
-    payers: dict[object, list[Payer]] = {}
+    payers: dict[object, list[ChargePath]] = {}
     for payer, unit in heads.items():
         payers.setdefault(unit.key, []).append(payer)
     first: dict[AccountKey, QueuedUnit] = {}
@@ -35,5 +35,5 @@ def first_in_queue(session: Session, units: Iterable[QueuedUnit]) -> dict[Accoun
     return first
 
 
-def _payers(session: Session, unit: QueuedUnit) -> list[Payer]:
+def _payers(session: Session, unit: QueuedUnit) -> list[ChargePath]:
     return list(dict.fromkeys(session.payer(member) for member in unit.members))

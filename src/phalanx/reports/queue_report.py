@@ -78,5 +78,5 @@ def _waiting(name: str, verdict: Verdict | None) -> FirstWaiting | None:
 
 def _notices(snapshot: Snapshot) -> list[str]:
     """What was wrong with objects that set no account up (the second quota of a namespace, say)."""
-    notices = [each for each in snapshot.intake.drain_notices() if each.about.kind in _KINDS]
+    notices = [each for each in snapshot.intake.drain_warnings() if each.about.kind in _KINDS]
     return list(dict.fromkeys(f"{each.reason}: {each.message}" for each in notices if each.type == "Warning"))

@@ -25,9 +25,9 @@ from phalanx.scheduling.diagnosis.verdicts import NOT_ENOUGH_MEMBERS
 from phalanx.scheduling.framework.policy import Policy
 from phalanx.scheduling.gang_placement.group_tree_verdicts import WAITING_FOR_COMPOSITE
 from phalanx.scheduling.gangs.quorum import ONCE, quorum_requirement
-from phalanx.scheduling.preemption.rules.self_protection import own_words_of
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
 from phalanx.scheduling.session.eviction_log import rates
-from phalanx.scheduling.whatif.dry_run import Rehearsal
+from phalanx.scheduling.whatif.dry_run import DryRun
 
 _NODES_NAMED = 5
 # Of a gang: for its minimum.
@@ -86,18 +86,18 @@ class WhyReport:
         # What gangs look like before the dry run places anything.
         self._counts = {key: record.counts() for key, record in self._state.gangs.items()}
         self._needs = {
-            key: quorum_requirement(record, record.noun)
+            key: quorum_requirement(record, record.spec)
             for key, record in self._state.gangs.items()
-            if record.noun is not None
+            if record.spec is not None
         }
-        scheduler = self._rehearsal = Rehearsal(self._state, policy)
+        scheduler = self._rehearsal = DryRun(self._state, policy)
         scheduler.history.restore(snapshot.usages, now)
         log_recent_evictions(self._state, scheduler.cycle_history.evictions, now)
         # What pods are before the dry run tells any of them to leave.
         self._before = {uid: record.state for uid, record in self._state.pods.items()}
         plan = scheduler.cycle(now)
         session = scheduler.new_session(now)
-        self._domains, self._own_words = session.topology_domains, own_words_of(session)
+        self._domains, self._own_words = session.topology_domains, protected_pods_of(session)
         self._gangs = {entry.gang: entry.verdict for entry in plan.gangs}
         self._pods = {entry.uid: entry.verdict for entry in plan.pods}
         self._bound_to = {bind.uid: bind.node for bind in plan.binds}
@@ -131,7 +131,7 @@ class WhyReport:
         record = self._state.gangs.get(key)
         if record is None:
             return None
-        source = record.noun.source if record.noun is not None else None
+        source = record.spec.source if record.spec is not None else None
         answer = WhyAnswer(
             "Gang", str(key), "Waiting", "", gang=str(key), uid=source.uid if source is not None else ""
         )
@@ -214,7 +214,7 @@ class WhyReport:
 
     def _no_minimum(self, record: GangRecord) -> str:
         """For a gang whose members come one by one now, by its match policy."""
-        noun, need, counts = record.noun, self._needs.get(record.key), self._counts[record.key]
+        noun, need, counts = record.spec, self._needs.get(record.key), self._counts[record.key]
         if noun is None or need is None or noun.match_policy not in ONCE or noun.min_member <= 1:
             return ""
         if not (need.satisfied and counts.active):
@@ -255,12 +255,12 @@ class WhyReport:
         answer.members = self._counts[record.key]
         above = self._state.surroundings.composites.above(record)
         answer.composite = str(above[0].key) if above else ""
-        if record.noun is not None:
-            if record.noun.topology is not None:
+        if record.spec is not None:
+            if record.spec.topology is not None:
                 rows = [each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0]
-                answer.domain = self._domains.home(record.noun.topology, rows)
-            answer.minimum = record.noun.min_member
-            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.noun.warnings]
+                answer.domain = self._domains.home(record.spec.topology, rows)
+            answer.minimum = record.spec.min_member
+            answer.warnings = [f"{warning.code}: {warning.message}" for warning in record.spec.warnings]
 
     def _settled(self, answer: WhyAnswer, record: PodRecord) -> bool:
         """Whether the pod's own state says it all."""
@@ -354,7 +354,7 @@ class WhyReport:
 
 
 # After the dry run, members that it placed count as PLACED.
-_MOVABLE = frozenset({MemberState.PENDING, MemberState.PLACED})
+_MOVABLE = frozenset({MemberState.PENDING, MemberState.ASSUMED})
 
 
 def _joined(sentence: str, more: str) -> str:

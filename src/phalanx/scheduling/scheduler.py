@@ -12,7 +12,7 @@ from phalanx.scheduling.actions.allocate import allocate, assess, walk
 from phalanx.scheduling.actions.backfill import backfill
 from phalanx.scheduling.actions.composite import assess_composite
 from phalanx.scheduling.actions.enqueue import enqueue, objection
-from phalanx.scheduling.actions.preempt import could_make_room, make_room
+from phalanx.scheduling.actions.preempt import could_preempt, preempt
 from phalanx.scheduling.actions.shuffle import shuffle
 from phalanx.scheduling.diagnosis.verdicts import not_considered
 from phalanx.scheduling.framework.pipeline import Pipeline
@@ -22,7 +22,7 @@ from phalanx.scheduling.gang_placement.shared_verdicts import tell_unit
 from phalanx.scheduling.ordering.failures import report_failure, silence_plugin, try_each
 from phalanx.scheduling.ordering.surplus import surplus_fit_error
 from phalanx.scheduling.placement.placer import build_placer
-from phalanx.scheduling.preemption.reclaimable_estimate import Prospects
+from phalanx.scheduling.preemption.reclaimable_estimate import ReclaimableEstimate
 from phalanx.scheduling.queue.scheduling_queue import SchedulingQueue
 from phalanx.scheduling.queue.signatures import (
     AdmissionSignature,
@@ -45,10 +45,10 @@ from phalanx.scheduling.session.session import Session
 _ACTIONS: dict[str, Callable[[Session], None]] = {
     "enqueue": enqueue,
     "allocate": allocate,
-    "preempt": make_room,
-    "reclaim": make_room,
-    "gangpreempt": make_room,
-    "gangreclaim": make_room,
+    "preempt": preempt,
+    "reclaim": preempt,
+    "gangpreempt": preempt,
+    "gangreclaim": preempt,
     "shuffle": shuffle,
     "backfill": backfill,
 }
@@ -187,7 +187,7 @@ class Scheduler:
             self.cycle_history,
         )
         session.walk = partial(walk, session)
-        session.reclaimable = Prospects(session).of
+        session.reclaimable = ReclaimableEstimate(session).of
         self._follow_time(session)
         return session
 
@@ -332,7 +332,7 @@ class Scheduler:
                 self.queue.activate_first(demand)
                 return
             asker = self.queue.first_preemptor(demand)
-            if asker is not None and could_make_room(session, asker, demand):
+            if asker is not None and could_preempt(session, asker, demand):
                 self.queue.ask_preemption_for_all()
             for other in self.queue.update_fit_error(demand, refusal):
                 tell_unit(session, other, refusal.facts)
@@ -380,8 +380,8 @@ def _bound(session: Session, demand: SchedulingSignature, unit: QueuedUnit) -> i
 
 
 def _age(gang: GangRecord) -> tuple[int, object]:
-    assert gang.noun is not None
-    return gang.noun.created, gang.key
+    assert gang.spec is not None
+    return gang.spec.created, gang.key
 
 
 def _by_rank(unit: QueuedUnit) -> Rank:

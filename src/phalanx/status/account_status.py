@@ -12,7 +12,7 @@ from phalanx.cluster.accounts import AccountRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.account_index import AccountObject
-from phalanx.dialects.quotas.usage_status import Holdings, status_change
+from phalanx.dialects.quotas.usage_status import QuotaUsage, UsageInput
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -150,7 +150,7 @@ class AccountStatuses:
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
         if record is None or found is None:
             return False
-        told = (record.noun, record.held, record.running, self._groups(key))
+        told = (record.spec, record.allocated, record.running, self._groups(key))
         if found.status is entry.status and told == entry.told:
             return False
         if self._derive(key) is None:
@@ -209,19 +209,20 @@ class AccountStatuses:
     def _derive(self, key: AccountKey) -> tuple[GroupRef, dict[str, Any]] | None:
         """The object and what is not true of its status."""
         record, found = self._state.ledger.accounts.get(key), self._intake.account_object(key)
-        if record is None or record.noun is None or found is None:
+        if record is None or record.spec is None or found is None:
             return None
         if key.tree is Tree.QUEUE and not record.used and self._podgroup_counts.is_foreign(key.name):
             # Another scheduler serves this queue, and says so itself.
             return None
-        change = status_change(
+        usage = UsageInput(
             found.status,
-            record.noun,
+            record.spec,
             self._holdings(record),
             tell_state=self._tells_state(found),
             # Older releases of Volcano's controller replace the status, without the counts that they do not know.
             tell_counts=found.controller != "Update",
         )
+        change = self._intake.dialects.usage_status(usage)
         return (found.ref, change) if change else None
 
     def _tells_state(self, found: AccountObject) -> bool:
@@ -229,8 +230,8 @@ class AccountStatuses:
         can be given it is taken to run."""
         return not found.controller and not self._writer.serves(*_COMMANDS)
 
-    def _holdings(self, record: AccountRecord) -> Holdings:
-        return Holdings(record.held, record.running, self._groups(record.key))
+    def _holdings(self, record: AccountRecord) -> QuotaUsage:
+        return QuotaUsage(record.allocated, record.running, self._groups(record.key))
 
     def _groups(self, key: AccountKey) -> Mapping[str, int]:
         return self._podgroup_counts.phases_of(key.name) if key.tree is Tree.QUEUE else _NOTHING

@@ -9,7 +9,7 @@ from typing import Any
 from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families.composites import CompositeStanding, composite_conditions
+from phalanx.dialects.families.composites import CompositeStatusInput, composite_conditions
 from phalanx.dialects.gangs.status_input import Conditions, conditions_in
 from phalanx.dialects.intake import Intake
 from phalanx.execution.writes import Urgency, WritePool
@@ -129,7 +129,7 @@ class CompositeStatuses:
         gangs = self._composites.gangs(noun.key)
         messages = (self._disruption(gang.key) for gang in gangs) if noun.unit else ()
         message = next((each for each in messages if each is not None), None)
-        whole = all(gang.noun is not None and gang.counts().active >= gang.noun.min_member for gang in gangs)
+        whole = all(gang.spec is not None and gang.counts().active >= gang.spec.min_member for gang in gangs)
         found = disruption_condition(
             status,
             message,
@@ -139,29 +139,29 @@ class CompositeStatuses:
         )
         return [found] if found is not None else []
 
-    def _standing(self, noun: Composite) -> CompositeStanding:
+    def _standing(self, noun: Composite) -> CompositeStatusInput:
         gangs, generation = self._composites.gangs(noun.key), self._intake.composites.seen(noun.key).generation
         if not any(self._intake.is_ours(gang.key) for gang in gangs):
-            return CompositeStanding(generation)
+            return CompositeStatusInput(generation)
         fault = self._composites.fault(self._composites.root_of(noun.key))
         if fault is not None:
             reason = "Invalid" if fault.code == INVALID else "Unschedulable"
-            return CompositeStanding(generation, False, reason, fault.message)
+            return CompositeStatusInput(generation, False, reason, fault.message)
         holding = self._holding(noun)
         if noun.initiated or noun.ref.uid in self._scheduled or holding >= max(1, noun.min_groups):
-            return CompositeStanding(generation, placed=True)
+            return CompositeStatusInput(generation, placed=True)
         told = [(gang, verdict) for gang in gangs if (verdict := self._verdict(gang.key)) is not None]
         # Who waits only for the others says nothing about why.
         told.sort(key=lambda entry: entry[1].code == WAITING_FOR_COMPOSITE)
         if not told:
-            return CompositeStanding(generation)
+            return CompositeStatusInput(generation)
         gang, verdict = told[0]
         message = f"{holding} of the {max(1, noun.min_groups)} groups that it needs have been placed"
         message = f"{message}; gang {gang.key}: {verdict.message}"
         if verdict.unschedulable:
             reason = "SchedulerError" if verdict.fault else "Unschedulable"
-            return CompositeStanding(generation, False, reason, message)
-        return CompositeStanding(generation, False, verdict.code, message, held=True)
+            return CompositeStatusInput(generation, False, reason, message)
+        return CompositeStatusInput(generation, False, verdict.code, message, held=True)
 
     def _holding(self, noun: Composite) -> int:
         """How many of its groups are known to be bound, or have been."""
@@ -174,4 +174,4 @@ class CompositeStatuses:
 
 
 def _started(gang: GangRecord) -> bool:
-    return gang.noun is not None and ever_scheduled(gang, gang.noun)
+    return gang.spec is not None and ever_scheduled(gang, gang.spec)

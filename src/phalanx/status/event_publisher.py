@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families import volcano
-from phalanx.dialects.warnings import Notice
+from phalanx.dialects.registry import Dialects
+from phalanx.dialects.warnings import ObjectWarning
 from phalanx.execution.conditions import text_of
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Bind, Evict
@@ -36,8 +36,9 @@ class EventPublisher:
     once each for every reason, when there is nothing more urgent to tell.
     """
 
-    def __init__(self, recorder: EventRecorder, state: ClusterState) -> None:
+    def __init__(self, recorder: EventRecorder, state: ClusterState, dialects: Dialects | None = None) -> None:
         self._recorder = recorder
+        self._dialects = dialects or Dialects()
         self._state = state
         self._batches: dict[tuple[GangKey, str], _Batch] = {}
 
@@ -121,7 +122,7 @@ class EventPublisher:
         )
         self._tell_gang(record, "ScheduleTimeout", note)
 
-    def publish_notice(self, notice: Notice) -> None:
+    def publish_notice(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
         self._recorder.record(
@@ -131,10 +132,10 @@ class EventPublisher:
     def _tell_gang(self, record: GangRecord, reason: str, note: str, held: bool = False) -> None:
         source = source_reference(record)
         if source is not None:
-            noun = record.noun
-            # Who waits for Volcano's groups waits for its one word.
-            volcanic = noun is not None and noun.source is not None and noun.source.group == volcano.GROUP
-            told = "Unschedulable" if volcanic and held else reason
+            assert record.spec is not None
+            assert record.spec.source is not None
+            kind = self._dialects.group_of(record.spec.source)
+            told = kind.waiting_reason if held and kind.waiting_reason else reason
             self._recorder.record(source, type="Warning", reason=told, action="Scheduling", note=note)
         first = min(record.pending.values(), key=lambda member: member.order, default=None)
         if first is not None:
@@ -146,7 +147,7 @@ class EventPublisher:
 
 def source_reference(record: GangRecord) -> ObjectReference | None:
     """The object that declares a gang, where there is one."""
-    source = record.noun.source if record.noun is not None else None
+    source = record.spec.source if record.spec is not None else None
     return object_reference(source) if source is not None else None
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families.native import GROUP as NATIVE_GROUP
+from phalanx.dialects.api_groups import NATIVE
 from phalanx.execution.evictor import EvictionOutcome, EvictResult
 from phalanx.kube.events import EventRecorder, ObjectReference
 from phalanx.model.decisions import Evict, EvictionReason, Nominate
@@ -104,7 +104,7 @@ class EvictionEvents:
             decision.related = decision.regarding
         if own is None and record.gang is None:
             decision.by = f"pod {record.pod.uid}"
-        elif own is not None and own.api_version.startswith(f"{NATIVE_GROUP}/"):
+        elif own is not None and own.api_version.startswith(f"{NATIVE}/"):
             decision.by = f"podgroup {own.uid}"
 
     def _evicted(self, decision: _Decision, evict: Evict) -> None:

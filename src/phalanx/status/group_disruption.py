@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phalanx.dialects.families import native
 from phalanx.dialects.gangs.status_input import conditions_in, find_condition, fresh_conditions
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET, PREEMPTION_BY_SCHEDULER
-from phalanx.model.gang import GroupRef
-
-
-def is_told(ref: GroupRef) -> bool:
-    """Whether an object of this kind has a word for it."""
-    return ref.group == native.GROUP and ref.plural == "podgroups"
 
 
 def disruption_condition(

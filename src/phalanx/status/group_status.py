@@ -11,12 +11,11 @@ import msgspec
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families import volcano
 from phalanx.dialects.gangs.group_objects import GroupRecord
-from phalanx.dialects.gangs.status import StatusChange, desired_status
 from phalanx.dialects.gangs.status_input import find_condition
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
+from phalanx.dialects.status import StatusChange, desired_status
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
@@ -24,7 +23,7 @@ from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.gang import Gang, GangKey, GroupRef
 from phalanx.model.pod import ACTIVE, MemberState
 from phalanx.model.verdict import Verdict
-from phalanx.status.group_disruption import disruption_condition, is_told
+from phalanx.status.group_disruption import disruption_condition
 from phalanx.status.status_writer import StatusWriter, resource_of
 from phalanx.status.write_retries import Failure, next_try
 
@@ -119,12 +118,12 @@ class GroupStatuses:
 
     def touch(self, key: GangKey) -> None:
         gang = self._state.gangs.get(key)
-        if gang is None or gang.noun is None or gang.noun.source is None:
+        if gang is None or gang.spec is None or gang.spec.source is None:
             self._entries.pop(key, None)
             return
-        entry = self._entry(key, gang.noun.source.uid)
+        entry = self._entry(key, gang.spec.source.uid)
         # Asked now: when the status is derived members may have left again.
-        entry.scheduled = entry.scheduled or ever_scheduled(gang, gang.noun)
+        entry.scheduled = entry.scheduled or ever_scheduled(gang, gang.spec)
         if not entry.gathering:
             entry.gathering = True
             asyncio.get_running_loop().call_later(_GATHER, self._submit, key, entry)
@@ -132,9 +131,14 @@ class GroupStatuses:
     def disrupted(self, key: GangKey, message: str) -> None:
         """The gang is evicted as a whole; a kind of group that has a word for it says so."""
         gang = self._state.gangs.get(key)
-        if gang is None or gang.noun is None or gang.noun.source is None or not is_told(gang.noun.source):
+        if (
+            gang is None
+            or gang.spec is None
+            or gang.spec.source is None
+            or not self._says_eviction(gang.spec.source)
+        ):
             return
-        self._entry(key, gang.noun.source.uid).disruption = message
+        self._entry(key, gang.spec.source.uid).disruption = message
         self.touch(key)
 
     def disruption(self, key: GangKey) -> str | None:
@@ -225,7 +229,9 @@ class GroupStatuses:
     def _tell_gated(self, key: GangKey, change: StatusChange) -> None:
         """Nothing is decided about members that are gated, so nobody else tells that their group waits."""
         record = self._state.gangs.get(key)
-        if record is None or record.pending or not record.counts().gated or change.ref.group != volcano.GROUP:
+        if record is None or record.pending or not record.counts().gated:
+            return
+        if not self._intake.dialects.group_of(change.ref).waiting_reason:
             return
         conditions = change.patch.get("status", {}).get("conditions", [])
         held = find_condition(conditions, "Unschedulable")
@@ -245,13 +251,14 @@ class GroupStatuses:
 
     def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:
         record, group = self._state.gangs.get(key), self._intake.group_record(key)
-        if record is None or record.noun is None or group is None:
+        if record is None or record.spec is None or group is None:
             self.forget(key)
             return None
         if not group.ours:
             return None
-        gang = record.noun
+        gang = record.spec
         change = desired_status(
+            self._intake.dialects.group_of(group.ref),
             group.ref,
             group.status,
             gang,
@@ -278,15 +285,16 @@ class GroupStatuses:
         self, change: StatusChange | None, entry: _Entry, record: GangRecord, ref: GroupRef
     ) -> StatusChange | None:
         """Volcano's groups learn in which HyperNode all of their members are."""
-        topology = record.noun.topology if record.noun is not None else None
-        if topology is None or not topology.hypernodes or ref.group != volcano.GROUP:
+        topology = record.spec.topology if record.spec is not None else None
+        annotation = self._intake.dialects.group_of(ref).hypernode
+        if topology is None or not topology.hypernodes or not annotation:
             return change
         rows = {each.row for each in record.members.values() if each.state in ACTIVE and each.row >= 0}
         name = self._state.topology.hypernodes.around(rows)
         if not name or name == entry.hypernode:
             return change
         entry.hypernode = name
-        told = {**(change.annotations if change is not None else {}), volcano.ALLOCATED_HYPERNODE: name}
+        told = {**(change.annotations if change is not None else {}), annotation: name}
         if change is None:
             return StatusChange(ref, {}, annotations=told)
         return msgspec.structs.replace(change, annotations=told)
@@ -294,7 +302,7 @@ class GroupStatuses:
     def _with_disruption(
         self, change: StatusChange | None, entry: _Entry, group: GroupRecord, whole: bool
     ) -> StatusChange | None:
-        if not is_told(group.ref):
+        if not self._says_eviction(group.ref):
             return change
         condition = disruption_condition(
             group.status, entry.disruption, whole=whole, now=int(self._now()), generation=group.generation
@@ -306,6 +314,9 @@ class GroupStatuses:
         told = change.patch["status"]["conditions"] if change is not None else []
         patch = {"metadata": {"uid": group.ref.uid}, "status": {"conditions": [*told, condition]}}
         return StatusChange(group.ref, patch, strategic=True)
+
+    def _says_eviction(self, ref: GroupRef) -> bool:
+        return self._intake.dialects.group_of(ref).says_eviction
 
     async def _send(self, change: StatusChange) -> None:
         ref = change.ref
@@ -321,7 +332,7 @@ def ever_scheduled(record: GangRecord, gang: Gang) -> bool:
     """Whether the gang's first quorum is known to be bound. What is only placed may still fail: no proof."""
     if gang.once_satisfied:
         return True
-    placed = record.count(MemberState.PLACED)
+    placed = record.count(MemberState.ASSUMED)
     marks = record.marks.items()
     if any(count - placed >= mark.size for mark, count in marks if mark.concerns(gang.uid)):
         return True

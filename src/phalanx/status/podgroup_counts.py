@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from typing import TypeVar
 
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families import kube_batch, volcano
 from phalanx.dialects.intake import Intake
 from phalanx.model.gang import GangKey
 
 T = TypeVar("T")
 
-_GROUPS = frozenset((volcano.GROUP, *kube_batch.GROUPS))
 _NONE: Mapping[str, int] = {}
 
 
@@ -23,6 +21,7 @@ class PodGroupCounts:
     def __init__(self, state: ClusterState, intake: Intake) -> None:
         self._state = state
         self._intake = intake
+        self._dialects = intake.dialects
         self._counted: dict[GangKey, tuple[str, str, bool]] = {}
         self._queues: dict[str, Counter[str]] = {}
         # How many of them are another scheduler's, and how many are ours.
@@ -31,9 +30,9 @@ class PodGroupCounts:
     def gang_changed(self, key: GangKey) -> None:
         """Something about a group has changed."""
         record = self._state.gangs.get(key)
-        noun = record.noun if record is not None else None
+        noun = record.spec if record is not None else None
         now = None
-        if noun is not None and noun.source is not None and noun.source.group in _GROUPS:
+        if noun is not None and noun.source is not None and self._dialects.group_of(noun.source).queue_counts:
             # A group that has no phase yet is Pending.
             now = (noun.queue, self._intake.group_phase(key) or "Pending", self._intake.is_ours(key))
         last = self._counted.get(key)

@@ -18,11 +18,11 @@ from phalanx_local.schema.cel import (
     STEPS,
     Authorizer,
     BudgetError,
+    CelProgram,
     Check,
     CompileError,
     EvalError,
     InstantiationError,
-    Program,
     Type,
     compile_text,
 )
@@ -42,7 +42,7 @@ class Expression:
     """One expression; `problem` is set instead of `program` when it does not compile."""
 
     source: str
-    program: Program | None
+    program: CelProgram | None
     problem: str = ""
 
 
@@ -57,7 +57,7 @@ class Validation:
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class CompiledPolicy:
     """A compiled policy."""
 
     name: str
@@ -69,11 +69,11 @@ class Policy:
     fails_closed: bool
 
 
-def compile_policy(policy: Json) -> Policy:
+def compile_policy(policy: Json) -> CompiledPolicy:
     """A stored policy, ready to be asked."""
     spec = mapping(policy.get("spec"))
     validations = [mapping(item) for item in sequence(spec.get("validations"))]
-    return Policy(
+    return CompiledPolicy(
         text(mapping(policy.get("metadata")).get("name")),
         mapping(spec.get("matchConstraints")),
         mapping(spec.get("paramKind")),
@@ -131,7 +131,7 @@ def _compile(source: str, wanted: str = "bool") -> Expression:
 class _Variables(dict[str, Any]):
     """The values of a policy's variables, each computed when it is first read."""
 
-    def __init__(self, policy: Policy, env: dict[str, Any]) -> None:
+    def __init__(self, policy: CompiledPolicy, env: dict[str, Any]) -> None:
         super().__init__()
         self._policy = policy
         self._env = env
@@ -150,7 +150,7 @@ class _Variables(dict[str, Any]):
 class Evaluation:
     """One policy with one `params`, held against one write."""
 
-    def __init__(self, policy: Policy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
+    def __init__(self, policy: CompiledPolicy, request: Request, params: Any, user: User, rbac: Rbac) -> None:
         self._policy = policy
         env = self._env = {
             "object": request.obj,

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from phalanx.model.matching import all_hold
-from phalanx_local.admission.expressions import Evaluation, Policy, compile_policy
+from phalanx_local.admission.expressions import CompiledPolicy, Evaluation, compile_policy
 from phalanx_local.admission.policy_matching import Request, matches
 from phalanx_local.api import Api
 from phalanx_local.authentication import User
 from phalanx_local.authorization import Rbac
-from phalanx_local.errors import ApiError, forbidden
+from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, sequence, text
 from phalanx_local.records import Change, view
 from phalanx_local.resources import ResourceType, Version
@@ -36,7 +36,7 @@ class AdmissionPolicies:
     def __init__(self, api: Api, rbac: Rbac) -> None:
         self._api = api
         self._rbac = rbac
-        self._policies: dict[str, Policy] = {}
+        self._policies: dict[str, CompiledPolicy] = {}
         self._bindings: dict[str, Json] = {}
         api.store.listen(self._changed)
 
@@ -90,7 +90,7 @@ class AdmissionPolicies:
             write.dry_run,
         )
         user = write.requester.user if write.requester is not None else _CONTROLLERS
-        refusal: ApiError | None = None
+        refusal: StatusError | None = None
         for binding_name, binding in sorted(self._bindings.items()):
             spec = mapping(binding.get("spec"))
             policy = self._policies.get(text(spec.get("policyName")))
@@ -104,7 +104,9 @@ class AdmissionPolicies:
         if refusal is not None:
             raise refusal
 
-    def _held_against(self, policy: Policy, spec: Json, request: Request, user: User) -> Iterator[tuple[str, str]]:
+    def _held_against(
+        self, policy: CompiledPolicy, spec: Json, request: Request, user: User
+    ) -> Iterator[tuple[str, str]]:
         """Reason and message of each validation that fails."""
         try:
             parameters = self._parameters(policy, mapping(spec.get("paramRef")), request)
@@ -117,8 +119,15 @@ class AdmissionPolicies:
             yield from evaluation.run()
 
     def _act(
-        self, policy: Policy, binding: str, spec: Json, request: Request, write: Write, reason: str, message: str
-    ) -> ApiError | None:
+        self,
+        policy: CompiledPolicy,
+        binding: str,
+        spec: Json,
+        request: Request,
+        write: Write,
+        reason: str,
+        message: str,
+    ) -> StatusError | None:
         actions = sequence(spec.get("validationActions"))
         where = f"ValidatingAdmissionPolicy '{policy.name}' with binding '{binding}'"
         if "Warn" in actions:
@@ -134,7 +143,7 @@ class AdmissionPolicies:
         found = self._api.find("", "namespaces", "", namespace) if namespace else None
         return {"kind": "Namespace", "apiVersion": "v1", **found} if found is not None else None
 
-    def _parameters(self, policy: Policy, reference: Json, request: Request) -> list[Any]:
+    def _parameters(self, policy: CompiledPolicy, reference: Json, request: Request) -> list[Any]:
         """What `params` stands for, one after the other. Raises LookupError when they must be there and are not."""
         if not policy.param_kind or not reference:
             return [None]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from phalanx.model.quantity import Quantity
 from phalanx_local.admission.quota_scopes import Selector, pod_matches, selectors_of
 from phalanx_local.admission.quota_usage import (
     MEASURED,
@@ -24,8 +25,6 @@ from phalanx_local.errors import Qualified, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.records import Change, Key, Record
 from phalanx_local.store import Collection, Store
-from phalanx_local.validation import Quantity
-from phalanx_local.validation.quantity import canonical
 
 QUOTAS: Final = "/resourcequotas"
 _NOTHING: Final = Quantity(0)
@@ -36,7 +35,7 @@ _TO_BE_STATED: Final = frozenset(
 
 
 @dataclass(slots=True)
-class Quota:
+class TrackedQuota:
     """One quota: its limits, the pods that it is about, and what is used of it now."""
 
     name: str
@@ -64,7 +63,7 @@ class Quota:
 class _Namespace:
     """The quotas of a namespace, and what each object was charged by quota."""
 
-    quotas: dict[str, Quota]
+    quotas: dict[str, TrackedQuota]
     charges: dict[tuple[str, Key], dict[str, Amounts]] = field(default_factory=dict)
 
 
@@ -83,7 +82,7 @@ class QuotaLedger:
         for namespace in {key[0] for key in collection.records} if collection is not None else ():
             self._recount(namespace)
 
-    def quotas(self, namespace: str) -> dict[str, Quota]:
+    def quotas(self, namespace: str) -> dict[str, TrackedQuota]:
         """The quotas of a namespace by name."""
         found = self._namespaces.get(namespace)
         return found.quotas if found is not None else {}
@@ -115,7 +114,7 @@ class QuotaLedger:
             }
             self._require(resource, name, quota, {key: amount for key, amount in asked.items() if amount.nano > 0})
 
-    def _require(self, resource: Qualified, name: str, quota: Quota, asked: Amounts) -> None:
+    def _require(self, resource: Qualified, name: str, quota: TrackedQuota, asked: Amounts) -> None:
         over = [key for key, amount in asked.items() if plus(quota.used[key], amount) > quota.hard[key]]
         if over:
             shown = ", ".join(
@@ -187,13 +186,13 @@ class QuotaLedger:
                 used[key] = Quantity(used[key].nano - amount.nano, used[key].style)
 
 
-def _read(record: Record) -> Quota:
+def _read(record: Record) -> TrackedQuota:
     spec = mapping(record.load().get("spec"))
     hard = amounts(spec.get("hard"))
-    return Quota(record.name, hard, selectors_of(spec), dict.fromkeys(hard, _NOTHING))
+    return TrackedQuota(record.name, hard, selectors_of(spec), dict.fromkeys(hard, _NOTHING))
 
 
-def _missing(quota: Quota, pod: Json) -> str:
+def _missing(quota: TrackedQuota, pod: Json) -> str:
     """What the pod's containers do not state although the quota counts it: `limits.cpu for: a,b; ...`."""
     required = _TO_BE_STATED & quota.hard.keys()
     if not required:
@@ -210,4 +209,4 @@ def _missing(quota: Quota, pod: Json) -> str:
 
 
 def _listed(values: Amounts, names: list[str]) -> str:
-    return ",".join(f"{name}={canonical(values[name])}" for name in sorted(names))
+    return ",".join(f"{name}={values[name]!s}" for name in sorted(names))

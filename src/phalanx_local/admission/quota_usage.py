@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from phalanx.model.quantity import NANO, Quantity, QuantityError, read_quantity
 from phalanx_local.clock import parse_timestamp
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.strategies.pods import TERMINAL
-from phalanx_local.validation import Quantity, QuantityError, parse_quantity
-from phalanx_local.validation.quantity import NANO
 
 Amounts = dict[str, Quantity]
 
@@ -149,7 +148,7 @@ def amounts(listed: object) -> Amounts:
     found: Amounts = {}
     for name, value in mapping(listed).items():
         try:
-            found[name] = parse_quantity(value)
+            found[name] = read_quantity(value)
         except QuantityError:
             continue
     return found

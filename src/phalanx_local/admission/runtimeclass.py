@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx_local.errors import ApiError, forbidden
+from phalanx.model.quantity import QuantityError, read_quantity
+from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
 from phalanx_local.strategies.base import Write
-from phalanx_local.validation import QuantityError, parse_quantity
 
 
 class _Pods:
@@ -51,7 +51,7 @@ def _amounts(listed: object) -> Json:
     found: Json = {}
     for name, value in mapping(listed).items():
         try:
-            found[name] = parse_quantity(value).nano
+            found[name] = read_quantity(value).nano
         except QuantityError:
             found[name] = value
     return found
@@ -97,6 +97,6 @@ def _includes(wide: Any, narrow: Any) -> bool:
     return same_operator and text(one.get("value")) == text(other.get("value")) and bool(text(one.get("key")))
 
 
-def _rejected(obj: Json, why: str) -> ApiError:
+def _rejected(obj: Json, why: str) -> StatusError:
     meta = metadata(obj)
     return forbidden(_Pods(), text(meta.get("name")) or text(meta.get("generateName")), why)

@@ -9,9 +9,12 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from phalanx_local.authentication import User
-from phalanx_local.errors import ApiError, Qualified, forbidden
+from phalanx_local.errors import Qualified, StatusError, forbidden
 from phalanx_local.objects import encode
 from phalanx_local.routes import Target
+
+#: Whoever is in this group may do everything, whatever the roles say.
+SUPERUSERS: Final = "system:masters"
 
 _VERBS: Final = {
     "POST": "create",
@@ -35,6 +38,13 @@ class Attributes(NamedTuple):
     namespace: str = ""
     name: str = ""
     path: str = ""
+
+
+class Decision(NamedTuple):
+    """Whether a request is allowed, and why (or what kept a binding from being looked at)."""
+
+    allowed: bool
+    reason: str = ""
 
 
 def attributes_of(method: str, path: str, target: Target | None, query: Mapping[str, str]) -> Attributes:
@@ -68,7 +78,7 @@ class _Resource(NamedTuple):
     kind: str = ""
 
 
-def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
+def forbidden_request(user: User, asked: Attributes, reason: str) -> StatusError:
     """403 in the words of the API server."""
     who = encode(_printable(user.name)).decode()
     if asked.path:
@@ -81,7 +91,7 @@ def forbidden_request(user: User, asked: Attributes, reason: str) -> ApiError:
         why = f"{why}: {reason}"
     why = _printable(why)
     if asked.path:
-        return ApiError(403, "Forbidden", f"forbidden: {why}", {})
+        return StatusError(403, "Forbidden", f"forbidden: {why}", {})
     named: Qualified = _Resource(_printable(asked.group), _printable(asked.resource))
     return forbidden(named, _printable(asked.name), why)
 

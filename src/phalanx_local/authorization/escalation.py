@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from phalanx_local.authorization.attributes import Attributes
 from phalanx_local.authorization.rbac import GROUP
 from phalanx_local.authorization.requester import Requester
-from phalanx_local.authorization.rules import EVERYTHING, Rule, compact, missing, parse_rules, quoted
-from phalanx_local.errors import ApiError, forbidden
+from phalanx_local.authorization.rules import EVERYTHING, PolicyRule, compact, missing, parse_rules, quoted
+from phalanx_local.errors import StatusError, forbidden
 from phalanx_local.objects import Json, encode, mapping, metadata, text
 
 _PLURALS: Final = {"Role": "roles", "ClusterRole": "clusterroles"}
@@ -59,13 +59,13 @@ def check_binding(requester: Requester | None, kind: str, binding: Json, old: Js
     rules = requester.rbac.role_rules(role_kind, role, namespace)
     if rules is None:
         details: Json = {"name": role, "group": GROUP, "kind": plural}
-        raise ApiError(404, "NotFound", f'{plural}.{GROUP} "{role}" not found', details)
+        raise StatusError(404, "NotFound", f'{plural}.{GROUP} "{role}" not found', details)
     refusal = _refusal(requester, rules, namespace)
     if refusal:
         raise forbidden(_Resource(GROUP, f"{kind.lower()}s", kind), name, refusal)
 
 
-def _refusal(requester: Requester, rules: Iterable[Rule], namespace: str) -> str:
+def _refusal(requester: Requester, rules: Iterable[PolicyRule], namespace: str) -> str:
     """What is said of rules that the requester does not hold; "" when he holds all."""
     held, problems = requester.rbac.rules_for(requester.user, namespace)
     lacking = missing(held, rules)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from phalanx_local.authentication import User, account_user
-from phalanx_local.authorization.attributes import Attributes
-from phalanx_local.authorization.rules import ALL, EVERYTHING, Rule, parse_rules
+from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision
+from phalanx_local.authorization.rules import ALL, EVERYTHING, PolicyRule, parse_rules
 from phalanx_local.objects import Json, mapping, sequence, text
 from phalanx_local.records import Change, Key, Record
 from phalanx_local.store import Collection, Store
@@ -20,20 +20,11 @@ ROLES: Final = f"{GROUP}/roles"
 CLUSTER_ROLES: Final = f"{GROUP}/clusterroles"
 ROLE_BINDINGS: Final = f"{GROUP}/rolebindings"
 CLUSTER_ROLE_BINDINGS: Final = f"{GROUP}/clusterrolebindings"
-#: Whoever is in this group may do everything, whatever the roles say.
-SUPERUSERS: Final = "system:masters"
 
 _Subject = tuple[str, str]
 #: Name and groups of a user, and what he asks for.
 _Question = tuple[str, tuple[str, ...], Attributes]
 _REMEMBERED: Final = 4096
-
-
-class Decision(NamedTuple):
-    """Whether a request is allowed, and why (or what kept a binding from being looked at)."""
-
-    allowed: bool
-    reason: str = ""
 
 
 ALLOWED: Final = Decision(True)
@@ -51,13 +42,13 @@ class _Grant(NamedTuple):
 class _Role:
     """The rules of a role, also by the verbs that they are about."""
 
-    def __init__(self, rules: tuple[Rule, ...]) -> None:
+    def __init__(self, rules: tuple[PolicyRule, ...]) -> None:
         self.rules = rules
         self._others = tuple(rule for rule in rules if ALL in rule.verbs)
         verbs = {verb for rule in rules for verb in rule.verbs}
         self._by_verb = {verb: tuple(r for r in rules if verb in r.verbs or ALL in r.verbs) for verb in verbs}
 
-    def about(self, verb: str) -> tuple[Rule, ...]:
+    def about(self, verb: str) -> tuple[PolicyRule, ...]:
         return self._by_verb.get(verb, self._others)
 
 
@@ -101,7 +92,7 @@ class Rbac:
             self._allowed.clear()
         self._allowed[question] = decision
 
-    def rules_for(self, user: User, namespace: str) -> tuple[list[Rule], list[str]]:
+    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]:
         """Every rule that holds for a user in a namespace, and what could not be resolved."""
         problems: list[str] = []
         found = list(EVERYTHING) if SUPERUSERS in user.groups else []
@@ -109,7 +100,7 @@ class Rbac:
             found.extend(role.rules)
         return found, problems
 
-    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[Rule, ...] | None:
+    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None:
         """The rules of a Role of the namespace or of a ClusterRole; None when there is none."""
         role = self._roles.get((namespace if kind == "Role" else "", name))
         return role.rules if role is not None else None

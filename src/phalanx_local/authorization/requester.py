@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from phalanx_local.authentication import User
-from phalanx_local.authorization.attributes import Attributes, forbidden_request
-from phalanx_local.authorization.rbac import SUPERUSERS, Rbac
+from phalanx_local.authorization.attributes import SUPERUSERS, Attributes, Decision, forbidden_request
+from phalanx_local.authorization.rules import PolicyRule
+
+
+class Rights(Protocol):
+    """The authorizer, as admission asks it (`Rbac` is one)."""
+
+    def authorize(self, user: User, asked: Attributes) -> Decision: ...
+
+    def rules_for(self, user: User, namespace: str) -> tuple[list[PolicyRule], list[str]]: ...
+
+    def role_rules(self, kind: str, name: str, namespace: str) -> tuple[PolicyRule, ...] | None: ...
 
 
 class Requester(NamedTuple):
     """The user of a request and the authorizer that knows his rights."""
 
     user: User
-    rbac: Rbac
+    rbac: Rights
 
     @property
     def unlimited(self) -> bool:

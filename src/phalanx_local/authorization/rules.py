@@ -14,7 +14,7 @@ from phalanx_local.objects import Json, encode, mapping, sequence
 ALL = "*"
 
 
-class Rule(NamedTuple):
+class PolicyRule(NamedTuple):
     """A PolicyRule. It is about resources, or about URLs that are none; `names` empty means every name."""
 
     verbs: tuple[str, ...] = ()
@@ -65,21 +65,21 @@ class Rule(NamedTuple):
 
 
 EVERYTHING = (
-    Rule(verbs=(ALL,), groups=(ALL,), resources=(ALL,)),
-    Rule(verbs=(ALL,), urls=(ALL,)),
+    PolicyRule(verbs=(ALL,), groups=(ALL,), resources=(ALL,)),
+    PolicyRule(verbs=(ALL,), urls=(ALL,)),
 )
 
 
-def parse_rules(listed: object) -> tuple[Rule, ...]:
+def parse_rules(listed: object) -> tuple[PolicyRule, ...]:
     """The rules of a stored Role or ClusterRole."""
     return tuple(_parse(mapping(item)) for item in sequence(listed))
 
 
-def _parse(rule: Json) -> Rule:
+def _parse(rule: Json) -> PolicyRule:
     def texts(field: str) -> tuple[str, ...]:
         return tuple(item for item in sequence(rule.get(field)) if isinstance(item, str))
 
-    return Rule(
+    return PolicyRule(
         texts("verbs"), texts("apiGroups"), texts("resources"), texts("resourceNames"), texts("nonResourceURLs")
     )
 
@@ -99,25 +99,25 @@ def quoted(values: Iterable[str]) -> str:
     return "[" + " ".join(encode(value).decode() for value in values) + "]"
 
 
-def missing(held: Iterable[Rule], asked: Iterable[Rule]) -> list[Rule]:
+def missing(held: Iterable[PolicyRule], asked: Iterable[PolicyRule]) -> list[PolicyRule]:
     """The parts of the asked rules that no single held rule grants; a part has one verb, resource and so on."""
     owned = list(held)
     return [part for rule in asked for part in _parts(rule) if not any(_covers(own, part) for own in owned)]
 
 
-def _parts(rule: Rule) -> Iterator[Rule]:
+def _parts(rule: PolicyRule) -> Iterator[PolicyRule]:
     for verb in rule.verbs:
         for group in rule.groups:
             for resource in rule.resources:
                 for name in rule.names:
-                    yield Rule((verb,), (group,), (resource,), (name,))
+                    yield PolicyRule((verb,), (group,), (resource,), (name,))
                 if not rule.names:
-                    yield Rule((verb,), (group,), (resource,))
+                    yield PolicyRule((verb,), (group,), (resource,))
         for url in rule.urls:
-            yield Rule((verb,), urls=(url,))
+            yield PolicyRule((verb,), urls=(url,))
 
 
-def _covers(own: Rule, part: Rule) -> bool:
+def _covers(own: PolicyRule, part: PolicyRule) -> bool:
     """Whether one rule grants a part; a `*` in the part is granted by a `*` only."""
     if part.verbs[0] not in own.verbs and ALL not in own.verbs:
         return False
@@ -131,9 +131,9 @@ def _covers(own: Rule, part: Rule) -> bool:
     return part.resources[0] in own.resources or _resource_matches(own.resources, resource, subresource)
 
 
-def compact(parts: Iterable[Rule]) -> list[Rule]:
+def compact(parts: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Parts about the same resource under one rule with all their verbs."""
-    verbs: dict[Rule, list[str]] = {}
+    verbs: dict[PolicyRule, list[str]] = {}
     for part in parts:
         listed = verbs.setdefault(part._replace(verbs=()), [])
         if part.verbs[0] not in listed:

@@ -99,7 +99,7 @@ def apiserver(
         raise click.UsageError(
             "--tenant needs TLS, because no client sends a token over plain HTTP; leave out --insecure"
         )
-    from phalanx_local.errors import ApiError
+    from phalanx_local.errors import StatusError
     from phalanx_local.journal import DataFileError
     from phalanx_local.options import ServerOptions
     from phalanx_local.server import ApiServer
@@ -118,7 +118,7 @@ def apiserver(
             native_groups=native_groups,  # type: ignore[arg-type]
         )
         asyncio.run(_serve(ApiServer(options), kubeconfig_out, tenants))
-    except (ApiError, DataFileError, OSError, ValueError) as problem:
+    except (StatusError, DataFileError, OSError, ValueError) as problem:
         raise click.ClickException(str(problem)) from None
 
 

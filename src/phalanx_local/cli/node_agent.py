@@ -92,12 +92,12 @@ def node_agent(
     from phalanx.kube.auth.config import load_config
     from phalanx.kube.errors import ConfigError
     from phalanx_local.nodeagent.agent import AgentOptions
-    from phalanx_local.nodeagent.containers import Backoff
+    from phalanx_local.nodeagent.containers import RestartBackoff
     from phalanx_local.nodeagent.images import Images
     from phalanx_local.nodeagent.nodefile import NodeFileError
     from phalanx_local.nodeagent.nodekeeper import Adoption
     from phalanx_local.nodeagent.script import ScriptDefaults
-    from phalanx_local.nodeagent.service import ServiceOptions, run_node_agent
+    from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 
     for name, seconds in (
         ("--run-seconds", run_seconds),
@@ -115,12 +115,12 @@ def node_agent(
             raise click.UsageError(f"--pod-network: {error}") from error
     set_up_logging(log_level, log_format)
     adoption = Adoption.ALL if all_nodes else Adoption.NONE if nodes_file else Adoption.MARKED
-    options = ServiceOptions(
+    options = NodeAgentOptions(
         agent=AgentOptions(
             nodes_file=nodes_file,
             adoption=adoption,
             script=ScriptDefaults(start=start_seconds, run=run_seconds, terminate=terminate_seconds),
-            restarts=Backoff(initial=restart_backoff, limit=30 * restart_backoff),
+            restarts=RestartBackoff(initial=restart_backoff, limit=30 * restart_backoff),
             pod_network=pod_network,
             images=Images(missing_images),
             concurrency=concurrency,

@@ -9,7 +9,7 @@ from collections.abc import Hashable
 from typing import Final
 
 from phalanx_local.api import Api
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 from phalanx_local.objects import Json
 from phalanx_local.records import Change, Record
 from phalanx_local.resources import ResourceType
@@ -66,7 +66,7 @@ class Controller(ABC):
     def _try(self, key: Hashable) -> None:
         try:
             self.reconcile(key)
-        except ApiError as problem:
+        except StatusError as problem:
             if problem.code != 404 and not _is_terminating(problem):
                 log.warning("%s: %s: %s", type(self).__name__, key, problem)
                 self.add_later(key, _RETRY_SECONDS)
@@ -92,7 +92,7 @@ class Controller(ABC):
         return self.api.save(type_, record, new, record.load(), self.api.write())
 
 
-def _is_terminating(problem: ApiError) -> bool:
+def _is_terminating(problem: StatusError) -> bool:
     """Whether a write was refused because its namespace is going away, where there is nothing left to do."""
     causes = (problem.details or {}).get("causes") or [{}]
     return bool(causes[0].get("reason") == "NamespaceTerminating")

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from phalanx_local.api import DeleteOptions
 from phalanx_local.controllers.base import Controller
-from phalanx_local.errors import ApiError
+from phalanx_local.errors import StatusError
 from phalanx_local.objects import Json, clone, dig, mapping, metadata, sequence, text
 from phalanx_local.records import Change, Key, Record
 from phalanx_local.resources import ResourceType
@@ -88,11 +88,11 @@ class PodOwner(Controller):
         """Stores a pod. What refuses it (a quota, a policy) is told in an event of its owner, and raised."""
         try:
             self.api.create(self.types()[PODS].preferred, namespace, body, self.api.write())
-        except ApiError as refusal:
+        except StatusError as refusal:
             self._tell(namespace, mapping(sequence(metadata(body).get("ownerReferences"))[0]), refusal)
             raise
 
-    def _tell(self, namespace: str, owner: Json, refusal: ApiError) -> None:
+    def _tell(self, namespace: str, owner: Json, refusal: StatusError) -> None:
         name = f"{owner['name']}.failed-create.{owner['uid']}"
         if self.api.exists("", "events", namespace, name):
             return  # until it expires, however often it is tried again
@@ -114,7 +114,7 @@ class PodOwner(Controller):
             "lastTimestamp": now,
             "count": 1,
         }
-        with contextlib.suppress(ApiError):
+        with contextlib.suppress(StatusError):
             self.api.create(self.api.type("", "events").preferred, namespace, event, self.api.write())
 
     def delete(self, storage: str, record: Record) -> None:

@@ -12,7 +12,6 @@ from phalanx_local.controllers.base import Controller
 from phalanx_local.objects import Json, mapping
 from phalanx_local.records import Change, Key
 from phalanx_local.store import Collection
-from phalanx_local.validation.quantity import canonical
 
 _EXPIRED: Final = "expired"
 
@@ -59,7 +58,7 @@ class ResourceQuotaController(Controller):
             if amounts(status.get("hard")) == quota.hard and amounts(status.get("used")) == quota.used:
                 continue
             obj["status"] = {
-                "hard": {item: canonical(amount) for item, amount in quota.hard.items()},
-                "used": {item: canonical(amount) for item, amount in quota.used.items()},
+                "hard": {item: str(amount) for item, amount in quota.hard.items()},
+                "used": {item: str(amount) for item, amount in quota.used.items()},
             }
             self.save(self.types()[QUOTAS], record, obj)

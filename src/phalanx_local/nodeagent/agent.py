@@ -23,8 +23,15 @@ from phalanx.kube.timestamps import format_time
 from phalanx.model.decoding import decode_json, decoded
 from phalanx_local.nodeagent import addresses
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.claims import CLAIMS, UNPREPARED, Claim, UnpreparedError, claim_names, require_usable
-from phalanx_local.nodeagent.containers import Backoff as RestartBackoff
+from phalanx_local.nodeagent.claims import (
+    CLAIMS,
+    UNPREPARED,
+    UnpreparedError,
+    V1ResourceClaim,
+    claim_names,
+    require_usable,
+)
+from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.keyedqueue import KeyedQueue
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
@@ -35,7 +42,7 @@ from phalanx_local.nodeagent.podset import DeleteWrite, PodSet, Write
 from phalanx_local.nodeagent.runtime import Runtime
 from phalanx_local.nodeagent.script import ScriptDefaults
 from phalanx_local.nodeagent.site import read_offer
-from phalanx_local.nodeagent.wire import Node, Pod
+from phalanx_local.nodeagent.wire import V1Node, V1Pod
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +56,8 @@ _BOUND = "spec.nodeName!="
 _HOPELESS_PAUSE = 30.0
 # Of pods that are due together; the rest waits for the next time.
 _MOST_FAILURES = 10_000
-_DECODE_POD = msgspec.json.Decoder(Pod)
-_DECODE_NODE = msgspec.json.Decoder(Node)
+_DECODE_POD = msgspec.json.Decoder(V1Pod)
+_DECODE_NODE = msgspec.json.Decoder(V1Node)
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -156,7 +163,7 @@ class NodeAgent:
 
     # Pods
 
-    def _pod_changed(self, change: Change[Pod]) -> None:
+    def _pod_changed(self, change: Change[V1Pod]) -> None:
         if isinstance(change, Upsert):
             self.pods.upsert(change.object, self._clock())
         elif isinstance(change, Delete):
@@ -307,9 +314,9 @@ class NodeAgent:
         self.pods.prepared(uid, self._clock())
         return None
 
-    async def _claim(self, namespace: str, name: str) -> Claim | None:
+    async def _claim(self, namespace: str, name: str) -> V1ResourceClaim | None:
         try:
-            return decode_json(await self._client.request("GET", CLAIMS.path(namespace, name)), Claim)
+            return decode_json(await self._client.request("GET", CLAIMS.path(namespace, name)), V1ResourceClaim)
         except ApiError as error:
             if error.status == 404:
                 return None

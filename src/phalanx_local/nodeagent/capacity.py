@@ -21,14 +21,14 @@ class Rejection(msgspec.Struct, frozen=True):
     message: str
 
 
-class Charge(msgspec.Struct, frozen=True):
+class PodCharge(msgspec.Struct, frozen=True):
     """What one pod takes from its node: requests without the pod slot, and ports of the node itself."""
 
     requests: Requests = ()
     ports: tuple[HostPort, ...] = ()
 
 
-class Ledger:
+class NodeInfo:
     """What one node offers and what its pods have taken, in the units of `phalanx.model.resources`.
 
     Allocatable may shrink below what is used: then nothing more is admitted and nothing that runs is touched.
@@ -39,7 +39,7 @@ class Ledger:
     def __init__(self, allocatable: Mapping[str, int] | None = None) -> None:
         self._allocatable: dict[str, int] = dict(allocatable or {})
         self._used: dict[str, int] = {}
-        self._charges: dict[str, Charge] = {}
+        self._charges: dict[str, PodCharge] = {}
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._charges
@@ -62,16 +62,16 @@ class Ledger:
     def resize(self, allocatable: Mapping[str, int]) -> None:
         self._allocatable = dict(allocatable)
 
-    def admit(self, uid: str, charge: Charge) -> Rejection | None:
+    def admit(self, uid: str, charge: PodCharge) -> Rejection | None:
         """Take the pod in, or say why not. A pod that is in already is charged anew."""
         rejection = self.check(uid, charge)
         if rejection is None:
             self.occupy(uid, charge)
         return rejection
 
-    def check(self, uid: str, charge: Charge) -> Rejection | None:
+    def check(self, uid: str, charge: PodCharge) -> Rejection | None:
         """Whether the pod would fit beside all others; changes nothing."""
-        own = self._charges.get(uid, Charge())
+        own = self._charges.get(uid, PodCharge())
         held = dict(own.requests)
         wanted = dict(charge.requests)
         wanted[PODS] = 1
@@ -87,7 +87,7 @@ class Ledger:
                 )
         return self._port_conflict(uid, charge.ports)
 
-    def occupy(self, uid: str, charge: Charge) -> None:
+    def occupy(self, uid: str, charge: PodCharge) -> None:
         """Charge a pod that is here already, whether it fits or not (it ran before this agent came)."""
         self.release(uid)
         self._charges[uid] = charge

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.kube.paths import Resource
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 CLAIMS = Resource("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim")
 
@@ -27,7 +27,7 @@ class _Metadata(msgspec.Struct):
     uid: str = ""
 
 
-class Claim(msgspec.Struct):
+class V1ResourceClaim(msgspec.Struct):
     metadata: _Metadata
     status: _Status = msgspec.field(default_factory=_Status)
 
@@ -36,11 +36,11 @@ class UnpreparedError(Exception):
     """Why the pod cannot start yet, in the kubelet's words."""
 
 
-def has_claims(pod: Pod) -> bool:
+def has_claims(pod: V1Pod) -> bool:
     return bool(pod.spec.resource_claims) or pod.status.extended_resource_claim_status is not None
 
 
-def claim_names(pod: Pod) -> list[str]:
+def claim_names(pod: V1Pod) -> list[str]:
     """The claims that the pod needs. Raises UnpreparedError while one is still to be made from its template."""
     made = {entry.name: entry.resource_claim_name for entry in pod.status.resource_claim_statuses or ()}
     names: list[str] = []
@@ -57,7 +57,7 @@ def claim_names(pod: Pod) -> list[str]:
     return names
 
 
-def require_usable(pod: Pod, name: str, claim: Claim | None) -> None:
+def require_usable(pod: V1Pod, name: str, claim: V1ResourceClaim | None) -> None:
     """Raises UnpreparedError when the pod may not use the claim; None for a claim that is not there."""
     if claim is None:
         raise UnpreparedError(f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found')

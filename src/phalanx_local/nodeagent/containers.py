@@ -7,7 +7,12 @@ import enum
 import msgspec
 
 from phalanx.kube.timestamps import parse_time
-from phalanx_local.nodeagent.wire import Container, ContainerState, ContainerStateTerminated, ContainerStatus
+from phalanx_local.nodeagent.wire import (
+    V1Container,
+    V1ContainerState,
+    V1ContainerStateTerminated,
+    V1ContainerStatus,
+)
 
 #: Exit code of a process that SIGTERM ended (128 + 15).
 TERMINATED_BY_SIGTERM = 143
@@ -16,13 +21,13 @@ _PULL_FAILED = "ErrImagePull"
 _PULL_PAUSE = 1.0
 
 
-class Kind(enum.Enum):
+class ContainerKind(enum.Enum):
     INIT = "init"  # runs to its end before the next one starts
     SIDECAR = "sidecar"  # an init container with restartPolicy Always: runs beside the main ones
     MAIN = "main"
 
 
-class Backoff(msgspec.Struct, frozen=True):
+class RestartBackoff(msgspec.Struct, frozen=True):
     """Seconds before a container is started again: `initial`, doubling with every end, at most `limit`.
 
     A kubelet's own values are 10 s and 300 s; ours are short because what runs here is a test or a demo.
@@ -62,7 +67,7 @@ class ContainerRun:
         "started",
     )
 
-    def __init__(self, spec: Container, kind: Kind, policy: str) -> None:
+    def __init__(self, spec: V1Container, kind: ContainerKind, policy: str) -> None:
         self.spec = spec
         self.kind = kind
         self.policy = policy
@@ -124,7 +129,7 @@ class ContainerRun:
         self.launching = False
         self.started = now
 
-    def end(self, ended: Ended, backoff: Backoff, *, may_restart: bool = True) -> None:
+    def end(self, ended: Ended, backoff: RestartBackoff, *, may_restart: bool = True) -> None:
         """The run is over: for good, or until the back-off has passed."""
         self.launching = False
         self.started = None
@@ -146,12 +151,12 @@ class ContainerRun:
     def restarts_after(self, exit_code: int) -> bool:
         return self.policy == "Always" or (self.policy == "OnFailure" and exit_code != 0)
 
-    def resume(self, status: ContainerStatus, backoff: Backoff) -> None:
+    def resume(self, status: V1ContainerStatus, backoff: RestartBackoff) -> None:
         """Take over what an earlier agent reported."""
         self.restarts = status.restart_count
         self._failures = status.restart_count
-        state = status.state or ContainerState()
-        last = (status.last_state or ContainerState()).terminated
+        state = status.state or V1ContainerState()
+        last = (status.last_state or V1ContainerState()).terminated
         if last is not None:
             self.last = _ended(last)
         if state.running is not None:
@@ -164,16 +169,16 @@ class ContainerRun:
             self._failures += 1
 
 
-def policy_of(spec: Container, kind: Kind, pod_policy: str) -> str:
+def policy_of(spec: V1Container, kind: ContainerKind, pod_policy: str) -> str:
     """The restart policy that counts for one container (its own wins; an init container never restarts at 0)."""
-    if kind is Kind.SIDECAR:
+    if kind is ContainerKind.SIDECAR:
         return "Always"
-    if kind is Kind.INIT:
+    if kind is ContainerKind.INIT:
         return "Never" if pod_policy == "Never" else "OnFailure"
     return spec.restart_policy or pod_policy
 
 
-def _ended(state: ContainerStateTerminated) -> Ended:
+def _ended(state: V1ContainerStateTerminated) -> Ended:
     return Ended(
         exit_code=state.exit_code,
         finished=_moment(state.finished_at) or 0.0,

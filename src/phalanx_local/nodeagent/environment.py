@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from phalanx.model.quantity import QuantityError, parse_quantity
-from phalanx_local.nodeagent.wire import Container, EnvVarSource, Pod, ResourceFieldRef
+from phalanx_local.nodeagent.wire import V1Container, V1EnvVarSource, V1Pod, V1ResourceFieldRef
 
 #: What a process needs of the machine that a container image would bring along.
 INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "USER", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
@@ -22,14 +22,14 @@ class ContainerConfigError(ValueError):
 class PodFacts:
     """What the downward API may ask about a pod besides its own object."""
 
-    def __init__(self, pod: Pod, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]) -> None:
+    def __init__(self, pod: V1Pod, pod_ip: str, host_ip: str, allocatable: Mapping[str, int]) -> None:
         self.pod = pod
         self.pod_ip = pod_ip
         self.host_ip = host_ip
         self.allocatable = allocatable
 
 
-def build_environment(facts: PodFacts, container: Container, extra: Mapping[str, str]) -> dict[str, str]:
+def build_environment(facts: PodFacts, container: V1Container, extra: Mapping[str, str]) -> dict[str, str]:
     """The declared variables in order, each seeing those before it, on top of `extra`.
 
     Raises ContainerConfigError for a source that does not exist here (config maps and secrets, say) or that names
@@ -47,7 +47,7 @@ def build_environment(facts: PodFacts, container: Container, extra: Mapping[str,
     return environment
 
 
-def command_line(container: Container, environment: Mapping[str, str]) -> list[str]:
+def command_line(container: V1Container, environment: Mapping[str, str]) -> list[str]:
     """command and args with $(NAME) replaced. Raises ContainerConfigError without a command.
 
     The image that would know its own entry point is never fetched.
@@ -71,7 +71,7 @@ def expand(text: str, environment: Mapping[str, str]) -> str:
     return _REFERENCE.sub(replace, text)
 
 
-def _from_source(facts: PodFacts, container: Container, source: EnvVarSource) -> str:
+def _from_source(facts: PodFacts, container: V1Container, source: V1EnvVarSource) -> str:
     if source.field_ref is not None:
         return _field(facts, source.field_ref.field_path)
     if source.resource_field_ref is not None:
@@ -101,7 +101,7 @@ def _field(facts: PodFacts, path: str) -> str:
     return fields[path]
 
 
-def _resource(facts: PodFacts, own: Container, ref: ResourceFieldRef) -> str:
+def _resource(facts: PodFacts, own: V1Container, ref: V1ResourceFieldRef) -> str:
     container = own
     if ref.container_name:
         named = [*facts.pod.spec.containers, *(facts.pod.spec.init_containers or ())]
@@ -131,7 +131,7 @@ def _resource(facts: PodFacts, own: Container, ref: ResourceFieldRef) -> str:
     return str(-(-value // divisor))
 
 
-def hostname(pod: Pod) -> str:
+def hostname(pod: V1Pod) -> str:
     """What the pod calls itself: spec.hostname, else its name, cut to what a host name may be."""
     return (pod.spec.hostname or pod.metadata.name)[:63].rstrip("-.")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx_local.nodeagent.logserver import LogError
 from phalanx_local.nodeagent.script import LOG
-from phalanx_local.nodeagent.wire import ContainerStatus, Pod
+from phalanx_local.nodeagent.wire import V1ContainerStatus, V1Pod
 
 
 class FakeLogs:
@@ -18,7 +18,7 @@ class FakeLogs:
     def __init__(self, runs: Callable[[str], bool]) -> None:
         self._runs = runs
 
-    def log(self, pod: Pod, container: str, *, previous: bool) -> bytes:
+    def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes:
         status = _status(pod, container)
         state = (status.last_state if previous else status.state) if status else None
         started = None
@@ -38,10 +38,10 @@ class FakeLogs:
             lines.append(f"{ended.finished_at} container {container} ends with exit code {ended.exit_code}")
         return ("\n".join(lines) + "\n").encode()
 
-    def growing(self, pod: Pod, container: str) -> bool:
+    def growing(self, pod: V1Pod, container: str) -> bool:
         return self._runs(pod.metadata.uid)
 
 
-def _status(pod: Pod, container: str) -> ContainerStatus | None:
+def _status(pod: V1Pod, container: str) -> V1ContainerStatus | None:
     statuses = [*(pod.status.container_statuses or ()), *(pod.status.init_container_statuses or ())]
     return next((status for status in statuses if status.name == container), None)

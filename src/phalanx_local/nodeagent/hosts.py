@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from phalanx_local.nodeagent.environment import hostname
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 #: The variable that tells a process where its file is.
 HOSTS_VARIABLE = "PHALANX_HOSTS"
@@ -26,14 +26,14 @@ class Hosts:
     def path(self, namespace: str) -> Path:
         return self._directory / namespace
 
-    def add(self, pod: Pod, address: str) -> None:
+    def add(self, pod: V1Pod, address: str) -> None:
         lines = self._lines.setdefault(pod.metadata.namespace, {})
         line = " ".join((address, *_names(pod)))
         if lines.get(pod.metadata.uid) != line:
             lines[pod.metadata.uid] = line
             self._write(pod.metadata.namespace)
 
-    def remove(self, pod: Pod) -> None:
+    def remove(self, pod: V1Pod) -> None:
         if self._lines.get(pod.metadata.namespace, {}).pop(pod.metadata.uid, None) is not None:
             self._write(pod.metadata.namespace)
 
@@ -44,7 +44,7 @@ class Hosts:
         os.replace(fresh, self.path(namespace))
 
 
-def _names(pod: Pod) -> list[str]:
+def _names(pod: V1Pod) -> list[str]:
     host = hostname(pod)
     names = [pod.metadata.name, host]
     if pod.spec.subdomain:

@@ -15,10 +15,17 @@ import msgspec
 
 from phalanx.kube.timestamps import parse_time
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.containers import TERMINATED_BY_SIGTERM, Backoff, ContainerRun, Ended, Kind, policy_of
+from phalanx_local.nodeagent.containers import (
+    TERMINATED_BY_SIGTERM,
+    ContainerKind,
+    ContainerRun,
+    Ended,
+    RestartBackoff,
+    policy_of,
+)
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.script import Script, ScriptDefaults, ScriptError, read_script
-from phalanx_local.nodeagent.wire import Container, Pod, ResourceRequirements
+from phalanx_local.nodeagent.wire import V1Container, V1Pod, V1ResourceRequirements
 
 # A shorter start is not worth a status write of its own: the pod is Running before anyone has read it.
 _VISIBLE_START = 1.0
@@ -44,14 +51,14 @@ class StopContainer(msgspec.Struct, frozen=True):
 Command = StartContainer | StopContainer
 
 
-class Stage(enum.Enum):
+class PodStage(enum.Enum):
     STARTING = "starting"  # admitted; its start takes time
     ACTIVE = "active"  # containers are started, run, restart
     STOPPING = "stopping"  # all containers shall end
     DONE = "done"  # nothing of it runs any more, nor ever will
 
 
-class Cause(enum.Enum):
+class StopCause(enum.Enum):
     """Why a pod stops."""
 
     COMPLETED = "completed"  # the main containers have ended
@@ -70,22 +77,22 @@ class PodLifecycle:
 
     def __init__(
         self,
-        pod: Pod,
+        pod: V1Pod,
         now: float,
         *,
         defaults: ScriptDefaults | None,
-        backoff: Backoff,
+        backoff: RestartBackoff,
         pod_ip: str,
         images: Images = ALL_IMAGES,
     ) -> None:
         self.pod = pod
         self.pod_ip = pod_ip
-        self.stage = Stage.STARTING
-        self.cause: Cause | None = None
+        self.stage = PodStage.STARTING
+        self.cause: StopCause | None = None
         self.rejection: Rejection | None = None
         self.start_time = now
         # What each container was given, once that has ever differed from its spec (in-place resize).
-        self.granted: dict[str, ResourceRequirements] | None = None
+        self.granted: dict[str, V1ResourceRequirements] | None = None
         self.resize_pending: Rejection | None = None
         self.held = False  # its claims cannot be used yet, so nothing of it starts
         self._hold_told = False
@@ -98,29 +105,32 @@ class PodLifecycle:
         self._stopped: set[str] = set()
         self.policy = pod.spec.restart_policy or "Always"
         self.inits = [_init_run(spec, self.policy) for spec in pod.spec.init_containers or ()]
-        self.mains = [ContainerRun(c, Kind.MAIN, policy_of(c, Kind.MAIN, self.policy)) for c in pod.spec.containers]
+        self.mains = [
+            ContainerRun(c, ContainerKind.MAIN, policy_of(c, ContainerKind.MAIN, self.policy))
+            for c in pod.spec.containers
+        ]
         self._script = self._read_script(pod)
         self._ready_at = now + (self._script.start if self._script else 0.0)
         if self._script is not None and self._script.start >= _VISIBLE_START:
             self.revision += 1
 
     @classmethod
-    def rejected(cls, pod: Pod, now: float, rejection: Rejection) -> PodLifecycle:
+    def rejected(cls, pod: V1Pod, now: float, rejection: Rejection) -> PodLifecycle:
         """A pod that its node does not take: Failed at once, with the reason."""
-        life = cls(pod, now, defaults=None, backoff=Backoff(), pod_ip="")
+        life = cls(pod, now, defaults=None, backoff=RestartBackoff(), pod_ip="")
         life.rejection = rejection
-        life.stage = Stage.DONE
+        life.stage = PodStage.DONE
         life.revision += 1
         return life
 
     @classmethod
     def resumed(
         cls,
-        pod: Pod,
+        pod: V1Pod,
         now: float,
         *,
         defaults: ScriptDefaults | None,
-        backoff: Backoff,
+        backoff: RestartBackoff,
         pod_ip: str,
         images: Images = ALL_IMAGES,
     ) -> PodLifecycle:
@@ -154,16 +164,16 @@ class PodLifecycle:
     @property
     def initialized(self) -> bool:
         """Every init container has succeeded, every sidecar has started."""
-        return all(r.ever_started if r.kind is Kind.SIDECAR else _succeeded(r) for r in self.inits)
+        return all(r.ever_started if r.kind is ContainerKind.SIDECAR else _succeeded(r) for r in self.inits)
 
     @property
     def finished(self) -> bool:
-        return self.stage is Stage.DONE
+        return self.stage is PodStage.DONE
 
     @property
     def phase(self) -> str:
         """The kubelet's rule: Pending until all main containers have started once; ended pods by exit codes."""
-        if self.stage is Stage.DONE:
+        if self.stage is PodStage.DONE:
             return self._final_phase()
         if not self.initialized or not all(run.ever_started for run in self.mains):
             return "Pending"
@@ -173,7 +183,7 @@ class PodLifecycle:
     def never_ran(self) -> bool:
         return not any(run.ever_started for run in self.runs)
 
-    def observe(self, pod: Pod, now: float) -> bool:
+    def observe(self, pod: V1Pod, now: float) -> bool:
         """The API's newest word on the pod. Only its wishes count; its status is ours.
 
         True: it wants other resources than before, and `resize` should follow.
@@ -185,18 +195,18 @@ class PodLifecycle:
         if pod.metadata.annotations != old.metadata.annotations:
             with contextlib.suppress(ScriptError):  # an edit that cannot be followed changes nothing
                 self._script = self._read_script(pod)
-        if self.stage is Stage.DONE:
+        if self.stage is PodStage.DONE:
             return False
         if pod.spec.readiness_gates and pod.status.conditions != old.status.conditions:
             self.revision += 1
         if pod.finished and self.cause is None:
-            self._stop(Cause.FOREIGN, _grace(pod), now)
-        elif self.stage is Stage.STOPPING and pod.terminating:
+            self._stop(StopCause.FOREIGN, _grace(pod), now)
+        elif self.stage is PodStage.STOPPING and pod.terminating:
             self._shorten(_grace(pod), now)
         return resized
 
     @property
-    def stated_resources(self) -> dict[str, ResourceRequirements]:
+    def stated_resources(self) -> dict[str, V1ResourceRequirements]:
         """What the spec wants for each container."""
         return _resources_of(self.pod)
 
@@ -215,8 +225,8 @@ class PodLifecycle:
 
     def drain(self, now: float) -> None:
         """The node goes away: stop, and say that it was not the pod's fault."""
-        if self.stage is not Stage.DONE:
-            self._stop(Cause.DRAINED, _grace(self.pod), now)
+        if self.stage is not PodStage.DONE:
+            self._stop(StopCause.DRAINED, _grace(self.pod), now)
 
     def started(self, container: str, now: float) -> None:
         """The runtime has started it."""
@@ -249,62 +259,62 @@ class PodLifecycle:
     def wake_at(self) -> float | None:
         """When `step` has something to do even if nothing happens before; None for never."""
         moments: list[float] = []
-        if self.stage is Stage.STARTING and not self.held:
+        if self.stage is PodStage.STARTING and not self.held:
             moments.append(self._ready_at)
-        if self.stage in (Stage.STARTING, Stage.ACTIVE) and self.pod.spec.active_deadline_seconds is not None:
+        if self.stage in (PodStage.STARTING, PodStage.ACTIVE) and self.pod.spec.active_deadline_seconds is not None:
             moments.append(self.start_time + self.pod.spec.active_deadline_seconds)
-        if self.stage is Stage.ACTIVE:
+        if self.stage is PodStage.ACTIVE:
             moments.extend(run.retry_at for run in self.runs if run.waiting and run.retry_at is not None)
             moments.extend(end for run in self.runs for end in [self._scripted_end(run)] if end is not None)
-        if self.stage is Stage.STOPPING and self.pretends:
+        if self.stage is PodStage.STOPPING and self.pretends:
             moments.append(self._stop_at)
         return min(moments, default=None)
 
     # The steps. Each makes at most one change and says whether it did.
 
     def _advance(self, now: float, commands: list[Command]) -> bool:
-        if self.stage in (Stage.STARTING, Stage.ACTIVE):
+        if self.stage in (PodStage.STARTING, PodStage.ACTIVE):
             cause = self._stop_cause(now)
             if cause is not None:
                 self._stop(cause, _grace(self.pod), now)
                 return True
         match self.stage:
-            case Stage.STARTING:
+            case PodStage.STARTING:
                 if now >= self._ready_at and not self.held:
-                    self.stage = Stage.ACTIVE
+                    self.stage = PodStage.ACTIVE
                     return True
                 return False
-            case Stage.ACTIVE:
+            case PodStage.ACTIVE:
                 return (
                     self._end_scripted(now)
                     or self._back_off(now)
                     or self._start_due(now, commands)
                     or self._complete(now)
                 )
-            case Stage.STOPPING:
+            case PodStage.STOPPING:
                 return self._finish_stop(now, commands)
-            case Stage.DONE:
+            case PodStage.DONE:
                 return False
 
-    def _stop_cause(self, now: float) -> Cause | None:
+    def _stop_cause(self, now: float) -> StopCause | None:
         if self.pod.terminating:
-            return Cause.DELETED
+            return StopCause.DELETED
         deadline = self.pod.spec.active_deadline_seconds
-        return Cause.DEADLINE if deadline is not None and now >= self.start_time + deadline else None
+        return StopCause.DEADLINE if deadline is not None and now >= self.start_time + deadline else None
 
     def _end_scripted(self, now: float) -> bool:
         for run in self.runs:
             end = self._scripted_end(run)
             if end is not None and end <= now:
-                code = self._script.exit_code if self._script and run.kind is Kind.MAIN else 0
+                code = self._script.exit_code if self._script and run.kind is ContainerKind.MAIN else 0
                 self._end(run, code, end)
                 return True
         return False
 
     def _scripted_end(self, run: ContainerRun) -> float | None:
-        if self._script is None or run.started is None or run.kind is Kind.SIDECAR:
+        if self._script is None or run.started is None or run.kind is ContainerKind.SIDECAR:
             return None
-        if run.kind is Kind.INIT:
+        if run.kind is ContainerKind.INIT:
             return run.started
         return None if self._script.run is None else run.started + self._script.run
 
@@ -313,7 +323,7 @@ class PodLifecycle:
             if run.due(now):
                 self._launch(run, now, commands)
                 return True
-            if not (run.ever_started if run.kind is Kind.SIDECAR else _succeeded(run)):
+            if not (run.ever_started if run.kind is ContainerKind.SIDECAR else _succeeded(run)):
                 return False
         due = [run for run in self.mains if run.due(now)]
         for run in due:
@@ -340,27 +350,29 @@ class PodLifecycle:
             self.revision += 1
 
     def _complete(self, now: float) -> bool:
-        failed_init = any(r.kind is Kind.INIT and r.ended is not None and r.ended.exit_code for r in self.inits)
+        failed_init = any(
+            r.kind is ContainerKind.INIT and r.ended is not None and r.ended.exit_code for r in self.inits
+        )
         if not failed_init and not all(run.ended is not None for run in self.mains):
             return False
-        self._stop(Cause.COMPLETED, _grace(self.pod), now)
+        self._stop(StopCause.COMPLETED, _grace(self.pod), now)
         return True
 
     def _finish_stop(self, now: float, commands: list[Command]) -> bool:
         busy = [run for run in self.runs if run.busy]
         if self.pretends and now >= self._stop_at:
             for run in busy:
-                graceful = self.cause is Cause.COMPLETED
+                graceful = self.cause is StopCause.COMPLETED
                 self._end(run, 0 if graceful else TERMINATED_BY_SIGTERM, now)
             busy = []
         if not busy:
             for run in self.runs:
                 run.settle()
-            self.stage = Stage.DONE
+            self.stage = PodStage.DONE
             self.revision += 1
             return True
         # Sidecars outlive the main containers, as they serve them.
-        mains = [run for run in busy if run.kind is not Kind.SIDECAR]
+        mains = [run for run in busy if run.kind is not ContainerKind.SIDECAR]
         least = 0.0 if mains else _LEAST_SIDECAR_GRACE
         for run in mains or busy:
             if run.name not in self._stopped:
@@ -368,11 +380,11 @@ class PodLifecycle:
                 commands.append(StopContainer(run.name, max(least, self._stop_at - now)))
         return False
 
-    def _stop(self, cause: Cause, grace: float, now: float) -> None:
-        self.stage = Stage.STOPPING
+    def _stop(self, cause: StopCause, grace: float, now: float) -> None:
+        self.stage = PodStage.STOPPING
         self.cause = cause
         if self.pretends:
-            nothing = self.never_ran or cause in (Cause.FOREIGN, Cause.COMPLETED)
+            nothing = self.never_ran or cause in (StopCause.FOREIGN, StopCause.COMPLETED)
             grace = 0.0 if nothing else min(grace, self._script.terminate if self._script else 0.0)
         self._stop_at = now + grace
 
@@ -385,17 +397,17 @@ class PodLifecycle:
     def _end(self, run: ContainerRun, code: int, now: float, reason: str = "", message: str = "") -> None:
         reason = reason or ("Completed" if code == 0 else "Error")
         ended = Ended(code, now, run.started, reason, message)
-        run.end(ended, self._backoff, may_restart=self.stage is not Stage.STOPPING)
+        run.end(ended, self._backoff, may_restart=self.stage is not PodStage.STOPPING)
         self.revision += 1
 
     def _final_phase(self) -> str:
-        if self.cause is Cause.FOREIGN or (self.cause is None and self.rejection is None):
+        if self.cause is StopCause.FOREIGN or (self.cause is None and self.rejection is None):
             return self.pod.status.phase or "Failed"
-        if self.rejection is not None or self.cause in (Cause.DEADLINE, Cause.DRAINED):
+        if self.rejection is not None or self.cause in (StopCause.DEADLINE, StopCause.DRAINED):
             return "Failed"
         return "Succeeded" if all(_succeeded(run) for run in self.mains) else "Failed"
 
-    def _read_script(self, pod: Pod) -> Script | None:
+    def _read_script(self, pod: V1Pod) -> Script | None:
         if self._defaults is None:
             return None
         return read_script(pod.metadata.annotations, pod.spec.restart_policy or "Always", self._defaults)
@@ -408,7 +420,7 @@ class PodLifecycle:
         for condition in status.conditions or ():
             self.conditions[condition.type] = (condition.status, _moment(condition.last_transition_time, now))
         if self.pod.finished:
-            self.stage = Stage.DONE
+            self.stage = PodStage.DONE
             return
         self.start_time = _moment(status.start_time, now)
         self._ready_at = self.start_time + (self._script.start if self._script else 0.0)
@@ -424,11 +436,11 @@ class PodLifecycle:
             if run.running and not self.pretends:
                 self._end(run, _LOST_CODE, now, _LOST_REASON, _LOST_MESSAGE)
         if not self.never_ran:
-            self.stage = Stage.ACTIVE
+            self.stage = PodStage.ACTIVE
 
 
-def _init_run(spec: Container, policy: str) -> ContainerRun:
-    kind = Kind.SIDECAR if spec.restart_policy == "Always" else Kind.INIT
+def _init_run(spec: V1Container, policy: str) -> ContainerRun:
+    kind = ContainerKind.SIDECAR if spec.restart_policy == "Always" else ContainerKind.INIT
     return ContainerRun(spec, kind, policy_of(spec, kind, policy))
 
 
@@ -436,7 +448,7 @@ def _succeeded(run: ContainerRun) -> bool:
     return run.ended is not None and run.ended.exit_code == 0
 
 
-def _grace(pod: Pod) -> float:
+def _grace(pod: V1Pod) -> float:
     """Seconds that the pod may take to stop: what its deletion grants, else what its spec asks for."""
     for grace in (pod.metadata.deletion_grace_period_seconds, pod.spec.termination_grace_period_seconds):
         if grace is not None:
@@ -444,11 +456,11 @@ def _grace(pod: Pod) -> float:
     return float(_DEFAULT_GRACE)
 
 
-def _resources_of(pod: Pod) -> dict[str, ResourceRequirements]:
-    return {spec.name: spec.resources or ResourceRequirements() for spec in _specs(pod)}
+def _resources_of(pod: V1Pod) -> dict[str, V1ResourceRequirements]:
+    return {spec.name: spec.resources or V1ResourceRequirements() for spec in _specs(pod)}
 
 
-def _specs(pod: Pod) -> tuple[Container, ...]:
+def _specs(pod: V1Pod) -> tuple[V1Container, ...]:
     return (*pod.spec.containers, *(pod.spec.init_containers or ()))
 
 
@@ -456,5 +468,5 @@ def _moment(text: str | None, default: float) -> float:
     return parse_time(text) if text else default
 
 
-def _without_annotations(pod: Pod) -> Pod:
+def _without_annotations(pod: V1Pod) -> V1Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=None))

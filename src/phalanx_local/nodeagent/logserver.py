@@ -15,7 +15,7 @@ from aiohttp import web
 
 from phalanx.model.decoding import parse_whole, quoted
 from phalanx_local.nodeagent.dualport import DualPort
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 _HOST = "127.0.0.1"
 _FOLLOW_PERIOD = 0.2
@@ -31,10 +31,10 @@ class LogError(Exception):
 class LogSource(Protocol):
     """Where the logs of a pod's containers are."""
 
-    def log(self, pod: Pod, container: str, *, previous: bool) -> bytes | Path:
+    def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes | Path:
         """The whole text, or the file that holds it. Raises LogError when there is none."""
 
-    def growing(self, pod: Pod, container: str) -> bool:
+    def growing(self, pod: V1Pod, container: str) -> bool:
         """Whether more may come."""
 
 
@@ -43,12 +43,12 @@ class LogServer:
 
     def __init__(self) -> None:
         self._source: LogSource | None = None
-        self._find: Callable[[str, str], Awaitable[Pod | None]] | None = None
+        self._find: Callable[[str, str], Awaitable[V1Pod | None]] | None = None
         self._runner: web.AppRunner | None = None
         self._door: DualPort | None = None
         self.port = 0
 
-    def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[Pod | None]]) -> None:
+    def connect(self, source: LogSource, find: Callable[[str, str], Awaitable[V1Pod | None]]) -> None:
         """`find(namespace, name)` gives a pod of this agent's nodes, or None."""
         self._source, self._find = source, find
 
@@ -99,7 +99,7 @@ class LogServer:
 
 
 async def _chunks(
-    source: LogSource, log: bytes | Path, pod: Pod, container: str, query: Mapping[str, Any]
+    source: LogSource, log: bytes | Path, pod: V1Pod, container: str, query: Mapping[str, Any]
 ) -> AsyncIterator[bytes]:
     limit, follow, lines = query["limitBytes"], query["follow"], query["tailLines"]
     if isinstance(log, bytes):

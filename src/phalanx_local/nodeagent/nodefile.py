@@ -48,7 +48,7 @@ class NodeFileError(ValueError):
     """The file as a whole cannot be read."""
 
 
-class NodeSpec(msgspec.Struct, frozen=True):
+class NodeFileEntry(msgspec.Struct, frozen=True):
     """One node as the file wants it."""
 
     name: str
@@ -64,7 +64,7 @@ class NodeSpec(msgspec.Struct, frozen=True):
 class NodeFile(msgspec.Struct, frozen=True):
     """The nodes by name, and a line for each entry that was left out because of a mistake in it."""
 
-    nodes: dict[str, NodeSpec]
+    nodes: dict[str, NodeFileEntry]
     problems: tuple[str, ...] = ()
 
 
@@ -78,7 +78,7 @@ def parse_node_file(text: str, source: str) -> NodeFile:
         documents = [document for document in decode_yaml_all(text) if document is not None]
     except yaml.YAMLError as error:
         raise NodeFileError(f"nodes file {source}: not YAML or JSON: {error}") from error
-    nodes: dict[str, NodeSpec] = {}
+    nodes: dict[str, NodeFileEntry] = {}
     problems: list[str] = []
     for number, entry in enumerate(_entries(documents, source), start=1):
         try:
@@ -111,7 +111,7 @@ def _label(entry: Any) -> str:
     return "without a name"
 
 
-def _specs(entry: Any) -> Iterator[NodeSpec]:
+def _specs(entry: Any) -> Iterator[NodeFileEntry]:
     if not isinstance(entry, dict):
         raise _EntryError(f"expected a node, found {entry!r:.60}")
     if "kind" in entry or "metadata" in entry:
@@ -132,7 +132,7 @@ def _specs(entry: Any) -> Iterator[NodeSpec]:
         yield _spec(_INDEX.sub(lambda m, at=index: f"{at:0{m['width'] or 1}d}", pattern), entry)  # type: ignore[misc]
 
 
-def _from_object(entry: dict[str, Any]) -> NodeSpec:
+def _from_object(entry: dict[str, Any]) -> NodeFileEntry:
     if entry.get("kind") != "Node":
         raise _EntryError(f"kind: expected Node, found {entry.get('kind')!r}")
     metadata, spec, status = (_mapping(entry, part) for part in ("metadata", "spec", "status"))
@@ -145,7 +145,7 @@ def _from_object(entry: dict[str, Any]) -> NodeSpec:
     return _spec(name, fields)
 
 
-def _spec(name: str, entry: Mapping[str, Any]) -> NodeSpec:
+def _spec(name: str, entry: Mapping[str, Any]) -> NodeFileEntry:
     if not _NAME.fullmatch(name):
         raise _EntryError(f"name: {name!r} is not a DNS name (small letters, digits, '-' and '.')")
     allocatable, capacity = _quantities(entry, "allocatable"), _quantities(entry, "capacity")
@@ -161,7 +161,7 @@ def _spec(name: str, entry: Mapping[str, Any]) -> NodeSpec:
         devices = read_devices(entry.get("devices"))
     except DeviceEntryError as error:
         raise _EntryError(str(error)) from None
-    return NodeSpec(
+    return NodeFileEntry(
         name=name,
         capacity=capacity,
         allocatable=allocatable,

@@ -25,11 +25,11 @@ from phalanx_local.nodeagent import deviceslices, nodeobjects
 from phalanx_local.nodeagent.addresses import NODE_NETWORK, AddressPool
 from phalanx_local.nodeagent.deviceslices import DeviceOffer
 from phalanx_local.nodeagent.keyedqueue import KeyedQueue
-from phalanx_local.nodeagent.nodefile import NodeSpec
+from phalanx_local.nodeagent.nodefile import NodeFileEntry
 from phalanx_local.nodeagent.nodeobjects import HOST_ADDRESS, LEASE_NAMESPACE, LEASES, NODES, Machine
 from phalanx_local.nodeagent.podset import PodSet
 from phalanx_local.nodeagent.site import read_offer
-from phalanx_local.nodeagent.wire import Node, NodeStatus
+from phalanx_local.nodeagent.wire import V1Node, V1NodeStatus
 
 log = logging.getLogger(__name__)
 
@@ -70,12 +70,12 @@ class _Tended:
         "status_due",
     )
 
-    def __init__(self, spec: NodeSpec | None) -> None:
+    def __init__(self, spec: NodeFileEntry | None) -> None:
         self.spec = spec  # what the file wants; None for a node of somebody else's making
-        self.applied: NodeSpec | None = None  # what of it the API has
+        self.applied: NodeFileEntry | None = None  # what of it the API has
         self.address = ""  # of its own; "" while none was needed
-        self.node: Node | None = None  # as the API showed it last
-        self.seen: NodeStatus | None = None  # what it offered when its allocatable was in order
+        self.node: V1Node | None = None  # as the API showed it last
+        self.seen: V1NodeStatus | None = None  # what it offered when its allocatable was in order
         self.published: tuple[DeviceOffer, ...] = ()
         self.leased = False
         self.lease_due = 0.0
@@ -125,7 +125,7 @@ class NodeKeeper:
             self._progress.clear()
             await self._progress.wait()
 
-    def want(self, specs: Mapping[str, NodeSpec], *, complete: bool = True) -> None:
+    def want(self, specs: Mapping[str, NodeFileEntry], *, complete: bool = True) -> None:
         """The nodes of the file as it is now. One that is not among them any more goes, if the list is complete."""
         for name, spec in specs.items():
             tended = self._tended.setdefault(name, _Tended(None))
@@ -143,7 +143,7 @@ class NodeKeeper:
                 tended.retiring = True
                 self._queue.mark(name)
 
-    def sink(self, change: Change[Node]) -> None:
+    def sink(self, change: Change[V1Node]) -> None:
         """For the reflector of nodes."""
         if isinstance(change, Upsert):
             self._observed(change.object)
@@ -166,7 +166,7 @@ class NodeKeeper:
 
     # What the API shows
 
-    def _observed(self, node: Node) -> None:
+    def _observed(self, node: V1Node) -> None:
         name = node.metadata.name
         tended = self._tended.get(name)
         if tended is None:
@@ -185,19 +185,19 @@ class NodeKeeper:
         if not self._in_order(tended, node):
             self._queue.mark(name)
 
-    def _adopts(self, node: Node) -> bool:
+    def _adopts(self, node: V1Node) -> bool:
         if self._adoption is Adoption.ALL:
             return True
         return self._adoption is Adoption.MARKED and nodeobjects.is_marked(node)
 
-    def _tend(self, node: Node) -> None:
+    def _tend(self, node: V1Node) -> None:
         offer, problems = read_offer(node)
         for problem in problems:
             log.warning("%s", problem)
         if self._pods.tend(node.metadata.name, offer, self._clock()):
             self._recount(node.metadata.name)
 
-    def _in_order(self, tended: _Tended, node: Node) -> bool:
+    def _in_order(self, tended: _Tended, node: V1Node) -> bool:
         healthy = nodeobjects.is_healthy(node) and nodeobjects.untainted_patch(node) is None
         healthy = healthy and nodeobjects.following_patch(node, tended.seen) is None
         return healthy and tended.leased and tended.applied is tended.spec
@@ -260,7 +260,7 @@ class NodeKeeper:
         await self._untaint(tended)
         return None
 
-    async def _register(self, tended: _Tended, spec: NodeSpec, now: float) -> None:
+    async def _register(self, tended: _Tended, spec: NodeFileEntry, now: float) -> None:
         body = nodeobjects.node_object(spec, self._machine, self._address(spec.name, tended), now)
         try:
             answer = await self._call("POST", NODES.path(), body)
@@ -274,7 +274,7 @@ class NodeKeeper:
                 raise
             self._note(tended, await self._client.request("GET", NODES.path(None, spec.name)))
 
-    async def _apply(self, tended: _Tended, spec: NodeSpec) -> None:
+    async def _apply(self, tended: _Tended, spec: NodeFileEntry) -> None:
         """Bring a node that exists to what the file says now."""
         node, old = _known(tended), tended.applied
         path = NODES.path(None, spec.name)
@@ -323,7 +323,7 @@ class NodeKeeper:
             self._note(tended, await self._call("PATCH", path, {"status": patch}, PatchType.STRATEGIC))
         tended.seen = _known(tended).status
 
-    async def _renew(self, name: str, node: Node, *, leased: bool, now: float) -> None:
+    async def _renew(self, name: str, node: V1Node, *, leased: bool, now: float) -> None:
         if leased:
             try:
                 await self._call(
@@ -388,7 +388,7 @@ class NodeKeeper:
 
     def _note(self, tended: _Tended, answer: bytes) -> None:
         """An answer is news like one of the watch, only sooner."""
-        node = decode_json(answer, Node)
+        node = decode_json(answer, V1Node)
         if tended.node is None or _version(node) >= _version(tended.node):
             tended.node = node
             self._tend(node)
@@ -399,13 +399,13 @@ class NodeKeeper:
         return await self._client.request(method, path, body=content, content_type=content_type)
 
 
-def _known(tended: _Tended) -> Node:
+def _known(tended: _Tended) -> V1Node:
     if tended.node is None:  # deleted while we waited for an answer: start over
         raise ConnectionLost("the node was deleted meanwhile")
     return tended.node
 
 
-def _version(node: Node) -> int:
+def _version(node: V1Node) -> int:
     version = node.metadata.resource_version
     return parse_whole(version, 0) or 0
 

@@ -10,8 +10,8 @@ import msgspec
 
 from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_micro_time, format_time
-from phalanx_local.nodeagent.nodefile import NodeSpec
-from phalanx_local.nodeagent.wire import Node, NodeStatus
+from phalanx_local.nodeagent.nodefile import NodeFileEntry
+from phalanx_local.nodeagent.wire import V1Node, V1NodeStatus
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
 PODS = Resource("", "v1", "pods", "Pod")
@@ -57,7 +57,7 @@ class Machine(msgspec.Struct, frozen=True):
         return cls(log_port, version, architecture, platform.system().lower(), platform.release())
 
 
-def node_object(spec: NodeSpec, machine: Machine, address: str, now: float) -> dict[str, Any]:
+def node_object(spec: NodeFileEntry, machine: Machine, address: str, now: float) -> dict[str, Any]:
     """A node at its registration, healthy from the start."""
     return {
         "apiVersion": "v1",
@@ -68,7 +68,7 @@ def node_object(spec: NodeSpec, machine: Machine, address: str, now: float) -> d
     }
 
 
-def metadata_of(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
+def metadata_of(spec: NodeFileEntry, machine: Machine) -> dict[str, Any]:
     standard = {
         "kubernetes.io/hostname": spec.name,
         "kubernetes.io/os": machine.system,
@@ -77,7 +77,7 @@ def metadata_of(spec: NodeSpec, machine: Machine) -> dict[str, Any]:
     return {"labels": standard | spec.labels, "annotations": dict(spec.annotations)}
 
 
-def metadata_patch(old: NodeSpec | None, new: NodeSpec, machine: Machine) -> dict[str, Any]:
+def metadata_patch(old: NodeFileEntry | None, new: NodeFileEntry, machine: Machine) -> dict[str, Any]:
     """A merge patch to the file's labels and annotations; what it no longer names is taken away."""
     patch = metadata_of(new, machine)
     for field, before in (("labels", old.labels), ("annotations", old.annotations)) if old else ():
@@ -85,11 +85,11 @@ def metadata_patch(old: NodeSpec | None, new: NodeSpec, machine: Machine) -> dic
     return patch
 
 
-def resources_status(spec: NodeSpec) -> dict[str, Any]:
+def resources_status(spec: NodeFileEntry) -> dict[str, Any]:
     return {"capacity": dict(spec.capacity), "allocatable": dict(spec.allocatable)}
 
 
-def resources_patch(spec: NodeSpec, old: Node | None) -> dict[str, Any]:
+def resources_patch(spec: NodeFileEntry, old: V1Node | None) -> dict[str, Any]:
     """What makes the node offer what the file says: resources that the file no longer names are taken away."""
     status: dict[str, Any] = resources_status(spec)
     if old is not None:
@@ -98,7 +98,7 @@ def resources_patch(spec: NodeSpec, old: Node | None) -> dict[str, Any]:
     return status
 
 
-def following_patch(node: Node, seen: NodeStatus | None) -> dict[str, Any] | None:
+def following_patch(node: V1Node, seen: V1NodeStatus | None) -> dict[str, Any] | None:
     """What makes allocatable follow a capacity that somebody has patched, as a kubelet does; None for nothing.
 
     A resource that only one of the two has is new or gone. Where both have it, allocatable may be less on purpose
@@ -117,7 +117,7 @@ def following_patch(node: Node, seen: NodeStatus | None) -> dict[str, Any] | Non
     return {"allocatable": patch} if patch else None
 
 
-def node_status(old: Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
+def node_status(old: V1Node | None, machine: Machine, address: str, now: float) -> dict[str, Any]:
     """Conditions, addresses and the rest of a heartbeat. A condition keeps the time of its last change."""
     before = {c.type: c for c in (old.status.conditions if old else None) or ()}
     conditions = []
@@ -159,19 +159,19 @@ def node_status(old: Node | None, machine: Machine, address: str, now: float) ->
     return status_body
 
 
-def is_healthy(node: Node) -> bool:
+def is_healthy(node: V1Node) -> bool:
     """Whether the API shows the conditions that we would write."""
     shown = {c.type: c.status for c in node.status.conditions or ()}
     return all(shown.get(kind) == status for kind, status, _, _ in _HEALTHY)
 
 
-def is_marked(node: Node) -> bool:
+def is_marked(node: V1Node) -> bool:
     """Whether somebody asks the agent to play this node's kubelet (a label or an annotation)."""
     notes = (node.metadata.labels or {}, node.metadata.annotations or {})
     return any(values.get(FAKE_MARK) == "true" for values in notes)
 
 
-def untainted_patch(node: Node) -> dict[str, Any] | None:
+def untainted_patch(node: V1Node) -> dict[str, Any] | None:
     """A merge patch that takes the taints of a silent kubelet away; None if there are none.
 
     The list of taints is replaced as a whole, so the patch holds only for the object that was read.
@@ -186,7 +186,7 @@ def untainted_patch(node: Node) -> dict[str, Any] | None:
     }
 
 
-def taints_patch(node: Node, old: NodeSpec | None, new: NodeSpec) -> dict[str, Any] | None:
+def taints_patch(node: V1Node, old: NodeFileEntry | None, new: NodeFileEntry) -> dict[str, Any] | None:
     """A merge patch from the file's old taints to its new ones, leaving those of others; None for no change."""
 
     def identity(taint: dict[str, Any]) -> tuple[str, str]:

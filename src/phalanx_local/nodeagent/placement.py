@@ -11,10 +11,10 @@ import msgspec
 
 from phalanx.model.selectors import Requirement, Taint, parse_int64, tolerates
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.wire import NodeSelectorTerm, PodSpec
+from phalanx_local.nodeagent.wire import V1NodeSelectorTerm, V1PodSpec
 
 
-class Place(msgspec.Struct, frozen=True):
+class NodeFacts(msgspec.Struct, frozen=True):
     """What selectors and taints of a node are judged by."""
 
     name: str
@@ -22,7 +22,7 @@ class Place(msgspec.Struct, frozen=True):
     taints: tuple[Taint, ...] = ()
 
 
-def objection(place: Place, spec: PodSpec) -> Rejection | None:
+def objection(place: NodeFacts, spec: V1PodSpec) -> Rejection | None:
     """Why the pod must not be there, in the kubelet's words, or None.
 
     Taints other than NoExecute do not matter any more once a pod is bound.
@@ -42,7 +42,7 @@ def objection(place: Place, spec: PodSpec) -> Rejection | None:
     return None
 
 
-def term_holds(place: Place, term: NodeSelectorTerm) -> bool:
+def term_holds(place: NodeFacts, term: V1NodeSelectorTerm) -> bool:
     if not (term.match_expressions or term.match_fields):
         return False
     named = {"metadata.name": place.name}

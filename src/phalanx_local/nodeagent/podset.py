@@ -15,16 +15,16 @@ from typing import Any, Protocol
 import msgspec
 
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.capacity import Ledger, Rejection
+from phalanx_local.nodeagent.capacity import NodeInfo, Rejection
 from phalanx_local.nodeagent.claims import has_claims
-from phalanx_local.nodeagent.containers import Backoff
+from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
-from phalanx_local.nodeagent.lifecycle import Cause, Command, PodLifecycle
+from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StopCause
 from phalanx_local.nodeagent.requests import charge_of, wanted_charge
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
-from phalanx_local.nodeagent.site import Offer, Site
+from phalanx_local.nodeagent.site import KubeletNode, NodeOffer
 from phalanx_local.nodeagent.status import status_patch
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 
 class StatusWrite(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class DeleteWrite(msgspec.Struct, frozen=True):
 Write = StatusWrite | DeleteWrite
 
 
-class Inquiry(msgspec.Struct, frozen=True):
+class NodeQuery(msgspec.Struct, frozen=True):
     """A question to the API about one node: the pods whose admission hangs on it, and those that hold its room."""
 
     node: str
@@ -104,7 +104,7 @@ class PodSet:
         outside: Outside,
         *,
         defaults: ScriptDefaults | None,
-        backoff: Backoff,
+        backoff: RestartBackoff,
         addresses: AddressPool,
         host_ip: str,
         images: Images = ALL_IMAGES,
@@ -115,22 +115,22 @@ class PodSet:
         self._addresses = addresses
         self._host_ip = host_ip
         self._images = images
-        self._sites: dict[str, Site] = {}
+        self._sites: dict[str, KubeletNode] = {}
         self._members: dict[str, _Member] = {}
         # Pods on nodes that nobody tends (yet): only that they exist is remembered.
         self._strangers: dict[str, set[str]] = {}
-        self._arrivals: list[Pod] | None = []
-        self._unsettled: deque[Pod] = deque()
+        self._arrivals: list[V1Pod] | None = []
+        self._unsettled: deque[V1Pod] = deque()
         self._timers: list[tuple[float, int, str]] = []
         self._serial = itertools.count()
 
     # Nodes
 
-    def tend(self, node: str, offer: Offer, now: float) -> bool:
+    def tend(self, node: str, offer: NodeOffer, now: float) -> bool:
         """Take a node on, or change what it offers. True: pods on it have gone by unread; tell them again."""
         site = self._sites.get(node)
         if site is None:
-            self._sites[node] = Site(node, offer)
+            self._sites[node] = KubeletNode(node, offer)
             return bool(self._strangers.pop(node, None))
         site.update(offer)
         self._retry_resizes(site, now)
@@ -176,12 +176,12 @@ class PodSet:
         site = self._sites.get(node)
         return (site.address if site is not None else "") or self._host_ip
 
-    def ledger(self, node: str) -> Ledger:
+    def ledger(self, node: str) -> NodeInfo:
         return self._sites[node].ledger
 
     # Pods
 
-    def upsert(self, pod: Pod, now: float) -> None:
+    def upsert(self, pod: V1Pod, now: float) -> None:
         """The API's newest word on a bound pod."""
         uid = pod.metadata.uid
         member, site = self._members.get(uid), self._sites.get(pod.node)
@@ -232,7 +232,7 @@ class PodSet:
         member = self._members.get(uid)
         return member.life if member else None
 
-    def _arrive(self, site: Site, pod: Pod, now: float) -> None:
+    def _arrive(self, site: KubeletNode, pod: V1Pod, now: float) -> None:
         if pod.finished and not pod.terminating:
             return
         if pod.status.start_time or pod.terminating or pod.finished:
@@ -243,7 +243,7 @@ class PodSet:
             site.doubts[pod.metadata.uid] = pod
             self._outside.doubt(site.name)
 
-    def _take_over(self, site: Site, pod: Pod, now: float) -> None:
+    def _take_over(self, site: KubeletNode, pod: V1Pod, now: float) -> None:
         address = pod.status.pod_ip or ""
         if address and not pod.spec.host_network:
             self._addresses.claim(pod.metadata.uid, address)
@@ -264,7 +264,7 @@ class PodSet:
                 self._resize(site, member, pod)
         self._enter(site, member, now)
 
-    def _begin(self, site: Site, pod: Pod, rejection: Rejection | None, now: float) -> None:
+    def _begin(self, site: KubeletNode, pod: V1Pod, rejection: Rejection | None, now: float) -> None:
         """Start a pod that its node has admitted, or refuse it."""
         if rejection is None:
             try:
@@ -287,14 +287,14 @@ class PodSet:
             self._outside.rejected(life)
         self._enter(site, self._enroll(life), now)
 
-    def _address(self, pod: Pod) -> str:
+    def _address(self, pod: V1Pod) -> str:
         return self.address(pod.node) if pod.spec.host_network else self._addresses.allocate(pod.metadata.uid)
 
     def _enroll(self, life: PodLifecycle) -> _Member:
         member = self._members[life.uid] = _Member(life)
         return member
 
-    def _enter(self, site: Site, member: _Member, now: float) -> None:
+    def _enter(self, site: KubeletNode, member: _Member, now: float) -> None:
         life = member.life
         if has_claims(life.pod) and life.never_ran and not life.finished:
             life.held = True
@@ -321,12 +321,12 @@ class PodSet:
 
     # In-place resize
 
-    def _resize(self, site: Site, member: _Member, pod: Pod) -> None:
+    def _resize(self, site: KubeletNode, member: _Member, pod: V1Pod) -> None:
         """The spec wants other resources than the pod was given: give them, or say why not."""
         if not member.life.finished:
             member.life.resize(site.resize(member.life.uid, wanted_charge(pod)))
 
-    def _retry_resizes(self, site: Site, now: float) -> None:
+    def _retry_resizes(self, site: KubeletNode, now: float) -> None:
         for uid, wanted in list(site.deferred.items()):
             member = self._members[uid]
             if site.ledger.check(uid, wanted) is None:
@@ -335,14 +335,14 @@ class PodSet:
 
     # Doubts: a pod that does not fit by our possibly stale view
 
-    def inquire(self, node: str) -> Inquiry:
+    def inquire(self, node: str) -> NodeQuery:
         """What is to be found out about a node; take it before the API is asked, so that the answer covers it."""
         site = self._sites.get(node)
         if site is None:
-            return Inquiry(node, frozenset(), frozenset())
-        return Inquiry(node, frozenset(site.doubts), frozenset(site.ledger.holders))
+            return NodeQuery(node, frozenset(), frozenset())
+        return NodeQuery(node, frozenset(site.doubts), frozenset(site.ledger.holders))
 
-    def judge(self, inquiry: Inquiry, offer: Offer, existing: Iterable[str], now: float) -> None:
+    def judge(self, inquiry: NodeQuery, offer: NodeOffer, existing: Iterable[str], now: float) -> None:
         """The API's word: what the node offers and the uids of its pods. Admit or refuse those in doubt."""
         site = self._sites.get(inquiry.node)
         if site is None:
@@ -449,7 +449,7 @@ class PodSet:
         deletable = life.finished and life.pod.terminating
         if member.deleted:
             return None
-        if life.revision > member.told and not (deletable and life.never_ran and life.cause is Cause.DELETED):
+        if life.revision > member.told and not (deletable and life.never_ran and life.cause is StopCause.DELETED):
             return StatusWrite
         return DeleteWrite if deletable else None
 

@@ -30,7 +30,7 @@ from phalanx_local.nodeagent.hosts import HOSTS_VARIABLE, Hosts
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle, StartContainer
 from phalanx_local.nodeagent.logserver import LogError
 from phalanx_local.nodeagent.runtime import Reports
-from phalanx_local.nodeagent.wire import Container, Pod
+from phalanx_local.nodeagent.wire import V1Container, V1Pod
 
 log = logging.getLogger(__name__)
 
@@ -158,7 +158,7 @@ class LocalProcesses:
 
     # Logs
 
-    def log(self, pod: Pod, container: str, *, previous: bool) -> Path:
+    def log(self, pod: V1Pod, container: str, *, previous: bool) -> Path:
         folder = self._folder(pod) / container
         attempts = sorted(int(path.stem) for path in folder.glob("*.log"))
         wanted = 2 if previous else 1
@@ -167,7 +167,7 @@ class LocalProcesses:
             raise LogError(f'{which} "{container}" in pod "{pod.metadata.name}" has not started on this agent')
         return folder / f"{attempts[-wanted]}.log"
 
-    def growing(self, pod: Pod, container: str) -> bool:
+    def growing(self, pod: V1Pod, container: str) -> bool:
         return (pod.metadata.uid, container) in self._running
 
     # One process
@@ -215,7 +215,7 @@ class LocalProcesses:
         return process
 
     async def _spawn(
-        self, pod: Pod, spec: Container, attempt: int, words: list[str], environment: dict[str, str]
+        self, pod: V1Pod, spec: V1Container, attempt: int, words: list[str], environment: dict[str, str]
     ) -> asyncio.subprocess.Process:
         folder = self._folder(pod) / spec.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -234,7 +234,7 @@ class LocalProcesses:
                 start_new_session=True,
             )
 
-    def _environment(self, life: PodLifecycle, spec: Container) -> dict[str, str]:
+    def _environment(self, life: PodLifecycle, spec: V1Container) -> dict[str, str]:
         pod = life.pod
         extra = inherited(self._environ)
         extra["HOSTNAME"] = hostname(pod)
@@ -252,11 +252,11 @@ class LocalProcesses:
             with contextlib.suppress(ConnectionError, RuntimeError):  # it died; nothing else depends on it
                 self._guardian.stdin.write(f"{sign}{group}\n".encode())
 
-    def _folder(self, pod: Pod) -> Path:
+    def _folder(self, pod: V1Pod) -> Path:
         metadata = pod.metadata
         return self._directory / f"{metadata.namespace}_{metadata.name}_{metadata.uid}"
 
-    def _volumes(self, pod: Pod) -> Path:
+    def _volumes(self, pod: V1Pod) -> Path:
         return self._folder(pod) / ".volumes"
 
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from phalanx.model.quantity import QuantityError, parse_quantity
 from phalanx.model.resources import CPU, MAX_AMOUNT, MEMORY, Requests, requests_of
 from phalanx.model.selectors import HostPort
-from phalanx_local.nodeagent.capacity import Charge
-from phalanx_local.nodeagent.wire import Amounts, Container, Pod, PodSpec
+from phalanx_local.nodeagent.capacity import PodCharge
+from phalanx_local.nodeagent.wire import Amounts, V1Container, V1Pod, V1PodSpec
 
 _Thousandths = dict[str, int]
 _MORE_THAN_ANY: Requests = ((CPU, MAX_AMOUNT), (MEMORY, MAX_AMOUNT))
 
 
-def charge_of(pod: Pod) -> Charge:
+def charge_of(pod: V1Pod) -> PodCharge:
     """What the pod takes now: of spec, allocation and what is in force the greatest, while a resize is under way.
 
     A pod whose requests cannot be read is charged more than any node has, so it is refused rather than guessed.
@@ -26,26 +26,26 @@ def charge_of(pod: Pod) -> Charge:
     return _charge(pod, resizing=True)
 
 
-def wanted_charge(pod: Pod) -> Charge:
+def wanted_charge(pod: V1Pod) -> PodCharge:
     """What its spec asks for; that differs only while an in-place resize has not been carried out."""
     return _charge(pod, resizing=False)
 
 
-def _charge(pod: Pod, resizing: bool) -> Charge:
+def _charge(pod: V1Pod, resizing: bool) -> PodCharge:
     try:
         amounts = _requests(pod, resizing)
     except QuantityError:
-        return Charge(_MORE_THAN_ANY, _host_ports(pod.spec))
+        return PodCharge(_MORE_THAN_ANY, _host_ports(pod.spec))
     given = pod.status.extended_resource_claim_status
     # Those come as devices of a claim, not from the node's amounts.
     for mapping in (given.request_mappings or ()) if given is not None else ():
         amounts.pop(mapping.resource_name, None)
-    return Charge(
+    return PodCharge(
         requests_of({name: _whole(name, amount) for name, amount in amounts.items()}), _host_ports(pod.spec)
     )
 
 
-def _requests(pod: Pod, resizing: bool) -> _Thousandths:
+def _requests(pod: V1Pod, resizing: bool) -> _Thousandths:
     """Main containers and sidecars run together; an init container runs beside the sidecars before it."""
     spec, status = pod.spec, pod.status
     infeasible = any(
@@ -54,7 +54,7 @@ def _requests(pod: Pod, resizing: bool) -> _Thousandths:
     statuses = (*(status.container_statuses or ()), *(status.init_container_statuses or ()))
     reported = {entry.name: entry for entry in statuses if entry.resources is not None} if resizing else {}
 
-    def asked(container: Container) -> _Thousandths:
+    def asked(container: V1Container) -> _Thousandths:
         own = _read(container.resources.requests if container.resources else None)
         entry = reported.get(container.name)
         if entry is None or entry.resources is None:
@@ -84,7 +84,7 @@ def _requests(pod: Pod, resizing: bool) -> _Thousandths:
     return _sum(total | level, _read(spec.overhead))
 
 
-def _read_level(spec: PodSpec) -> _Thousandths:
+def _read_level(spec: V1PodSpec) -> _Thousandths:
     return _read(spec.resources.requests if spec.resources else None)
 
 
@@ -112,7 +112,7 @@ def _whole(resource: str, thousandths: int) -> int:
     return min(MAX_AMOUNT, thousandths if resource == CPU else -(-thousandths // 1000))
 
 
-def _host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+def _host_ports(spec: V1PodSpec) -> tuple[HostPort, ...]:
     """Ports of main containers and sidecars; on the host's network every port is one of the host."""
     sidecars = [container for container in spec.init_containers or () if container.restart_policy == "Always"]
     ports = {

@@ -18,10 +18,10 @@ from phalanx_local.nodeagent.fakelog import FakeLogs
 from phalanx_local.nodeagent.logserver import LogServer
 from phalanx_local.nodeagent.nodeobjects import PODS
 from phalanx_local.nodeagent.processes import LocalProcesses
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 
-class ServiceOptions(msgspec.Struct, frozen=True):
+class NodeAgentOptions(msgspec.Struct, frozen=True):
     """`execute`: run containers as local processes instead of pretending.
 
     `log_directory` keeps the processes' logs; None for a temporary one that goes with the agent.
@@ -32,7 +32,7 @@ class ServiceOptions(msgspec.Struct, frozen=True):
     log_directory: str | None = None
 
 
-async def run_node_agent(config: ClusterConfig, options: ServiceOptions, ready: Callable[[int], None]) -> None:
+async def run_node_agent(config: ClusterConfig, options: NodeAgentOptions, ready: Callable[[int], None]) -> None:
     """Until cancelled. `ready(nodes)` is called once. Raises NodeFileError and OSError at the start."""
     logs = LogServer()
     temporary = None
@@ -75,8 +75,8 @@ def _runs(agent: NodeAgent) -> Callable[[str], bool]:
     return runs
 
 
-def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaitable[Pod | None]]:
-    async def find(namespace: str, name: str) -> Pod | None:
+def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaitable[V1Pod | None]]:
+    async def find(namespace: str, name: str) -> V1Pod | None:
         # Asked afresh: finished pods are forgotten here, and their logs are wanted most.
         try:
             answer = await client.request("GET", PODS.path(namespace, name))
@@ -84,7 +84,7 @@ def _finder(client: KubeClient, agent: NodeAgent) -> Callable[[str, str], Awaita
             if error.status == 404:
                 return None
             raise
-        pod = decode_json(answer, Pod)
+        pod = decode_json(answer, V1Pod)
         return pod if pod.node in agent.pods.nodes else None
 
     return find

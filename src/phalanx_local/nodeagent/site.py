@@ -8,15 +8,15 @@ import msgspec
 
 from phalanx.model.selectors import Taint
 from phalanx_local.nodeagent import wire
-from phalanx_local.nodeagent.capacity import Charge, Ledger, Rejection, read_amounts
+from phalanx_local.nodeagent.capacity import NodeInfo, PodCharge, Rejection, read_amounts
 from phalanx_local.nodeagent.nodeobjects import UNREADY_TAINTS
-from phalanx_local.nodeagent.placement import Place, objection
+from phalanx_local.nodeagent.placement import NodeFacts, objection
 from phalanx_local.nodeagent.requests import charge_of
 
 _SHUTDOWN = Rejection("NodeShutdown", "Pod was rejected: Pod was rejected as the node is shutting down.")
 
 
-class Offer(msgspec.Struct, frozen=True):
+class NodeOffer(msgspec.Struct, frozen=True):
     """What a node object says: amounts in the units of `phalanx.model.resources`, labels, taints, its address."""
 
     allocatable: Mapping[str, int]
@@ -25,7 +25,7 @@ class Offer(msgspec.Struct, frozen=True):
     address: str = ""
 
 
-def read_offer(node: wire.Node) -> tuple[Offer, list[str]]:
+def read_offer(node: wire.V1Node) -> tuple[NodeOffer, list[str]]:
     """The offer, and a line for each amount that cannot be read (it counts as absent).
 
     The taints of a silent kubelet are left out: this is the kubelet, and it speaks.
@@ -36,27 +36,27 @@ def read_offer(node: wire.Node) -> tuple[Offer, list[str]]:
         for taint in node.spec.taints or ()
         if taint.key not in UNREADY_TAINTS
     )
-    return Offer(amounts, node.metadata.labels or {}, taints, node.address), problems
+    return NodeOffer(amounts, node.metadata.labels or {}, taints, node.address), problems
 
 
-class Site:
+class KubeletNode:
     """The pods of one node. `doubts` are pods that seem not to fit, until the API has been asked (see PodSet)."""
 
-    def __init__(self, name: str, offer: Offer) -> None:
+    def __init__(self, name: str, offer: NodeOffer) -> None:
         self.name = name
-        self.ledger = Ledger(offer.allocatable)
-        self.doubts: dict[str, wire.Pod] = {}
-        self.deferred: dict[str, Charge] = {}  # resizes that wait for room
+        self.ledger = NodeInfo(offer.allocatable)
+        self.doubts: dict[str, wire.V1Pod] = {}
+        self.deferred: dict[str, PodCharge] = {}  # resizes that wait for room
         self.draining = False
         self.address = offer.address
-        self._place = Place(name, offer.labels, offer.taints)
+        self._place = NodeFacts(name, offer.labels, offer.taints)
 
-    def update(self, offer: Offer) -> None:
+    def update(self, offer: NodeOffer) -> None:
         self.ledger.resize(offer.allocatable)
         self.address = offer.address
-        self._place = Place(self.name, offer.labels, offer.taints)
+        self._place = NodeFacts(self.name, offer.labels, offer.taints)
 
-    def admit(self, pod: wire.Pod) -> Rejection | None:
+    def admit(self, pod: wire.V1Pod) -> Rejection | None:
         """Take the pod in, or say why not. The kubelet looks at room first, then at selectors and taints."""
         if self.draining:
             return _SHUTDOWN
@@ -66,7 +66,7 @@ class Site:
             self.ledger.occupy(uid, charge)
         return rejection
 
-    def resize(self, uid: str, wanted: Charge) -> Rejection | None:
+    def resize(self, uid: str, wanted: PodCharge) -> Rejection | None:
         """Charge a pod of ours anew, or say why not: Infeasible on this node, or Deferred until there is room."""
         self.deferred.pop(uid, None)
         short = self.ledger.check(uid, wanted)
@@ -74,7 +74,7 @@ class Site:
             self.ledger.occupy(uid, wanted)
             return None
         message = short.message.removeprefix("Pod was rejected: ")
-        if Ledger(self.ledger.allocatable).check(uid, Charge(wanted.requests)) is not None:
+        if NodeInfo(self.ledger.allocatable).check(uid, PodCharge(wanted.requests)) is not None:
             return Rejection("Infeasible", message)
         self.deferred[uid] = wanted
         return Rejection("Deferred", message)

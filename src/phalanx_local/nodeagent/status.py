@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from phalanx.kube.timestamps import format_time
-from phalanx_local.nodeagent.containers import ContainerRun, Ended, Kind
-from phalanx_local.nodeagent.lifecycle import Cause, PodLifecycle, Stage
+from phalanx_local.nodeagent.containers import ContainerKind, ContainerRun, Ended
+from phalanx_local.nodeagent.lifecycle import PodLifecycle, PodStage, StopCause
 
 _DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 _DRAIN_MESSAGE = "Pod was terminated in response to imminent node shutdown."
@@ -32,9 +32,9 @@ def _status(life: PodLifecycle, now: float, host_ip: str) -> dict[str, Any]:
             status["conditions"] = scheduled
         status |= {"reason": life.rejection.reason, "message": life.rejection.message}
         return status
-    if life.finished and life.cause is Cause.DEADLINE:
+    if life.finished and life.cause is StopCause.DEADLINE:
         status |= {"reason": "DeadlineExceeded", "message": _DEADLINE_MESSAGE}
-    elif life.finished and life.cause is Cause.DRAINED:
+    elif life.finished and life.cause is StopCause.DRAINED:
         status |= {"reason": "Terminated", "message": _DRAIN_MESSAGE}
     if host_ip:
         status |= {"hostIP": host_ip, "hostIPs": [{"ip": host_ip}]}
@@ -55,14 +55,14 @@ def _scheduled(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
 
 
 def _conditions(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
-    serving = [run for run in life.runs if run.kind is not Kind.INIT]
+    serving = [run for run in life.runs if run.kind is not ContainerKind.INIT]
     unready = [run.name for run in serving if not run.running]
     done = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(life.phase, "")
-    waiting_inits = [run.name for run in life.inits if run.kind is Kind.INIT and run.ended is None]
+    waiting_inits = [run.name for run in life.inits if run.kind is ContainerKind.INIT and run.ended is None]
     not_ready = ("ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]")
     gates = _closed_gates(life)
     facts: list[tuple[str, bool, str, str]] = [
-        ("PodReadyToStartContainers", life.stage is not Stage.DONE, "", ""),
+        ("PodReadyToStartContainers", life.stage is not PodStage.DONE, "", ""),
         (
             "Initialized",
             life.initialized,
@@ -75,7 +75,7 @@ def _conditions(life: PodLifecycle, now: float) -> list[dict[str, Any]]:
         facts.append(("Ready", False, *((done, "") if done else not_ready)))
     else:
         facts.append(("Ready", not gates, "ReadinessGatesNotReady", "; ".join(gates)))
-    if life.cause is Cause.DRAINED:
+    if life.cause is StopCause.DRAINED:
         facts.append(("DisruptionTarget", True, "TerminationByKubelet", _DRAIN_MESSAGE))
     pending = life.resize_pending
     if pending is not None and not done:
@@ -116,7 +116,9 @@ def _closed_gates(life: PodLifecycle) -> list[str]:
 
 
 def _container_status(life: PodLifecycle, run: ContainerRun) -> dict[str, Any]:
-    ready = run.running if run.kind is not Kind.INIT else run.ended is not None and run.ended.exit_code == 0
+    ready = (
+        run.running if run.kind is not ContainerKind.INIT else run.ended is not None and run.ended.exit_code == 0
+    )
     identity = f"phalanx://{life.uid}/{run.name}/{run.restarts}"
     status: dict[str, Any] = {
         "name": run.name,
@@ -149,7 +151,7 @@ def _state(life: PodLifecycle, run: ContainerRun, identity: str) -> dict[str, An
         return {"waiting": {"reason": run.refusal[0], "message": run.refusal[1]}}
     if run.last is not None:
         return {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off restarting container {run.name}"}}
-    starting = run.kind is Kind.MAIN and life.initialized
+    starting = run.kind is ContainerKind.MAIN and life.initialized
     return {"waiting": {"reason": "ContainerCreating" if starting or not life.inits else "PodInitializing"}}
 
 

@@ -16,7 +16,7 @@ class _Wire(msgspec.Struct, rename="camel", gc=False):
     """Camel case on the wire. None of them can be part of a reference cycle, so the collector skips them."""
 
 
-class ObjectMeta(_Wire):
+class V1ObjectMeta(_Wire):
     name: str
     namespace: str = ""
     uid: str = ""
@@ -29,96 +29,96 @@ class ObjectMeta(_Wire):
     deletion_grace_period_seconds: int | None = None
 
 
-class FieldRef(_Wire):
+class V1FieldRef(_Wire):
     field_path: str = ""
 
 
-class ResourceFieldRef(_Wire):
+class V1ResourceFieldRef(_Wire):
     resource: str = ""
     container_name: str | None = None
     divisor: str | int | float | None = None
 
 
-class EnvVarSource(_Wire):
-    field_ref: FieldRef | None = None
-    resource_field_ref: ResourceFieldRef | None = None
+class V1EnvVarSource(_Wire):
+    field_ref: V1FieldRef | None = None
+    resource_field_ref: V1ResourceFieldRef | None = None
     config_map_key_ref: dict[str, object] | None = None
     secret_key_ref: dict[str, object] | None = None
     file_key_ref: dict[str, object] | None = None
 
 
-class EnvVar(_Wire):
+class V1EnvVar(_Wire):
     name: str
     value: str | None = None
-    value_from: EnvVarSource | None = None
+    value_from: V1EnvVarSource | None = None
 
 
-class ContainerPort(_Wire):
+class V1ContainerPort(_Wire):
     container_port: int = 0
     host_port: int | None = None
     protocol: str | None = None
     host_ip: str | None = msgspec.field(default=None, name="hostIP")
 
 
-class ResourceRequirements(_Wire):
+class V1ResourceRequirements(_Wire):
     requests: Amounts | None = None
     limits: Amounts | None = None
 
 
-class Container(_Wire):
+class V1Container(_Wire):
     name: str
     image: str = ""
     command: list[str] | None = None
     args: list[str] | None = None
     working_dir: str | None = None
-    env: list[EnvVar] | None = None
-    ports: list[ContainerPort] | None = None
-    resources: ResourceRequirements | None = None
+    env: list[V1EnvVar] | None = None
+    ports: list[V1ContainerPort] | None = None
+    resources: V1ResourceRequirements | None = None
     restart_policy: str | None = None
 
 
-class Volume(_Wire):
+class V1Volume(_Wire):
     name: str
     empty_dir: dict[str, object] | None = None
 
 
-class ReadinessGate(_Wire):
+class V1ReadinessGate(_Wire):
     condition_type: str
 
 
-class PodResourceClaim(_Wire):
+class V1PodResourceClaim(_Wire):
     name: str
     resource_claim_name: str | None = None
 
 
-class NodeSelectorTerm(_Wire):
+class V1NodeSelectorTerm(_Wire):
     match_expressions: tuple[Requirement, ...] = ()
     match_fields: tuple[Requirement, ...] = ()
 
 
-class NodeSelector(_Wire):
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+class V1NodeSelector(_Wire):
+    node_selector_terms: tuple[V1NodeSelectorTerm, ...] = ()
 
 
-class NodeAffinity(_Wire):
-    required: NodeSelector | None = msgspec.field(
+class V1NodeAffinity(_Wire):
+    required: V1NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
 
 
-class Affinity(_Wire):
-    node_affinity: NodeAffinity | None = None
+class V1Affinity(_Wire):
+    node_affinity: V1NodeAffinity | None = None
 
 
-class PodSpec(_Wire):
-    containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] | None = None
+class V1PodSpec(_Wire):
+    containers: list[V1Container] = msgspec.field(default_factory=list)
+    init_containers: list[V1Container] | None = None
     node_name: str | None = None
     node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
+    affinity: V1Affinity | None = None
     tolerations: tuple[Toleration, ...] | None = None
     overhead: Amounts | None = None
-    resources: ResourceRequirements | None = None
+    resources: V1ResourceRequirements | None = None
     restart_policy: str | None = None
     termination_grace_period_seconds: int | None = None
     active_deadline_seconds: int | None = None
@@ -126,21 +126,21 @@ class PodSpec(_Wire):
     hostname: str | None = None
     subdomain: str | None = None
     service_account_name: str | None = None
-    volumes: list[Volume] | None = None
-    readiness_gates: list[ReadinessGate] | None = None
-    resource_claims: list[PodResourceClaim] | None = None
+    volumes: list[V1Volume] | None = None
+    readiness_gates: list[V1ReadinessGate] | None = None
+    resource_claims: list[V1PodResourceClaim] | None = None
 
 
-class ContainerStateRunning(_Wire):
+class V1ContainerStateRunning(_Wire):
     started_at: str | None = None
 
 
-class ContainerStateWaiting(_Wire):
+class V1ContainerStateWaiting(_Wire):
     reason: str | None = None
     message: str | None = None
 
 
-class ContainerStateTerminated(_Wire):
+class V1ContainerStateTerminated(_Wire):
     exit_code: int = 0
     reason: str | None = None
     message: str | None = None
@@ -148,22 +148,22 @@ class ContainerStateTerminated(_Wire):
     finished_at: str | None = None
 
 
-class ContainerState(_Wire):
-    waiting: ContainerStateWaiting | None = None
-    running: ContainerStateRunning | None = None
-    terminated: ContainerStateTerminated | None = None
+class V1ContainerState(_Wire):
+    waiting: V1ContainerStateWaiting | None = None
+    running: V1ContainerStateRunning | None = None
+    terminated: V1ContainerStateTerminated | None = None
 
 
-class ContainerStatus(_Wire):
+class V1ContainerStatus(_Wire):
     name: str
     restart_count: int = 0
-    resources: ResourceRequirements | None = None
+    resources: V1ResourceRequirements | None = None
     allocated_resources: Amounts | None = None
-    state: ContainerState | None = None
-    last_state: ContainerState | None = None
+    state: V1ContainerState | None = None
+    last_state: V1ContainerState | None = None
 
 
-class Condition(_Wire):
+class V1Condition(_Wire):
     type: str
     status: str = ""
     reason: str | None = None
@@ -171,35 +171,35 @@ class Condition(_Wire):
     last_transition_time: str | None = None
 
 
-class RequestMapping(_Wire):
+class V1RequestMapping(_Wire):
     container_name: str = ""
     resource_name: str = ""
 
 
-class ExtendedResourceClaimStatus(_Wire):
+class V1ExtendedResourceClaimStatus(_Wire):
     resource_claim_name: str = ""
-    request_mappings: list[RequestMapping] | None = None
+    request_mappings: list[V1RequestMapping] | None = None
 
 
-class PodStatus(_Wire):
+class V1PodStatus(_Wire):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
     pod_ip: str | None = msgspec.field(default=None, name="podIP")
     start_time: str | None = None
-    conditions: list[Condition] | None = None
-    init_container_statuses: list[ContainerStatus] | None = None
-    container_statuses: list[ContainerStatus] | None = None
-    resource_claim_statuses: list[PodResourceClaim] | None = None
-    resources: ResourceRequirements | None = None
+    conditions: list[V1Condition] | None = None
+    init_container_statuses: list[V1ContainerStatus] | None = None
+    container_statuses: list[V1ContainerStatus] | None = None
+    resource_claim_statuses: list[V1PodResourceClaim] | None = None
+    resources: V1ResourceRequirements | None = None
     allocated_resources: Amounts | None = None
-    extended_resource_claim_status: ExtendedResourceClaimStatus | None = None
+    extended_resource_claim_status: V1ExtendedResourceClaimStatus | None = None
 
 
-class Pod(_Wire):
-    metadata: ObjectMeta
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
-    status: PodStatus = msgspec.field(default_factory=PodStatus)
+class V1Pod(_Wire):
+    metadata: V1ObjectMeta
+    spec: V1PodSpec = msgspec.field(default_factory=V1PodSpec)
+    status: V1PodStatus = msgspec.field(default_factory=V1PodStatus)
 
     @property
     def key(self) -> str:
@@ -218,34 +218,34 @@ class Pod(_Wire):
         return self.status.phase in ("Succeeded", "Failed")
 
 
-class Taint(_Wire):
+class V1Taint(_Wire):
     key: str
     value: str | None = None
     effect: str = ""
     time_added: str | None = None
 
 
-class NodeObjectSpec(_Wire):
-    taints: list[Taint] | None = None
+class V1NodeSpec(_Wire):
+    taints: list[V1Taint] | None = None
     unschedulable: bool | None = None
 
 
-class NodeAddress(_Wire):
+class V1NodeAddress(_Wire):
     type: str = ""
     address: str = ""
 
 
-class NodeStatus(_Wire):
+class V1NodeStatus(_Wire):
     capacity: Amounts | None = None
     allocatable: Amounts | None = None
-    conditions: list[Condition] | None = None
-    addresses: list[NodeAddress] | None = None
+    conditions: list[V1Condition] | None = None
+    addresses: list[V1NodeAddress] | None = None
 
 
-class Node(_Wire):
-    metadata: ObjectMeta
-    spec: NodeObjectSpec = msgspec.field(default_factory=NodeObjectSpec)
-    status: NodeStatus = msgspec.field(default_factory=NodeStatus)
+class V1Node(_Wire):
+    metadata: V1ObjectMeta
+    spec: V1NodeSpec = msgspec.field(default_factory=V1NodeSpec)
+    status: V1NodeStatus = msgspec.field(default_factory=V1NodeStatus)
 
     @property
     def address(self) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Any, Final
 
 from phalanx_local.validation.kinds import kind_type, struct_type
-from phalanx_local.validation.types import ABSENT, ANY, STRING, FieldType, Member
+from phalanx_local.validation.types import ABSENT, ANY, STRING, FieldType, StructField
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def lists_from_schema(schema: dict[str, Any], *, has_status: bool = False) -> Li
     if root.form != "struct":
         root = FieldType("struct", element=ANY)
     # metadata and the type words are the server's, whatever the schema says about them.
-    root.fields["metadata"] = Member(struct_type("meta.v1", "ObjectMeta"))
-    root.fields["apiVersion"] = Member(STRING)
-    root.fields["kind"] = Member(STRING)
+    root.fields["metadata"] = StructField(struct_type("meta.v1", "ObjectMeta"))
+    root.fields["apiVersion"] = StructField(STRING)
+    root.fields["kind"] = StructField(STRING)
     return ListSchema(root, has_status, (("metadata",), ("spec",)))
 
 
@@ -91,7 +91,7 @@ def _from_schema(schema: dict[str, Any]) -> FieldType:
         if isinstance(properties, dict) and properties:
             return FieldType(
                 "struct",
-                fields={name: Member(_from_schema(sub), ABSENT) for name, sub in properties.items()},
+                fields={name: StructField(_from_schema(sub), ABSENT) for name, sub in properties.items()},
                 element=ANY if open_ended else None,
                 atomic=atomic,
             )
@@ -108,9 +108,9 @@ UNTYPED: Final = ListSchema(
     FieldType(
         "struct",
         fields={
-            "apiVersion": Member(STRING),
-            "kind": Member(STRING),
-            "metadata": Member(struct_type("meta.v1", "ObjectMeta")),
+            "apiVersion": StructField(STRING),
+            "kind": StructField(STRING),
+            "metadata": StructField(struct_type("meta.v1", "ObjectMeta")),
         },
         element=ANY,
     )

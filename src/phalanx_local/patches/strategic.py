@@ -14,14 +14,14 @@ from phalanx_local.patches.errors import PatchError, brief
 from phalanx_local.patches.json_patch import clone
 from phalanx_local.patches.lists import builtin_lists
 from phalanx_local.validation.kinds import GROUPS, kind_type
-from phalanx_local.validation.types import ANY, FieldType, Member
+from phalanx_local.validation.types import ANY, FieldType, StructField
 
 DIRECTIVE: Final = "$patch"
 RETAIN_KEYS: Final = "$retainKeys"
 ORDER_PREFIX: Final = "$setElementOrder/"
 DELETE_PREFIX: Final = "$deleteFromPrimitiveList/"
 
-_UNTYPED: Final = Member(ANY)
+_UNTYPED: Final = StructField(ANY)
 
 
 def strategic_merge_patch(
@@ -72,7 +72,7 @@ def _merge_map(original: dict[str, Any] | None, patch: dict[str, Any], kind: Fie
             if not deleting:
                 _set(original, name, _plain(value))
             continue
-        member = kind.fields.get(name) or (Member(kind.element) if kind.element else _UNTYPED)
+        member = kind.fields.get(name) or (StructField(kind.element) if kind.element else _UNTYPED)
         if isinstance(value, dict):
             original[name] = value if member.patch_replace else _merge_map(current, value, member.type)
         elif isinstance(value, list):

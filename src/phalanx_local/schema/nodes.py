@@ -10,7 +10,7 @@ from phalanx_local.schema.formats import NUMBERS, Format, checked_format, format
 
 
 @dataclass(slots=True, eq=False)
-class Node:
+class SchemaNode:
     """One schema object. Absent keywords are None or empty; ``additional`` is None when unknown names are dropped.
 
     ``rules`` are the raw ``x-kubernetes-validations``; ``active`` tells whether this subtree says anything that a
@@ -22,10 +22,10 @@ class Node:
     int_or_string: bool = False
     preserve: bool = False
     embedded: bool = False
-    properties: dict[str, Node] = field(default_factory=dict)
+    properties: dict[str, SchemaNode] = field(default_factory=dict)
     required: tuple[str, ...] = ()
-    additional: Node | None = None
-    items: Node | None = None
+    additional: SchemaNode | None = None
+    items: SchemaNode | None = None
     has_default: bool = False
     default: Any = None
     enum: tuple[Any, ...] | None = None
@@ -46,10 +46,10 @@ class Node:
     max_items: int | None = None
     min_properties: int | None = None
     max_properties: int | None = None
-    all_of: tuple[Node, ...] = ()
-    any_of: tuple[Node, ...] = ()
-    one_of: tuple[Node, ...] = ()
-    none_of: Node | None = None
+    all_of: tuple[SchemaNode, ...] = ()
+    any_of: tuple[SchemaNode, ...] = ()
+    one_of: tuple[SchemaNode, ...] = ()
+    none_of: SchemaNode | None = None
     list_type: str = ""
     list_keys: tuple[str, ...] = ()
     atomic_map: bool = False
@@ -58,7 +58,7 @@ class Node:
 
 
 #: What ``additionalProperties: true`` stands for.
-ANYTHING: Final = Node(preserve=True)
+ANYTHING: Final = SchemaNode(preserve=True)
 
 _NUMBERS: Final = {
     "minimum": "minimum",
@@ -73,11 +73,11 @@ _NUMBERS: Final = {
 }
 
 
-def read_node(schema: Any) -> Node:
+def read_node(schema: Any) -> SchemaNode:
     """The tree of a schema (a JSON object; ``true`` stands for one without rules)."""
     if not isinstance(schema, dict):
-        return Node(preserve=True)
-    node = Node(
+        return SchemaNode(preserve=True)
+    node = SchemaNode(
         type=schema.get("type") or "",
         nullable=bool(schema.get("nullable")),
         int_or_string=bool(schema.get("x-kubernetes-int-or-string")),

@@ -16,17 +16,17 @@ from phalanx_local.schema.cel import (
     NONE,
     STEPS,
     BudgetError,
+    CelProgram,
     CompileError,
     EvalError,
     InstantiationError,
     Option,
-    Program,
     compile_text,
     converter,
     declared,
     optional_of,
 )
-from phalanx_local.schema.nodes import Node
+from phalanx_local.schema.nodes import SchemaNode
 from phalanx_local.schema.values import NOTHING, WHOLE, correlated
 from phalanx_local.validation.errors import FieldError, duplicate, forbidden, required, shown
 
@@ -39,14 +39,14 @@ _OUT_OF_BUDGET: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class ValidationRule:
     """One compiled rule. ``error`` is set instead of ``program`` when it does not compile."""
 
     source: str
-    program: Program | None
+    program: CelProgram | None
     error: str
     message: str
-    message_program: Program | None
+    message_program: CelProgram | None
     message_error: str
     reason: str
     field_path: str
@@ -64,14 +64,14 @@ class Rule:
 class Ruled:
     """The rules of a schema node and of what lies below it; nodes without any are left out."""
 
-    node: Node
-    rules: list[Rule]
+    node: SchemaNode
+    rules: list[ValidationRule]
     properties: dict[str, Ruled]
     additional: Ruled | None
     items: Ruled | None
 
 
-def compile_rules(node: Node, *, root: bool = False) -> Ruled | None:
+def compile_rules(node: SchemaNode, *, root: bool = False) -> Ruled | None:
     """Compiles the rules of a schema; None when it has none."""
     properties = {
         name: ruled
@@ -86,7 +86,7 @@ def compile_rules(node: Node, *, root: bool = False) -> Ruled | None:
     return Ruled(node, rules, properties, additional, items)
 
 
-def compile_rule(node: Node, rule: dict[str, Any], *, root: bool) -> Rule:
+def compile_rule(node: SchemaNode, rule: dict[str, Any], *, root: bool) -> ValidationRule:
     """Compiles one rule of a schema node."""
     source = str(rule.get("rule") or "")
     optional = bool(rule.get("optionalOldSelf"))
@@ -107,7 +107,7 @@ def compile_rule(node: Node, rule: dict[str, Any], *, root: bool) -> Rule:
                 "messageExpression must evaluate to a string",
                 "messageExpression compilation",
             )
-    return Rule(
+    return ValidationRule(
         source,
         program,
         error,
@@ -123,7 +123,7 @@ def compile_rule(node: Node, rule: dict[str, Any], *, root: bool) -> Rule:
 
 def _compile(
     source: str, scope: dict[str, Any], wanted: str, mismatch: str, stage: str
-) -> tuple[Program | None, str]:
+) -> tuple[CelProgram | None, str]:
     try:
         program = compile_text(source, scope)
     except InstantiationError as error:
@@ -231,14 +231,14 @@ def _run(errors: list[FieldError], ruled: Ruled, value: Any, path: str, former: 
             errors.append(_complaint(ruled, rule, value, path + rule.field_path, _message(rule, env)))
 
 
-def _evaluation(rule: Rule, problem: str) -> str:
+def _evaluation(rule: ValidationRule, problem: str) -> str:
     if problem.startswith("no such overload"):
         words = "call arguments did not match a supported operator, function or macro signature for rule"
         return f"'{problem}': {words}: {rule.source}"
     return f"{problem} evaluating rule: {rule.source}"
 
 
-def _message(rule: Rule, env: dict[str, Any]) -> str:
+def _message(rule: ValidationRule, env: dict[str, Any]) -> str:
     """The rule's own words, from the expression if that works out, else the fixed ones, else the rule itself."""
     if rule.message_program is not None:
         try:
@@ -257,7 +257,7 @@ def _failed(ruled: Ruled, value: Any, path: str, detail: str) -> FieldError:
     return FieldError(path or WHOLE, "FieldValueInvalid", f"Invalid value: {shown(kind)}: {detail}")
 
 
-def _complaint(ruled: Ruled, rule: Rule, value: Any, path: str, detail: str) -> FieldError:
+def _complaint(ruled: Ruled, rule: ValidationRule, value: Any, path: str, detail: str) -> FieldError:
     path = path.removeprefix(".") or WHOLE
     if rule.reason == "FieldValueForbidden":
         return forbidden(path, detail)

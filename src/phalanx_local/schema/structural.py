@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from phalanx_local.patches.json_patch import clone
-from phalanx_local.schema.nodes import Node, read_node
+from phalanx_local.schema.nodes import SchemaNode, read_node
 from phalanx_local.schema.rules import check_rules, compile_rules
 from phalanx_local.schema.values import NOTHING, WHOLE, check_lists, check_value
 from phalanx_local.validation.errors import (
@@ -70,14 +70,14 @@ class StructuralSchema:
         return errors
 
 
-def unknown_in(value: Any, node: Node) -> list[str]:
+def unknown_in(value: Any, node: SchemaNode) -> list[str]:
     """The paths within a value that the schema does not know; the value is left as it is."""
     dropped: list[str] = []
     _prune(clone(value), node, "", dropped)
     return sorted(dropped)
 
 
-def _drop_nulls(value: Any, node: Node | None) -> None:
+def _drop_nulls(value: Any, node: SchemaNode | None) -> None:
     if type(value) is dict:
         for name in list(value):
             item = value[name]
@@ -92,7 +92,7 @@ def _drop_nulls(value: Any, node: Node | None) -> None:
             _drop_nulls(item, node.items)
 
 
-def _default(value: Any, node: Node) -> None:
+def _default(value: Any, node: SchemaNode) -> None:
     if type(value) is dict:
         for name, sub in node.properties.items():
             if sub.has_default and (name not in value or (value[name] is None and not sub.nullable)):
@@ -115,7 +115,7 @@ def _default(value: Any, node: Node) -> None:
                 _default(value[index], sub)
 
 
-def _prune(value: Any, node: Node | None, path: str, dropped: list[str], root: bool = False) -> None:
+def _prune(value: Any, node: SchemaNode | None, path: str, dropped: list[str], root: bool = False) -> None:
     if type(value) is dict:
         keep_meta = root or (node is not None and node.embedded)
         for name in list(value):

@@ -6,7 +6,7 @@ import marshal
 from typing import Any, Final
 
 from phalanx_local.schema.formats import NUMBERS
-from phalanx_local.schema.nodes import Node
+from phalanx_local.schema.nodes import SchemaNode
 from phalanx_local.validation.errors import (
     FieldError,
     duplicate,
@@ -26,7 +26,7 @@ NOTHING: Final = object()
 WHOLE: Final = "<nil>"
 
 
-def check_value(errors: list[FieldError], node: Node, value: Any, path: str, old: Any = NOTHING) -> None:
+def check_value(errors: list[FieldError], node: SchemaNode, value: Any, path: str, old: Any = NOTHING) -> None:
     """Adds what is wrong with a value.
 
     ``old`` is the value at the same place in the stored object: what has not changed is not held against an update,
@@ -60,7 +60,7 @@ def check_value(errors: list[FieldError], node: Node, value: Any, path: str, old
 _PLAIN: Final = {str: "string", int: "integer", dict: "object", list: "array", bool: "boolean"}
 
 
-def _is_plain(node: Node, kind: type) -> bool:
+def _is_plain(node: SchemaNode, kind: type) -> bool:
     """Whether the value obviously has the type, and the type is all that there is to it."""
     return not node.checked_format and not node.int_or_string and node.type == _PLAIN.get(kind)
 
@@ -74,7 +74,7 @@ def _same(old: Any, value: Any) -> bool:
 _NO_REFERENCES: Final = 2
 
 
-def _enum(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
+def _enum(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> None:
     if node.enum and not any(item == value and type(item) is type(value) for item in node.enum):
         names = [item if isinstance(item, str) else shown(item) for item in node.enum]
         errors.append(not_supported(path or WHOLE, value, names, keep_order=True))
@@ -98,7 +98,7 @@ def _type_name(value: Any) -> str:
     return "array" if isinstance(value, list) else "object"
 
 
-def _type(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
+def _type(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> None:
     found = _type_name(value)
     wanted = ("integer", "string") if node.int_or_string else (node.type,)
     if wanted == ("",) and not node.checked_format:
@@ -121,7 +121,7 @@ def _wrong_type(path: str, wanted: str, found: str) -> FieldError:
     return type_invalid(path or WHOLE, found, f"{path} in body must be of type {wanted}: {shown(found)}")
 
 
-def _string(errors: list[FieldError], node: Node, value: str, path: str) -> None:
+def _string(errors: list[FieldError], node: SchemaNode, value: str, path: str) -> None:
     # Only the first of these is told.
     if node.max_length is not None and len(value) > node.max_length:
         errors.append(too_long(path, node.max_length))
@@ -138,7 +138,7 @@ def _string(errors: list[FieldError], node: Node, value: str, path: str) -> None
         errors.append(invalid(path, value, detail))
 
 
-def _number(errors: list[FieldError], node: Node, value: float, path: str) -> None:
+def _number(errors: list[FieldError], node: SchemaNode, value: float, path: str) -> None:
     if node.type in NUMBERS and not node.int_or_string:
         _range(errors, node, value, path)
     if node.multiple_of is not None and value % node.multiple_of:
@@ -153,7 +153,7 @@ def _number(errors: list[FieldError], node: Node, value: float, path: str) -> No
         errors.append(invalid(path, value, f"{path} in body should be {words} {_plain(high)}"))
 
 
-def _range(errors: list[FieldError], node: Node, value: float, path: str) -> None:
+def _range(errors: list[FieldError], node: SchemaNode, value: float, path: str) -> None:
     formats = NUMBERS[node.type]
     bounds = formats.get(node.checked_format) or formats["int64" if node.type == "integer" else "double"]
     whole = node.type != "integer" or type(value) is int or value.is_integer()
@@ -167,7 +167,7 @@ def _plain(number: float) -> str:
     return str(int(number)) if float(number).is_integer() else str(number)
 
 
-def _object(errors: list[FieldError], node: Node, value: dict[str, Any], path: str, old: Any) -> None:
+def _object(errors: list[FieldError], node: SchemaNode, value: dict[str, Any], path: str, old: Any) -> None:
     size = len(value)
     if node.min_properties is not None and size < node.min_properties:
         detail = f"{path} in body should have at least {node.min_properties} properties"
@@ -189,7 +189,7 @@ def _object(errors: list[FieldError], node: Node, value: dict[str, Any], path: s
         errors.extend(required(f"{path}.{name}" if path else name) for name in missing)
 
 
-def _array(errors: list[FieldError], node: Node, value: list[Any], path: str, old: Any) -> None:
+def _array(errors: list[FieldError], node: SchemaNode, value: list[Any], path: str, old: Any) -> None:
     size = len(value)
     if node.items is not None:
         former = correlated(node, value, old)
@@ -201,7 +201,7 @@ def _array(errors: list[FieldError], node: Node, value: list[Any], path: str, ol
         errors.append(too_many(path, size, node.max_items))
 
 
-def correlated(node: Node, value: list[Any], old: Any) -> list[Any]:
+def correlated(node: SchemaNode, value: list[Any], old: Any) -> list[Any]:
     """For each item of a list its old value, where one can be told: by the keys of a map list, else nothing."""
     if old is NOTHING or not old or node.list_type != "map":
         return [NOTHING] * len(value)
@@ -209,7 +209,7 @@ def correlated(node: Node, value: list[Any], old: Any) -> list[Any]:
     return [index.get(map_key(node, item), NOTHING) if isinstance(item, dict) else NOTHING for item in value]
 
 
-def map_key(node: Node, item: dict[str, Any]) -> tuple[str, ...]:
+def map_key(node: SchemaNode, item: dict[str, Any]) -> tuple[str, ...]:
     """The identity of a map list's item; a key that is left out counts with its default."""
     properties = node.items.properties if node.items is not None else {}
     return tuple(
@@ -218,7 +218,7 @@ def map_key(node: Node, item: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-def check_lists(errors: list[FieldError], node: Node, value: Any, path: str) -> None:
+def check_lists(errors: list[FieldError], node: SchemaNode, value: Any, path: str) -> None:
     """Adds the items that occur twice in sets and map lists, at any depth."""
     if isinstance(value, dict):
         for name, item in value.items():
@@ -261,7 +261,7 @@ def _repeated(keys: list[Any]) -> list[int]:
     return found
 
 
-def _junctors(errors: list[FieldError], node: Node, value: Any, path: str, old: Any) -> None:
+def _junctors(errors: list[FieldError], node: SchemaNode, value: Any, path: str, old: Any) -> None:
     name = shown(path)
     if node.any_of:
         best = _closest(node.any_of, value, path, old)
@@ -297,13 +297,13 @@ def _junctors(errors: list[FieldError], node: Node, value: Any, path: str, old: 
         )
 
 
-def _complaints(node: Node, value: Any, path: str, old: Any) -> list[FieldError]:
+def _complaints(node: SchemaNode, value: Any, path: str, old: Any) -> list[FieldError]:
     found: list[FieldError] = []
     check_value(found, node, value, path, old)
     return found
 
 
-def _closest(nodes: tuple[Node, ...], value: Any, path: str, old: Any) -> list[FieldError]:
+def _closest(nodes: tuple[SchemaNode, ...], value: Any, path: str, old: Any) -> list[FieldError]:
     """The complaints of the alternative of which most could be checked; none when one accepts the value."""
     best: list[FieldError] = []
     most = -1
@@ -317,7 +317,7 @@ def _closest(nodes: tuple[Node, ...], value: Any, path: str, old: Any) -> list[F
     return best
 
 
-def _checks(node: Node, value: Any) -> int:
+def _checks(node: SchemaNode, value: Any) -> int:
     """How many checks a schema makes on a value, those that succeed counting more."""
     count = 4
     if node.type or node.int_or_string or node.checked_format:

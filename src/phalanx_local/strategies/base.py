@@ -9,7 +9,7 @@ from phalanx_local.errors import FieldCause
 from phalanx_local.objects import Json
 
 if TYPE_CHECKING:
-    from phalanx_local.authorization import Requester
+    from phalanx_local.authorization.requester import Requester
 
 
 class Cluster(Protocol):
@@ -43,7 +43,7 @@ class Write:
     requester: Requester | None = None
 
 
-class Strategy:
+class RestStrategy:
     """Generic behaviour; a kind overrides what it does otherwise. Instances hold no state of objects."""
 
     returns_deleted: ClassVar[bool] = False
@@ -59,7 +59,7 @@ class Strategy:
         return {}
 
     def prepare_create(self, obj: Json, write: Write) -> None:
-        """Defaults and admission of a new object, in place; may raise ApiError."""
+        """Defaults and admission of a new object, in place; may raise StatusError."""
 
     def prepare_update(self, obj: Json, old: Json, write: Write) -> None:
         """Defaults and admission of a changed object, in place; the status is already the old one."""
@@ -83,7 +83,7 @@ class Strategy:
         return None
 
 
-class SpecStrategy(Strategy):
+class SpecStrategy(RestStrategy):
     """A kind with a spec whose changes are counted in metadata.generation."""
 
     counts_generation = True

@@ -6,7 +6,7 @@ from typing import ClassVar, Final
 
 from phalanx_local.errors import Qualified, forbidden_field, invalid
 from phalanx_local.objects import Json, dig, mapping, metadata, sequence, text
-from phalanx_local.strategies.base import SpecStrategy, Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, SpecStrategy, Write
 
 ADMIN_ACCESS: Final = "resource.kubernetes.io/admin-access"
 _NO_ADMINISTRATOR: Final = (
@@ -26,7 +26,7 @@ class _Templates:
     kind: Final = "ResourceClaimTemplate"
 
 
-class ResourceClaimStrategy(Strategy):
+class ResourceClaimStrategy(RestStrategy):
     """ResourceClaim; a request that states no count asks for one device."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
@@ -41,7 +41,7 @@ class ResourceClaimStrategy(Strategy):
         return {}
 
 
-class ResourceClaimTemplateStrategy(Strategy):
+class ResourceClaimTemplateStrategy(RestStrategy):
     """ResourceClaimTemplate; defaults are those of the claims that are made from it."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
@@ -72,7 +72,7 @@ class ResourceSliceStrategy(SpecStrategy):
 
 
 def admit_administrators(resource: Qualified, obj: Json, spec: Json, path: str, write: Write) -> None:
-    """Only namespaces that are marked for it may use devices beside whoever has them. Raises ApiError."""
+    """Only namespaces that are marked for it may use devices beside whoever has them. Raises StatusError."""
     meta = metadata(obj)
     wrong = [
         forbidden_field(f"{path}.devices.requests[{index}].adminAccess", _NO_ADMINISTRATOR)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx_local.errors import FieldCause, required, wrong_value
 from phalanx_local.objects import Json, mapping, metadata, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 
 # core/v1 field -> events.k8s.io/v1 field; `source` is renamed as a whole
 _RENAMED = {
@@ -26,7 +26,7 @@ EVENTS_V1_LABELS = {f"regarding.{field}": f"involvedObject.{field}" for field in
 }
 
 
-class EventStrategy(Strategy):
+class EventStrategy(RestStrategy):
     """core/v1 and events.k8s.io/v1 Event."""
 
     create_on_update = True

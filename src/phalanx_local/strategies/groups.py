@@ -10,7 +10,7 @@ from typing import Final
 
 from phalanx_local.errors import forbidden
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 from phalanx_local.strategies.priority import admit_priority
 
 PROTECTION: Final = "scheduling.k8s.io/podgroup-protection"
@@ -28,7 +28,7 @@ class _Composites:
     kind: Final = "CompositePodGroup"
 
 
-class PodGroupStrategy(Strategy):
+class PodGroupStrategy(RestStrategy):
     """scheduling.k8s.io PodGroup. `protect` adds the finalizer that the real server adds at create. Without
     `composites` the name of a parent is dropped, as with the feature gate off."""
 
@@ -78,7 +78,7 @@ class PodGroupStrategy(Strategy):
             _admit_template(obj, _PodGroups(), text(reference.get("workloadName")), text(wanted), write)
 
 
-class CompositePodGroupStrategy(Strategy):
+class CompositePodGroupStrategy(RestStrategy):
     """scheduling.k8s.io CompositePodGroup: nothing of its spec changes."""
 
     counts_generation = True
@@ -121,7 +121,7 @@ def _templates(holder: Json, field: str) -> Iterator[str]:
         yield from _templates(item, field)
 
 
-class WorkloadTemplateStrategy(Strategy):
+class WorkloadTemplateStrategy(RestStrategy):
     """scheduling.k8s.io Workload: templates of groups; nothing of it ever changes but controllerRef, once. Without
     `composites` templates of groups of groups are dropped, as with the feature gate off."""
 

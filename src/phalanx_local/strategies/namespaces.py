@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from phalanx_local.errors import FieldCause
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 
 NAME_LABEL = "kubernetes.io/metadata.name"
 FINALIZER = "kubernetes"
 
 
-class NamespaceStrategy(Strategy):
+class NamespaceStrategy(RestStrategy):
     """v1 Namespace; spec.finalizers holds the object until its contents are gone."""
 
     returns_deleted = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from phalanx_local.objects import Json, mapping, sequence
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 from phalanx_local.strategies.pods import spell_conditions
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
@@ -23,7 +23,7 @@ _NODE_INFO: Final = (
 )
 
 
-class NodeStrategy(Strategy):
+class NodeStrategy(RestStrategy):
     """v1 Node. A node that states only its capacity offers all of it, as a kubelet without reservations does.
 
     With `taints` a new node is not ready until it says so, as the admission plugin TaintNodesByCondition has

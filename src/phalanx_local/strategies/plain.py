@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from phalanx_local.objects import Json, mapping, metadata, sequence, text
-from phalanx_local.strategies.base import SpecStrategy, Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, SpecStrategy, Write
 from phalanx_local.strategies.pods import default_pod_spec
 
 CLAIM_PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -14,7 +14,7 @@ _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _DEFAULT_CLASS: Final = "storageclass.kubernetes.io/is-default-class"
 
 
-class LeaseStrategy(Strategy):
+class LeaseStrategy(RestStrategy):
     """coordination.k8s.io Lease: every update must say which revision it saw."""
 
     unconditional_update = False
@@ -24,7 +24,7 @@ class LeaseStrategy(Strategy):
         obj.setdefault("spec", {})
 
 
-class SecretStrategy(Strategy):
+class SecretStrategy(RestStrategy):
     """v1 Secret; stringData is written into data."""
 
     field_labels = frozenset(("type",))
@@ -46,7 +46,7 @@ class SecretStrategy(Strategy):
         self.prepare_create(obj, write)
 
 
-class ServiceStrategy(Strategy):
+class ServiceStrategy(RestStrategy):
     """v1 Service; addresses are taken from 10.96.0.0/16 in order of creation."""
 
     returns_deleted = True
@@ -99,7 +99,7 @@ class ServiceStrategy(Strategy):
         return "None"
 
 
-class VolumeStrategy(Strategy):
+class VolumeStrategy(RestStrategy):
     """v1 PersistentVolume. `protect` adds the finalizer that keeps it while a claim has it."""
 
     returns_deleted = True
@@ -121,7 +121,7 @@ class VolumeStrategy(Strategy):
         return {"phase": "Pending"}
 
 
-class VolumeClaimStrategy(Strategy):
+class VolumeClaimStrategy(RestStrategy):
     """v1 PersistentVolumeClaim. `protect` adds the finalizer that keeps it while a pod uses it. One that names no
     class gets the default one, if there is any."""
 
@@ -165,7 +165,7 @@ def _default_class(write: Write) -> str:
     return text(metadata(marked[0]).get("name")) if marked else ""
 
 
-class VolumeClassStrategy(Strategy):
+class VolumeClassStrategy(RestStrategy):
     """storage.k8s.io StorageClass."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
@@ -173,14 +173,14 @@ class VolumeClassStrategy(Strategy):
         obj.setdefault("volumeBindingMode", "Immediate")
 
 
-class AttachmentStrategy(Strategy):
+class AttachmentStrategy(RestStrategy):
     """storage.k8s.io VolumeAttachment."""
 
     def initial_status(self, obj: Json, write: Write) -> Json:
         return {"attached": False}
 
 
-class DriverStrategy(Strategy):
+class DriverStrategy(RestStrategy):
     """storage.k8s.io CSIDriver."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:
@@ -206,13 +206,13 @@ class DisruptionBudgetStrategy(SpecStrategy):
         return {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
 
 
-class QuotaStrategy(Strategy):
+class QuotaStrategy(RestStrategy):
     """v1 ResourceQuota."""
 
     returns_deleted = True
 
 
-class TemplateStrategy(Strategy):
+class TemplateStrategy(RestStrategy):
     """v1 PodTemplate."""
 
     returns_deleted = True

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from phalanx.model.quantity import read_quantity
 from phalanx_local.admission.runtimeclass import admit_runtime_class
 from phalanx_local.errors import FieldCause, forbidden_field
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 from phalanx_local.strategies.priority import admit_priority
 from phalanx_local.strategies.serviceaccounts import admit_service_account
-from phalanx_local.validation import parse_quantity
 
 TERMINAL = ("Succeeded", "Failed")
 _EVICTION_SECONDS = 300
 
 
-class PodStrategy(Strategy):
+class PodStrategy(RestStrategy):
     """v1 Pod. `group_field` is the field of the spec in which pods name their native group; such a field of another
     release is dropped, as the real server does with a feature gate off."""
 
@@ -253,7 +253,7 @@ def qos_class(spec: Json) -> str:
 
 
 def _amount(quantity: object) -> int:
-    return parse_quantity(quantity).nano if quantity is not None else 0
+    return read_quantity(quantity).nano if quantity is not None else 0
 
 
 def _check_nomination(obj: Json, old: Json) -> list[FieldCause]:

@@ -7,7 +7,7 @@ from typing import Final
 from phalanx_local.admission.expressions import check_expressions
 from phalanx_local.errors import FieldCause, required, unsupported_value, wrong_value
 from phalanx_local.objects import Json, mapping, sequence, text
-from phalanx_local.strategies.base import SpecStrategy, Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, SpecStrategy, Write
 
 _ACTIONS: Final = ("Audit", "Deny", "Warn")
 _REASONS: Final = ("Unauthorized", "Forbidden", "Invalid", "RequestEntityTooLarge")
@@ -45,7 +45,7 @@ class PolicyStrategy(SpecStrategy):
         return causes + check_expressions(obj)
 
 
-class PolicyBindingStrategy(Strategy):
+class PolicyBindingStrategy(RestStrategy):
     """admissionregistration.k8s.io/v1 ValidatingAdmissionPolicyBinding."""
 
     def prepare_create(self, obj: Json, write: Write) -> None:

@@ -6,12 +6,12 @@ from typing import Final
 
 from phalanx_local.errors import Qualified, forbidden
 from phalanx_local.objects import Json, mapping, metadata, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 
-class PriorityClassStrategy(Strategy):
+class PriorityClassStrategy(RestStrategy):
     """scheduling.k8s.io/v1 PriorityClass: value and preemptionPolicy never change."""
 
     counts_generation = True

@@ -5,10 +5,10 @@ from __future__ import annotations
 from phalanx_local.authorization.escalation import check_binding, check_role
 from phalanx_local.authorization.rbac import GROUP
 from phalanx_local.objects import Json, mapping, sequence
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 
 
-class RoleStrategy(Strategy):
+class RoleStrategy(RestStrategy):
     """rbac.authorization.k8s.io/v1 Role or ClusterRole."""
 
     def __init__(self, kind: str) -> None:
@@ -23,7 +23,7 @@ class RoleStrategy(Strategy):
         check_role(write.requester, self._kind, obj, old)
 
 
-class BindingStrategy(Strategy):
+class BindingStrategy(RestStrategy):
     """rbac.authorization.k8s.io/v1 RoleBinding or ClusterRoleBinding."""
 
     def __init__(self, kind: str) -> None:

@@ -6,10 +6,10 @@ from typing import Final
 
 from phalanx_local.errors import forbidden
 from phalanx_local.objects import Json, mapping, text
-from phalanx_local.strategies.base import Strategy, Write
+from phalanx_local.strategies.base import RestStrategy, Write
 
 
-class ServiceAccountStrategy(Strategy):
+class ServiceAccountStrategy(RestStrategy):
     """v1 ServiceAccount."""
 
     returns_deleted = True

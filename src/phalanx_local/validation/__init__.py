@@ -7,15 +7,11 @@ default counts as having it.
 from phalanx_local.validation.decoding import malformed
 from phalanx_local.validation.errors import FieldError
 from phalanx_local.validation.objects import validate
-from phalanx_local.validation.quantity import Quantity, QuantityError, parse_quantity
 from phalanx_local.validation.unknown import unknown_fields
 
 __all__ = [
     "FieldError",
-    "Quantity",
-    "QuantityError",
     "malformed",
-    "parse_quantity",
     "unknown_fields",
     "validate",
 ]

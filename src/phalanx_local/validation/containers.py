@@ -48,7 +48,7 @@ _EPHEMERAL_FORBIDDEN: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PodContext:
     """What a container's rules need to know of its pod."""
 
     volumes: dict[str, dict[str, Any]]
@@ -60,7 +60,7 @@ class Surroundings:
     is_pod: bool
 
 
-def check_containers(errors: list[FieldError], spec: dict[str, Any], path: str, around: Surroundings) -> None:
+def check_containers(errors: list[FieldError], spec: dict[str, Any], path: str, around: PodContext) -> None:
     """Checks all containers of a pod spec."""
     containers = spec.get("containers") or []
     if not containers:
@@ -87,7 +87,7 @@ def check_containers(errors: list[FieldError], spec: dict[str, Any], path: str, 
 
 
 def _init(
-    errors: list[FieldError], container: dict[str, Any], path: str, names: set[str], around: Surroundings
+    errors: list[FieldError], container: dict[str, Any], path: str, names: set[str], around: PodContext
 ) -> None:
     _common(errors, container, path, around)
     policy = container.get("restartPolicy")
@@ -122,7 +122,7 @@ def _ephemeral(
     path: str,
     names: set[str],
     others: set[str],
-    around: Surroundings,
+    around: PodContext,
 ) -> None:
     _common(errors, container, path, around)
     name = container.get("name") or ""
@@ -142,7 +142,7 @@ def _ephemeral(
                 errors.append(forbidden(where, "cannot be set for an Ephemeral Container"))
 
 
-def _common(errors: list[FieldError], container: dict[str, Any], path: str, around: Surroundings) -> None:
+def _common(errors: list[FieldError], container: dict[str, Any], path: str, around: PodContext) -> None:
     name, image = container.get("name") or "", container.get("image") or ""
     if not name:
         errors.append(required(f"{path}.name"))
@@ -211,7 +211,7 @@ def _host_ports(errors: list[FieldError], containers: list[dict[str, Any]], path
 
 
 def _host_network_ports(
-    errors: list[FieldError], containers: list[dict[str, Any]], path: str, around: Surroundings
+    errors: list[FieldError], containers: list[dict[str, Any]], path: str, around: PodContext
 ) -> None:
     for index, container in enumerate(containers):
         for position, port in enumerate(container.get("ports") or ()):
@@ -356,7 +356,7 @@ def _security(errors: list[FieldError], context: dict[str, Any], path: str) -> N
             errors.append(invalid(path, context, detail))
 
 
-def _hooks(errors: list[FieldError], container: dict[str, Any], path: str, around: Surroundings) -> None:
+def _hooks(errors: list[FieldError], container: dict[str, Any], path: str, around: PodContext) -> None:
     lifecycle = container.get("lifecycle")
     if lifecycle:
         for name in ("postStart", "preStop"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from phalanx.model.quantity import QuantityError, read_quantity
 from phalanx_local.validation.errors import FieldError, shown, type_invalid
 from phalanx_local.validation.kinds import kind_type, struct_type
-from phalanx_local.validation.quantity import QuantityError, parse_quantity
 from phalanx_local.validation.types import FieldType
 
 _INTEGERS: Final = {"int32": (-(2**31), 2**31 - 1), "int64": (-(2**63), 2**63 - 1)}
@@ -91,7 +91,7 @@ def _scalar(name: str, value: Any) -> bool:
         return kind is bool
     if name == "quantity":
         try:
-            parse_quantity(value)
+            read_quantity(value)
         except QuantityError:
             return False
         return True
@@ -104,9 +104,9 @@ def _scalar(name: str, value: Any) -> bool:
 
 def _bad_quantity(errors: list[FieldError], value: Any, path: str) -> None:
     try:
-        parse_quantity(value)
+        read_quantity(value)
     except QuantityError as error:
-        errors.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error}"))
+        errors.append(FieldError(path, "FieldValueInvalid", f"Invalid value: {shown(value)}: {error.reason}"))
 
 
 def _mismatch(errors: list[FieldError], value: Any, path: str, wanted: str) -> None:

@@ -6,9 +6,10 @@ import ipaddress
 from typing import Any, Final
 
 from phalanx.model.decoding import parse_whole
+from phalanx.model.quantity import Quantity, QuantityError, read_quantity
 from phalanx_local.validation.containers import (
     MAX_ID,
-    Surroundings,
+    PodContext,
     check_containers,
     check_ids,
     check_seccomp,
@@ -25,7 +26,6 @@ from phalanx_local.validation.metadata import validate_labels
 from phalanx_local.validation.names import dns_label, dns_subdomain, in_range, label_key
 from phalanx_local.validation.placement import check_affinity, check_spread, check_tolerations
 from phalanx_local.validation.pod_updates import check_pod_update
-from phalanx_local.validation.quantity import Quantity, QuantityError, parse_quantity
 from phalanx_local.validation.resources import check_requirements
 from phalanx_local.validation.volumes import check_volumes
 
@@ -98,7 +98,7 @@ def check_pod_spec(
     grace = spec.get("terminationGracePeriodSeconds")
     volumes = check_volumes(errors, spec.get("volumes"), f"{path}.volumes", pod_name)
     claims = _resource_claims(errors, spec.get("resourceClaims"), f"{path}.resourceClaims")
-    around = Surroundings(
+    around = PodContext(
         volumes,
         claims,
         _DEFAULT_GRACE if grace is None else grace,
@@ -194,7 +194,7 @@ def _amounts(listed: Any) -> dict[str, Quantity]:
     found: dict[str, Quantity] = {}
     for name, value in (listed or {}).items():
         try:
-            found[name] = parse_quantity(value)
+            found[name] = read_quantity(value)
         except QuantityError:
             continue  # already reported where the list itself is checked
     return found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from phalanx_local.validation.quantity import QuantityError, parse_quantity
+from phalanx.model.quantity import QuantityError, read_quantity
 
 _COUNTED: Final = ("cpu", "memory")
 
@@ -31,7 +31,7 @@ def _amounts(listed: dict[str, Any] | None) -> list[int]:
     amounts = []
     for name in _COUNTED:
         try:
-            amounts.append(max(0, parse_quantity((listed or {}).get(name, "0")).nano))
+            amounts.append(max(0, read_quantity((listed or {}).get(name, "0")).nano))
         except QuantityError:
             amounts.append(0)
     return amounts

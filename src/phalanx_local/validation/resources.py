@@ -6,9 +6,9 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, Final
 
+from phalanx.model.quantity import Quantity, QuantityError, read_quantity
 from phalanx_local.validation.errors import FieldError, forbidden, invalid, not_supported, required
 from phalanx_local.validation.names import Complaints, dns_label, label_key
-from phalanx_local.validation.quantity import Quantity, QuantityError, parse_quantity
 
 HUGE_PAGES: Final = "hugepages-"
 NEGATIVE: Final = "must be greater than or equal to 0"
@@ -82,9 +82,9 @@ def container_resource_name(name: str) -> Complaints:
 def parsed(errors: list[FieldError], value: Any, path: str) -> Quantity | None:
     """The quantity, or None after adding an error."""
     try:
-        return parse_quantity(value)
+        return read_quantity(value)
     except QuantityError as error:
-        errors.append(invalid(path, value, str(error)))
+        errors.append(invalid(path, value, error.reason))
         return None
 
 
@@ -92,7 +92,7 @@ def check_quantity(errors: list[FieldError], name: str, quantity: Quantity, path
     """Refuses negative amounts, and fractions of what is counted."""
     if quantity.nano < 0:
         errors.append(invalid(path, str(quantity), NEGATIVE))
-    if not quantity.whole and (name in _COUNTED or extended(name)):
+    if not quantity.is_integer and (name in _COUNTED or extended(name)):
         errors.append(invalid(path, str(quantity), NOT_INTEGER))
 
 
@@ -155,7 +155,7 @@ def check_requirements(
 
 def _whole_pages(name: str, quantity: Quantity) -> bool:
     try:
-        page = parse_quantity(name.removeprefix(HUGE_PAGES))
+        page = read_quantity(name.removeprefix(HUGE_PAGES))
     except QuantityError:
         return False
     return page.nano > 0 and quantity.nano % page.nano == 0

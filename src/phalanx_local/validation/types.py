@@ -37,7 +37,7 @@ class FieldType:
 
     form: Form
     scalar: str = ""
-    fields: dict[str, Member] = field(default_factory=dict)
+    fields: dict[str, StructField] = field(default_factory=dict)
     element: FieldType | None = None
     atomic: bool = False
     keys: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class FieldType:
 
 
 @dataclass(slots=True, eq=False)
-class Member:
+class StructField:
     """A named field of a struct.
 
     ``empty`` is the value that an otherwise empty object has here (`ABSENT` for most): a struct held by value

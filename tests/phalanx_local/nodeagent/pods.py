@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 
 def container(name: str = "main", **fields: Any) -> dict[str, Any]:
@@ -48,20 +48,20 @@ def manifest(
     return body
 
 
-def pod(name: str = "p", **fields: Any) -> Pod:
-    return msgspec.convert(manifest(name, **fields), Pod)
+def pod(name: str = "p", **fields: Any) -> V1Pod:
+    return msgspec.convert(manifest(name, **fields), V1Pod)
 
 
-def deleted(original: Pod, grace: int = 30) -> Pod:
+def deleted(original: V1Pod, grace: int = 30) -> V1Pod:
     """The same pod after a DELETE."""
     return edited(original, deletion_timestamp="2030-01-01T01:00:00Z", deletion_grace_period_seconds=grace)
 
 
-def edited(original: Pod, **metadata: Any) -> Pod:
+def edited(original: V1Pod, **metadata: Any) -> V1Pod:
     return msgspec.structs.replace(original, metadata=msgspec.structs.replace(original.metadata, **metadata))
 
 
-def with_status(original: Pod, patch: dict[str, Any]) -> Pod:
+def with_status(original: V1Pod, patch: dict[str, Any]) -> V1Pod:
     """The same pod after a status patch was applied to one that had no such status before."""
     status = msgspec.convert({"phase": "Pending", **patch["status"]}, type(original.status))
     return msgspec.structs.replace(original, status=status)

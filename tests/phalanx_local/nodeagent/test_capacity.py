@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from phalanx.model.resources import requests_of
 from phalanx.model.selectors import HostPort
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.capacity import Charge, Ledger, read_amounts
+from phalanx_local.nodeagent.capacity import NodeInfo, PodCharge, read_amounts
 from phalanx_local.nodeagent.requests import charge_of
 
 from .pods import container, pod
@@ -17,12 +17,12 @@ from .pods import container, pod
 GPU = "nvidia.com/gpu"
 
 
-def ask(**amounts: int) -> Charge:
-    return Charge(requests_of({name.replace("gpu", GPU): amount for name, amount in amounts.items()}))
+def ask(**amounts: int) -> PodCharge:
+    return PodCharge(requests_of({name.replace("gpu", GPU): amount for name, amount in amounts.items()}))
 
 
-def node(cpu: int = 4000, memory: int = 1000, pods: int = 10, gpu: int = 2) -> Ledger:
-    return Ledger({"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu})
+def node(cpu: int = 4000, memory: int = 1000, pods: int = 10, gpu: int = 2) -> NodeInfo:
+    return NodeInfo({"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu})
 
 
 def test_a_node_fills_up_to_the_last_unit() -> None:
@@ -43,10 +43,10 @@ def test_a_node_fills_up_to_the_last_unit() -> None:
         (ask(memory=1001), "OutOfmemory"),
         (ask(gpu=3), "OutOfnvidia.com/gpu"),
         (ask(cpu=4001, gpu=3), "OutOfcpu"),
-        (Charge(requests_of({"example.com/unknown": 1})), "OutOfexample.com/unknown"),
+        (PodCharge(requests_of({"example.com/unknown": 1})), "OutOfexample.com/unknown"),
     ],
 )
-def test_the_reason_names_the_first_resource_that_is_short(charge: Charge, reason: str) -> None:
+def test_the_reason_names_the_first_resource_that_is_short(charge: PodCharge, reason: str) -> None:
     rejection = node().check("a", charge)
     assert rejection is not None
     assert rejection.reason == reason
@@ -54,12 +54,12 @@ def test_the_reason_names_the_first_resource_that_is_short(charge: Charge, reaso
 
 def test_every_pod_costs_a_pod_slot() -> None:
     ledger = node(pods=2)
-    assert [ledger.admit(uid, Charge()) for uid in "ab"] == [None, None]
-    rejection = ledger.admit("c", Charge())
+    assert [ledger.admit(uid, PodCharge()) for uid in "ab"] == [None, None]
+    rejection = ledger.admit("c", PodCharge())
     assert rejection is not None
     assert rejection.reason == "OutOfpods"
     ledger.release("a")
-    assert ledger.admit("c", Charge()) is None
+    assert ledger.admit("c", PodCharge()) is None
 
 
 def test_a_node_that_shrank_keeps_its_pods_and_takes_only_what_needs_nothing_of_it() -> None:
@@ -87,10 +87,10 @@ def test_what_ran_before_is_charged_whether_it_fits_or_not() -> None:
 
 def test_host_ports_are_given_once_per_address() -> None:
     ledger = node()
-    assert ledger.admit("a", Charge(ports=(HostPort(80, "TCP", "127.0.0.1"),))) is None
-    assert ledger.admit("b", Charge(ports=(HostPort(80, "TCP", "127.0.0.2"),))) is None
-    assert ledger.admit("c", Charge(ports=(HostPort(80, "UDP"),))) is None
-    rejection = ledger.admit("d", Charge(ports=(HostPort(80),)))
+    assert ledger.admit("a", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.1"),))) is None
+    assert ledger.admit("b", PodCharge(ports=(HostPort(80, "TCP", "127.0.0.2"),))) is None
+    assert ledger.admit("c", PodCharge(ports=(HostPort(80, "UDP"),))) is None
+    rejection = ledger.admit("d", PodCharge(ports=(HostPort(80),)))
     assert rejection is not None
     assert rejection.reason == "NodePorts"
 
@@ -101,7 +101,7 @@ def test_a_pod_is_charged_its_requests_and_its_node_ports() -> None:
     )
     setup = container("init", resources={"requests": {"cpu": "2"}})
     charge = charge_of(pod(containers=[busy], inits=[setup]))
-    assert charge == Charge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
+    assert charge == PodCharge(requests_of({"cpu": 2000, GPU: 1}), (HostPort(10),))
 
 
 def test_a_pod_whose_requests_cannot_be_read_fits_nowhere() -> None:
@@ -126,9 +126,9 @@ def test_usage_is_the_sum_of_what_is_inside_and_never_above_the_offer(
     moves: list[tuple[str, bool, dict[str, int]]],
 ) -> None:
     offer = {"cpu": 6, "memory": 6, GPU: 6, "pods": 3}
-    ledger, inside = Ledger(offer), dict[str, dict[str, int]]()
+    ledger, inside = NodeInfo(offer), dict[str, dict[str, int]]()
     for uid, comes, amounts in moves:
-        if comes and ledger.admit(uid, Charge(requests_of(amounts))) is None:
+        if comes and ledger.admit(uid, PodCharge(requests_of(amounts))) is None:
             inside[uid] = amounts
         elif not comes:
             ledger.release(uid)

@@ -17,13 +17,13 @@ from phalanx_local.nodeagent.environment import (
     hostname,
 )
 from phalanx_local.nodeagent.hosts import Hosts
-from phalanx_local.nodeagent.wire import Container
+from phalanx_local.nodeagent.wire import V1Container
 
 from .pods import container, pod
 
 
-def spec(**fields: Any) -> Container:
-    return msgspec.convert(container(**fields), Container)
+def spec(**fields: Any) -> V1Container:
+    return msgspec.convert(container(**fields), V1Container)
 
 
 def facts(**fields: Any) -> PodFacts:

@@ -8,23 +8,23 @@ from typing import Any
 import pytest
 
 from phalanx_local.nodeagent.capacity import Rejection
-from phalanx_local.nodeagent.containers import Backoff
+from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.lifecycle import PodLifecycle, StartContainer, StopContainer
 from phalanx_local.nodeagent.script import ScriptDefaults, ScriptError
 from phalanx_local.nodeagent.status import status_patch
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 from .pods import container, deleted, edited, pod, with_status
 
 T0 = 1_900_000_000.0
-BACKOFF = Backoff(initial=1.0, limit=30.0)
+BACKOFF = RestartBackoff(initial=1.0, limit=30.0)
 
 
 class World:
     """One pod and a clock that jumps from wake-up to wake-up; records each status that would be written."""
 
     def __init__(
-        self, subject: Pod, *, fake: bool = True, resume: bool = False, at: float = T0, **defaults: Any
+        self, subject: V1Pod, *, fake: bool = True, resume: bool = False, at: float = T0, **defaults: Any
     ) -> None:
         self.now = at
         make = PodLifecycle.resumed if resume else PodLifecycle
@@ -55,7 +55,7 @@ class World:
         self.settle()
         return self
 
-    def observe(self, subject: Pod) -> World:
+    def observe(self, subject: V1Pod) -> World:
         self.life.observe(subject, self.now)
         self.settle()
         return self
@@ -276,7 +276,7 @@ def test_an_edit_of_the_run_time_counts_while_the_pod_runs() -> None:
 # After a restart of the agent
 
 
-def resumed(world: World, after: float, subject: Pod, **options: Any) -> World:
+def resumed(world: World, after: float, subject: V1Pod, **options: Any) -> World:
     """The world of a new agent that sees what the old one wrote last, `after` seconds later."""
     seen = with_status(subject, {"status": world.last})
     return World(seen, resume=True, at=world.now + after, **options)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from phalanx_local.nodeagent.fakelog import FakeLogs
 from phalanx_local.nodeagent.logserver import LogError, LogServer, file_tail_offset, tail_offset
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.wire import V1Pod
 
 from .pods import manifest
 
@@ -45,7 +45,7 @@ def fake_log(
 ) -> str:
     body = manifest("a", notes={"log": "hello"})
     body["status"]["containerStatuses"] = [{"name": "main", "state": state, "lastState": last or {}}]
-    return FakeLogs(lambda uid: False).log(msgspec.convert(body, Pod), "main", previous=previous).decode()
+    return FakeLogs(lambda uid: False).log(msgspec.convert(body, V1Pod), "main", previous=previous).decode()
 
 
 def test_a_pretended_log_tells_what_the_status_tells() -> None:
@@ -66,19 +66,19 @@ def test_a_container_that_has_not_started_has_no_log() -> None:
 class OneLog:
     """A source with one text for all."""
 
-    def log(self, pod: Pod, container: str, *, previous: bool) -> bytes:
+    def log(self, pod: V1Pod, container: str, *, previous: bool) -> bytes:
         if previous:
             raise LogError("there was none before")
         return b"one\ntwo\n"
 
-    def growing(self, pod: Pod, container: str) -> bool:
+    def growing(self, pod: V1Pod, container: str) -> bool:
         return False
 
 
 @pytest.fixture
 async def server() -> AsyncIterator[LogServer]:
-    async def find(namespace: str, name: str) -> Pod | None:
-        return msgspec.convert(manifest(name), Pod) if name == "a" else None
+    async def find(namespace: str, name: str) -> V1Pod | None:
+        return msgspec.convert(manifest(name), V1Pod) if name == "a" else None
 
     server = LogServer()
     await server.start()

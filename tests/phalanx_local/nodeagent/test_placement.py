@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from phalanx.model.selectors import Requirement, Taint, Toleration
-from phalanx_local.nodeagent.placement import Place, objection, term_holds
-from phalanx_local.nodeagent.wire import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm, PodSpec
+from phalanx_local.nodeagent.placement import NodeFacts, objection, term_holds
+from phalanx_local.nodeagent.wire import V1Affinity, V1NodeAffinity, V1NodeSelector, V1NodeSelectorTerm, V1PodSpec
 
 
-def spec(*terms: NodeSelectorTerm) -> PodSpec:
-    return PodSpec(affinity=Affinity(NodeAffinity(NodeSelector(terms))))
+def spec(*terms: V1NodeSelectorTerm) -> V1PodSpec:
+    return V1PodSpec(affinity=V1Affinity(V1NodeAffinity(V1NodeSelector(terms))))
 
 
-PLACE = Place("n0", {"zone": "a", "cores": "8", "big": ""})
+PLACE = NodeFacts("n0", {"zone": "a", "cores": "8", "big": ""})
 
 
 @pytest.mark.parametrize(
@@ -40,23 +40,23 @@ PLACE = Place("n0", {"zone": "a", "cores": "8", "big": ""})
     ],
 )
 def test_one_requirement(key: str, operator: str, values: tuple[str, ...], holds: bool) -> None:
-    assert term_holds(PLACE, NodeSelectorTerm((Requirement(key, operator, values),))) is holds
+    assert term_holds(PLACE, V1NodeSelectorTerm((Requirement(key, operator, values),))) is holds
 
 
 def test_all_of_a_term_must_hold_and_an_empty_one_never_does() -> None:
     yes, no = Requirement("zone", "In", ("a",)), Requirement("zone", "In", ("b",))
     field = Requirement("metadata.name", "In", ("n0",))
-    assert term_holds(PLACE, NodeSelectorTerm((yes,), (field,)))
-    assert not term_holds(PLACE, NodeSelectorTerm((yes, no)))
-    assert not term_holds(PLACE, NodeSelectorTerm((yes,), (Requirement("metadata.name", "NotIn", ("n0",)),)))
-    assert not term_holds(PLACE, NodeSelectorTerm())
+    assert term_holds(PLACE, V1NodeSelectorTerm((yes,), (field,)))
+    assert not term_holds(PLACE, V1NodeSelectorTerm((yes, no)))
+    assert not term_holds(PLACE, V1NodeSelectorTerm((yes,), (Requirement("metadata.name", "NotIn", ("n0",)),)))
+    assert not term_holds(PLACE, V1NodeSelectorTerm())
 
 
 def test_one_term_is_enough_and_none_at_all_never() -> None:
-    yes = NodeSelectorTerm((Requirement("zone", "In", ("a",)),))
-    no = NodeSelectorTerm((Requirement("zone", "In", ("b",)),))
+    yes = V1NodeSelectorTerm((Requirement("zone", "In", ("a",)),))
+    no = V1NodeSelectorTerm((Requirement("zone", "In", ("b",)),))
     assert objection(PLACE, spec(no, yes)) is None
-    assert objection(PLACE, PodSpec()) is None
+    assert objection(PLACE, V1PodSpec()) is None
     for affinity in ((no,), ()):
         found = objection(PLACE, spec(*affinity))
         assert found is not None
@@ -64,8 +64,8 @@ def test_one_term_is_enough_and_none_at_all_never() -> None:
 
 
 def test_only_no_execute_taints_matter_to_a_bound_pod() -> None:
-    place = Place("n0", taints=(Taint("a", effect="NoSchedule"), Taint("b", effect="NoExecute")))
-    found = objection(place, PodSpec())
+    place = NodeFacts("n0", taints=(Taint("a", effect="NoSchedule"), Taint("b", effect="NoExecute")))
+    found = objection(place, V1PodSpec())
     assert found is not None
     assert found.reason == "TaintToleration"
-    assert objection(place, PodSpec(tolerations=(Toleration("b", "Exists"),))) is None
+    assert objection(place, V1PodSpec(tolerations=(Toleration("b", "Exists"),))) is None

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 
 from phalanx_local.nodeagent.addresses import AddressPool
-from phalanx_local.nodeagent.containers import Backoff
+from phalanx_local.nodeagent.containers import RestartBackoff
 from phalanx_local.nodeagent.images import ALL_IMAGES, Images
 from phalanx_local.nodeagent.lifecycle import Command, PodLifecycle
 from phalanx_local.nodeagent.podset import DeleteWrite, PodSet, StatusWrite
 from phalanx_local.nodeagent.script import ScriptDefaults
-from phalanx_local.nodeagent.site import Offer
-from phalanx_local.nodeagent.wire import Pod
+from phalanx_local.nodeagent.site import NodeOffer
+from phalanx_local.nodeagent.wire import V1Pod
 
 from .pods import container, manifest
 
@@ -39,13 +39,13 @@ class Cluster:
         self.set = PodSet(
             self,
             defaults=ScriptDefaults(),
-            backoff=Backoff(),
+            backoff=RestartBackoff(),
             addresses=AddressPool("10.9.0.0/24"),
             host_ip="127.0.0.1",
             images=images,
         )
         for node in nodes:
-            self.set.tend(node, Offer(offer), self.now)
+            self.set.tend(node, NodeOffer(offer), self.now)
         if synced:
             self.set.synced(self.now)
 
@@ -84,7 +84,7 @@ class Cluster:
 
     def show(self, uid: str) -> None:
         raw = msgspec.json.encode(self.objects[uid])
-        self.set.upsert(msgspec.json.decode(raw, type=Pod), self.now)
+        self.set.upsert(msgspec.json.decode(raw, type=V1Pod), self.now)
 
     def create(self, name: str, **fields: Any) -> str:
         body = manifest(name, **fields)
@@ -124,7 +124,7 @@ class Cluster:
             del self.doubts[node]
             inquiry = self.set.inquire(node)
             present = [uid for uid, body in self.objects.items() if body["spec"]["nodeName"] == node]
-            self.set.judge(inquiry, Offer(self.offer, self.labels), present, self.now)
+            self.set.judge(inquiry, NodeOffer(self.offer, self.labels), present, self.now)
 
     def settle(self) -> Cluster:
         while self.queue or self.doubts:
@@ -238,7 +238,7 @@ def test_stale_news_of_a_finished_pod_does_not_revive_it() -> None:
     cluster.now += 10
     cluster.set.advance(cluster.now)
     raw = msgspec.json.encode(running)
-    cluster.set.upsert(msgspec.json.decode(raw, type=Pod), cluster.now)
+    cluster.set.upsert(msgspec.json.decode(raw, type=V1Pod), cluster.now)
     cluster.run(100)
     assert cluster.history == [(uid, "Running"), (uid, "Succeeded")]
 
@@ -315,7 +315,7 @@ def test_what_comes_while_the_api_is_asked_is_neither_lost_nor_forgotten() -> No
     inquiry = cluster.set.inquire("n0")
     meanwhile = cluster.create("b", containers=wants(gpu="4"))
     too_late = cluster.create("c", containers=wants(gpu="1"))
-    cluster.set.judge(inquiry, Offer(OFFER), [first], cluster.now)
+    cluster.set.judge(inquiry, NodeOffer(OFFER), [first], cluster.now)
     cluster.settle()
     phases = [cluster.phase(uid) for uid in (first, meanwhile, too_late)]
     assert phases == ["Failed", "Running", "Failed"]
@@ -337,8 +337,8 @@ def test_pods_of_nodes_that_nobody_tends_are_left_alone_and_announced_when_the_n
     uid = cluster.create("a", node="late")
     cluster.settle()
     assert cluster.history == []
-    assert cluster.set.tend("late", Offer(OFFER), cluster.now)
-    assert not cluster.set.tend("late", Offer(OFFER), cluster.now)
+    assert cluster.set.tend("late", NodeOffer(OFFER), cluster.now)
+    assert not cluster.set.tend("late", NodeOffer(OFFER), cluster.now)
     cluster.show(uid)
     cluster.settle()
     assert cluster.phase(uid) == "Running"
@@ -499,7 +499,7 @@ def test_what_runs_is_not_asked_for_its_claims_again() -> None:
     cluster.settle()
     cluster.set.neglect("n0")
     cluster.claimants.clear()
-    cluster.set.tend("n0", Offer(OFFER), cluster.now)
+    cluster.set.tend("n0", NodeOffer(OFFER), cluster.now)
     cluster.show(uid)
     assert cluster.claimants == []
 

@@ -11,8 +11,8 @@ from phalanx.kube.auth.config import load_config
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.errors import ApiError
 from phalanx_local.nodeagent.agent import AgentOptions
-from phalanx_local.nodeagent.containers import Backoff
-from phalanx_local.nodeagent.service import ServiceOptions, run_node_agent
+from phalanx_local.nodeagent.containers import RestartBackoff
+from phalanx_local.nodeagent.service import NodeAgentOptions, run_node_agent
 from phalanx_local.server import ApiServer
 
 PATIENCE = 20.0
@@ -40,9 +40,9 @@ class World:
         if nodes is not None:
             self.write_nodes(nodes)
             options["nodes_file"] = str(self.nodes_file)
-        options.setdefault("restarts", Backoff(initial=0.1, limit=1.0))
+        options.setdefault("restarts", RestartBackoff(initial=0.1, limit=1.0))
         ready = asyncio.Event()
-        service = ServiceOptions(agent=AgentOptions(**options), execute=execute)
+        service = NodeAgentOptions(agent=AgentOptions(**options), execute=execute)
         config = load_config(str(self.kubeconfig))
         agent = asyncio.create_task(run_node_agent(config, service, lambda nodes: ready.set()))
         self.agents.append(agent)

@@ -1,7 +1,7 @@
 """The question of an eviction, taken from a cluster before it is asked: who may go, what that frees, what it costs.
 
-What a lender owes (`Grounds`), what protects a pod (`spares`) and what accounts allow (`ceiling`) is taken as it
-is; everything that a choice of victims makes of these is stated here anew.
+What a reclaimee owes (`ReclaimRules`), what protects a pod (`evict_veto`) and what accounts allow (`limit`) is
+taken as it is; everything that a choice of victims makes of these is stated here anew.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.model.topology import SubgroupRule
-from phalanx.scheduling.preemption.rules.reclaim_rules import Grounds
-from phalanx.scheduling.preemption.rules.rule import Ground, held
+from phalanx.scheduling.preemption.rules.reclaim_rules import ReclaimRules
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule, future_holdings
 from phalanx.scheduling.session.session import Session
 
 from ..scenario import Scenario
@@ -28,16 +28,16 @@ _THERE = (MemberState.BOUND, MemberState.RUNNING)
 class Candidate:
     """One pod on a node; `ground` is None if it may not go."""
 
-    def __init__(self, session: Session, record: PodRecord, ground: Ground | None) -> None:
-        assert record.payer is not None
+    def __init__(self, session: Session, record: PodRecord, ground: ReclaimRule | None) -> None:
+        assert record.charge_path is not None
         self.record = record
         self.name = record.pod.name
         self.row = record.row
         self.gang = record.gang
-        self.payer: Payer = record.payer
+        self.payer: ChargePath = record.charge_path
         self.amounts = dict(record.footprint.amounts)
         self.own = record.pod.priority
-        stated = record.gang.noun.priority if record.gang is not None and record.gang.noun is not None else None
+        stated = record.gang.spec.priority if record.gang is not None and record.gang.spec is not None else None
         self.priority = self.own if stated is None else max(stated, self.own)
         self.ground = ground
         self.budgets = [(record.pod.namespace, name) for name in record.pod.budgets]
@@ -50,7 +50,7 @@ class Company:
     """A gang with pods there: how many it can do without, in all and of each role, and whether it may fall."""
 
     def __init__(self, gang: GangRecord, members: list[Candidate]) -> None:
-        noun = gang.noun
+        noun = gang.spec
         assert noun is not None
         self.members = members
         there = len(members)
@@ -103,16 +103,16 @@ class Problem:
         asking = [state.pods[name] for name in waiting]
         head = asking[0]
         self.priority = session.priority(head.gang if head.gang is not None else head)
-        self.wanted = list(Counter(record.cls for record in asking).items())
-        asked: dict[Payer, Amounts] = {}
+        self.wanted = list(Counter(record.pod_class for record in asking).items())
+        asked: dict[ChargePath, Amounts] = {}
         for record in asking:
-            assert record.payer is not None
-            amounts = asked.setdefault(record.payer, {})
+            assert record.charge_path is not None
+            amounts = asked.setdefault(record.charge_path, {})
             for name, amount in record.footprint.amounts.items():
                 amounts[name] = amounts.get(name, 0) + amount
         ((payer, wanted),) = asked.items()
         assert not any(account.guarantee for account in payer.path)
-        grounds = Grounds(session, payer, wanted, preempt=True, reclaim=True)
+        grounds = ReclaimRules(session, payer, wanted, preempt=True, reclaim=True)
         self.asked = wanted
         self.pods = [
             Candidate(session, record, self._ground(grounds, record))
@@ -120,7 +120,7 @@ class Problem:
             if record.state in _THERE
         ]
         # As of now: the question is about the time before anybody is told to go.
-        self._held = {account: dict(held(account)) for account in session.ledger.accounts.values()}
+        self._held = {account: dict(future_holdings(account)) for account in session.ledger.accounts.values()}
         gangs: dict[GangRecord, list[Candidate]] = {}
         for pod in self.pods:
             if pod.gang is not None:
@@ -144,9 +144,9 @@ class Problem:
             if name in bar.ceiling.limits
         ]
 
-    def _ground(self, grounds: Grounds, record: PodRecord) -> Ground | None:
-        assert record.payer is not None
-        ground = grounds.of(record.payer)
+    def _ground(self, grounds: ReclaimRules, record: PodRecord) -> ReclaimRule | None:
+        assert record.charge_path is not None
+        ground = grounds.of(record.charge_path)
         if isinstance(ground, str):
             return None
         if ground.below and Candidate(self.session, record, None).priority >= self.priority:
@@ -235,7 +235,7 @@ class _Turns:
                         amounts[name] = amounts.get(name, 0) - amount
             return amounts
 
-        by_payer: dict[Payer, tuple[Ground, Amounts]] = {}
+        by_payer: dict[ChargePath, tuple[ReclaimRule, Amounts]] = {}
         for pod in self._units[number]:
             assert pod.ground is not None
             _, amounts = by_payer.setdefault(pod.payer, (pod.ground, {}))

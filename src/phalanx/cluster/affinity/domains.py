@@ -22,7 +22,7 @@ NOWHERE = -1
 for it."""
 
 
-class Domains:
+class LabelDomains:
     """The domains of one node label: `ids[row]` is the domain of a row, `values[id]` what the label says there.
 
     A domain keeps its number as long as it has a row. `rows[id]` is how many it has.
@@ -87,12 +87,12 @@ class Region:
     """
 
     def __init__(
-        self, domains: Domains, nodes: NodeRows, includes: Callable[[Rows], BoolArray] | None = None
+        self, domains: LabelDomains, nodes: NodeRows, includes: Callable[[Rows], BoolArray] | None = None
     ) -> None:
         self.domains = domains
         self.where: IdArray = np.full(0, NOWHERE, dtype=np.int32)
         self.present: IntArray = np.zeros(1, dtype=np.int64)
-        self.counters: dict[Counter, None] = {}
+        self.counters: dict[DomainCounter, None] = {}
         self._nodes = nodes
         self._includes = includes
         self._cursor = -1
@@ -133,7 +133,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.at: dict[int, int] = {}
-        self.counters: list[tuple[Counter, int]] = []
+        self.counters: list[tuple[DomainCounter, int]] = []
 
     def add(self, row: int, amount: int) -> None:
         left = self.at.get(row, 0) + amount
@@ -145,7 +145,7 @@ class Tally:
             counter.add(row, sign * amount)
 
 
-class Counter:
+class DomainCounter:
     """What some tallies (each with a sign) come to per domain of a region: `counts[id]`.
 
     `ticks` grows with every change.

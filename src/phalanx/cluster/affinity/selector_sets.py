@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from phalanx.cluster.affinity.domains import Counter, Domains, Region, Tally
+from phalanx.cluster.affinity.domains import DomainCounter, LabelDomains, Region, Tally
 from phalanx.cluster.nodes.eligibility import selected, tolerated
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray
@@ -34,7 +34,7 @@ _KNOWN = 50_000
 _ANYWHERE = "*"
 
 
-class Crowd:
+class SelectorMatchSet:
     """The pods that all of `whom` mean. Who is on its way out counts as `present`, and as `leaving` too.
 
     By topology key: `repelling` counts those who keep the crowd out of their domain, `drawing` those who want it
@@ -80,53 +80,63 @@ class Crowd:
             yield from stated.values()
 
 
-class Company:
+class AffinityProfile:
     """What of a pod's labels and statements matters: `kin` are the crowds that it belongs to, in their order.
 
     `marks` is what one such pod adds to which tally while it occupies a row, `farewells` what it adds beside that
     while it is on its way out.
     """
 
-    __slots__ = ("__weakref__", "_states", "farewells", "kin", "marks", "peers", "stated")
+    __slots__ = (
+        "__weakref__",
+        "_states",
+        "matching_sets",
+        "peers",
+        "stated_sets",
+        "tallies",
+        "terminating_tallies",
+    )
 
-    def __init__(self, kin: tuple[Crowd, ...], peers: Peers, stated: Mapping[Whom, Crowd]) -> None:
-        self.kin = kin
+    def __init__(
+        self, kin: tuple[SelectorMatchSet, ...], peers: Peers, stated: Mapping[Whom, SelectorMatchSet]
+    ) -> None:
+        self.matching_sets = kin
         self.peers = peers
         self._states = peers != NO_PEERS
-        self.stated = stated
-        self.marks: list[tuple[Tally, int]] = [(crowd.present, 1) for crowd in kin]
-        self.farewells: list[tuple[Tally, int]] = [(crowd.leaving, 1) for crowd in kin]
+        self.stated_sets = stated
+        self.tallies: list[tuple[Tally, int]] = [(crowd.present, 1) for crowd in kin]
+        self.terminating_tallies: list[tuple[Tally, int]] = [(crowd.leaving, 1) for crowd in kin]
         for term in peers.anti:
-            self.marks.append((stated[term.whom,].repelling[term.key], 1))
+            self.tallies.append((stated[term.whom,].repelling[term.key], 1))
         for term in peers.affinity:
-            self.marks.append((stated[term.whom,].drawing[term.key], 1))
+            self.tallies.append((stated[term.whom,].drawing[term.key], 1))
         for each in peers.preferred:
-            self.marks.append((stated[each.term.whom,].leaning[each.term.key], each.weight))
+            self.tallies.append((stated[each.term.whom,].leaning[each.term.key], each.weight))
 
     @property
     def restricts(self) -> bool:
         """Whether it matters for its pods which pods are where."""
-        if not self.kin:
+        if not self.matching_sets:
             return self._states
-        return self._states or any(crowd.minds for crowd in self.kin)
+        return self._states or any(crowd.minds for crowd in self.matching_sets)
 
     @property
-    def opens(self) -> bool:
+    def may_unblock_others(self) -> bool:
         """Whether somebody may find a place that was closed to him when one such pod is placed."""
-        return any(crowd.wanted for crowd in self.kin)
+        return any(crowd.wanted for crowd in self.matching_sets)
 
     @property
-    def hopes(self) -> bool:
+    def may_be_unblocked(self) -> bool:
         """Whether its pods may find a place that was closed to them when others are placed."""
         return bool(self.peers.affinity) or any(each.required for each in self.peers.spread)
 
-    def come(self, rows: Iterable[int], sign: int) -> None:
+    def add(self, rows: Iterable[int], sign: int) -> None:
         """A pod each occupies these rows (sign 1), or no longer does (sign -1)."""
-        self._add(self.marks, rows, sign)
+        self._add(self.tallies, rows, sign)
 
-    def part(self, row: int, sign: int) -> None:
+    def mark_terminating(self, row: int, sign: int) -> None:
         """One of its pods on a row is on its way out (sign 1), or stays after all (sign -1)."""
-        self._add(self.farewells, (row,), sign)
+        self._add(self.terminating_tallies, (row,), sign)
 
     def _add(self, marks: list[tuple[Tally, int]], rows: Iterable[int], sign: int) -> None:
         for tally, amount in marks:
@@ -134,7 +144,7 @@ class Company:
                 tally.add(row, amount * sign)
 
 
-ALONE = Company((), NO_PEERS, {})
+NO_AFFINITY = AffinityProfile((), NO_PEERS, {})
 """Of pods that nobody means and that state nothing."""
 
 
@@ -152,12 +162,12 @@ class _Statement:
 
     __slots__ = ("crowds", "users")
 
-    def __init__(self, crowds: dict[Whom, Crowd]) -> None:
+    def __init__(self, crowds: dict[Whom, SelectorMatchSet]) -> None:
         self.crowds = crowds
         self.users = 0
 
 
-class PeerBook:
+class AffinityIndex:
     """The crowds that are asked for, and where they are.
 
     `shape` grows when it matters for further pods where they are. Methods that take news return the uids of pods
@@ -166,21 +176,23 @@ class PeerBook:
 
     def __init__(self, nodes: NodeRows) -> None:
         self._nodes = nodes
-        self.crowds: dict[Whom, Crowd] = {}
+        self.crowds: dict[Whom, SelectorMatchSet] = {}
         self.shape = 0
         self._numbers = 0
         self._statements: dict[Peers, _Statement] = {}
-        self._nothing: Mapping[Whom, Crowd] = {}
-        self._idle: dict[Whom, Crowd] = {}
+        self._nothing: Mapping[Whom, SelectorMatchSet] = {}
+        self._idle: dict[Whom, SelectorMatchSet] = {}
         self.namespaces: dict[str, dict[str, str]] = {}
-        self._known: dict[tuple[str, Labels], tuple[Crowd, ...]] = {}
-        self._companies: WeakValueDictionary[tuple[tuple[Crowd, ...], Peers], Company] = WeakValueDictionary()
-        self._by_trait: dict[tuple[str, ...], dict[Crowd, None]] = {}
+        self._known: dict[tuple[str, Labels], tuple[SelectorMatchSet, ...]] = {}
+        self._companies: WeakValueDictionary[tuple[tuple[SelectorMatchSet, ...], Peers], AffinityProfile] = (
+            WeakValueDictionary()
+        )
+        self._by_trait: dict[tuple[str, ...], dict[SelectorMatchSet, None]] = {}
         # Uids of pods by (namespace, value) of each label that some crowd demands.
         self._members: dict[str, dict[tuple[str, str], dict[str, None]]] = {}
         # namespace -> uid -> labels.
         self._pods: dict[str, dict[str, Labels]] = {}
-        self._domains: dict[str, Domains] = {}
+        self._domains: dict[str, LabelDomains] = {}
         self._regions: dict[tuple[str, Inclusion | None], Region] = {}
 
     # pods
@@ -209,15 +221,15 @@ class PeerBook:
                     if not of_value:
                         del members[pod.namespace, value]
 
-    def company(self, namespace: str, labels: Labels, peers: Peers) -> Company:
+    def company(self, namespace: str, labels: Labels, peers: Peers) -> AffinityProfile:
         """Of pods with these labels that state this; it must have been stated."""
         kin = self._kin(namespace, labels) if self._by_trait else ()
         if not kin and peers == NO_PEERS:
-            return ALONE
+            return NO_AFFINITY
         found = self._companies.get((kin, peers))
         stated = self._statements[peers].crowds if peers != NO_PEERS else self._nothing
-        if found is None or found.stated is not stated:
-            found = self._companies[kin, peers] = Company(kin, peers, stated)
+        if found is None or found.stated_sets is not stated:
+            found = self._companies[kin, peers] = AffinityProfile(kin, peers, stated)
         return found
 
     # namespaces
@@ -238,15 +250,15 @@ class PeerBook:
 
     # counts
 
-    def domains(self, key: str) -> Domains:
+    def domains(self, key: str) -> LabelDomains:
         """The domains of a node label, current."""
         found = self._domains.get(key)
         if found is None:
-            found = self._domains[key] = Domains(key, self._nodes)
+            found = self._domains[key] = LabelDomains(key, self._nodes)
         found.follow()
         return found
 
-    def counter(self, key: str, *parts: tuple[Tally, int], inclusion: Inclusion | None = None) -> Counter:
+    def counter(self, key: str, *parts: tuple[Tally, int], inclusion: Inclusion | None = None) -> DomainCounter:
         """The sum of some tallies per domain of a node label, counted on the nodes of interest, current."""
         region = self._regions.get((key, inclusion))
         if region is None:
@@ -256,7 +268,7 @@ class PeerBook:
         for counter, _ in parts[0][0].counters:
             if counter.region is region and counter.parts == parts:
                 return counter
-        return Counter(region, *parts)
+        return DomainCounter(region, *parts)
 
     def _includes(self, inclusion: Inclusion) -> Callable[[Rows], BoolArray]:
         nodes = self._nodes
@@ -324,8 +336,8 @@ class PeerBook:
                 self._idle[whom] = crowd
         return self._sweep() if len(self._idle) > max(_IDLE, len(self.crowds) // 2) else []
 
-    def _found(self, whom: Whom) -> Crowd:
-        crowd = self.crowds[whom] = Crowd(self._numbers, whom)
+    def _found(self, whom: Whom) -> SelectorMatchSet:
+        crowd = self.crowds[whom] = SelectorMatchSet(self._numbers, whom)
         self._numbers += 1
         self._known.clear()
         crowd.traits = self._traits(crowd)
@@ -359,7 +371,7 @@ class PeerBook:
 
     # who is meant
 
-    def _traits(self, crowd: Crowd) -> list[tuple[str, ...]]:
+    def _traits(self, crowd: SelectorMatchSet) -> list[tuple[str, ...]]:
         """Of the requirements the one that fewest others share."""
         first = crowd.whom[0]
         if first.selector is None:
@@ -388,7 +400,7 @@ class PeerBook:
                         members.setdefault((namespace, value), {})[uid] = None
         self._members[key] = members
 
-    def _everybody(self, crowd: Crowd) -> Iterator[str]:
+    def _everybody(self, crowd: SelectorMatchSet) -> Iterator[str]:
         """The pods of a crowd."""
         for trait in crowd.traits:
             spaces = list(self._pods) if trait[0] == _ANYWHERE else [trait[0]]
@@ -399,13 +411,13 @@ class PeerBook:
                     if self._means(crowd, space, dict(pods[uid])):
                         yield uid
 
-    def _kin(self, namespace: str, labels: Labels) -> tuple[Crowd, ...]:
+    def _kin(self, namespace: str, labels: Labels) -> tuple[SelectorMatchSet, ...]:
         found = self._known.get((namespace, labels))
         if found is None:
             if len(self._known) >= _KNOWN:
                 self._known.clear()
             own = dict(labels)
-            candidates: dict[Crowd, None] = {}
+            candidates: dict[SelectorMatchSet, None] = {}
             for space in (namespace, _ANYWHERE):
                 candidates.update(self._by_trait.get((space,), {}))
                 for key, value in labels:
@@ -415,7 +427,7 @@ class PeerBook:
             found = self._known[namespace, labels] = tuple(sorted(meant, key=lambda crowd: crowd.number))
         return found
 
-    def _means(self, crowd: Crowd, namespace: str, labels: Mapping[str, str]) -> bool:
+    def _means(self, crowd: SelectorMatchSet, namespace: str, labels: Mapping[str, str]) -> bool:
         spaces = self.namespaces.get(namespace, {})
         return all(
             each.selector is not None and each.reaches(namespace, spaces) and selects(each.selector, labels)

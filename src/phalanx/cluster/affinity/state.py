@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.affinity.domains import Counter, Domains
-from phalanx.cluster.affinity.selector_sets import Company, Inclusion, PeerBook, company_wanted
+from phalanx.cluster.affinity.domains import DomainCounter, LabelDomains
+from phalanx.cluster.affinity.selector_sets import AffinityIndex, AffinityProfile, Inclusion, company_wanted
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.peers import Spread
@@ -26,16 +26,16 @@ UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
 UNLIMITED = 2**31
 
 
-class Evenness:
+class SpreadConstraint:
     """One spread constraint: `counter` counts those who are meant and stay, on eligible nodes; `own` is 1 where the
     pod itself is meant."""
 
     __slots__ = ("counter", "domains", "own", "rule")
 
-    def __init__(self, rule: Spread, counter: Counter, own: int) -> None:
+    def __init__(self, rule: Spread, counter: DomainCounter, own: int) -> None:
         self.rule = rule
         self.counter = counter
-        self.domains: Domains = counter.region.domains
+        self.domains: LabelDomains = counter.region.domains
         self.own = own
 
     def least(self) -> int:
@@ -57,13 +57,13 @@ class Evenness:
         return found
 
 
-class Nearness:
+class RequiredAffinity:
     """Required affinity: `counters` count, per key, those whom all terms mean; `own` tells whether they mean the
     pod itself: then the first of a series may begin anywhere."""
 
     __slots__ = ("counters", "own")
 
-    def __init__(self, counters: list[Counter], own: bool) -> None:
+    def __init__(self, counters: list[DomainCounter], own: bool) -> None:
         self.counters = counters
         self.own = own
 
@@ -72,7 +72,7 @@ class Nearness:
         """Whether there is nobody yet to be near to, and none is needed."""
         return self.own and not any(counter.counts.any() for counter in self.counters)
 
-    def open(self) -> list[tuple[Domains, BoolArray]]:
+    def open(self) -> list[tuple[LabelDomains, BoolArray]]:
         begins = self.begins
         found = []
         for counter in self.counters:
@@ -85,77 +85,99 @@ class Nearness:
 class AffinityState:
     """All of it for one class. `shape` is the book's as of which it holds."""
 
-    __slots__ = ("anti", "evenness", "nearness", "pulls", "shape", "unwelcome", "wishes")
+    __slots__ = (
+        "affinity",
+        "anti_affinity",
+        "existing_anti_affinity",
+        "preferred",
+        "shape",
+        "soft_spread",
+        "spread",
+    )
 
-    def __init__(self, book: PeerBook, company: Company, pod_class: PodClass) -> None:
+    def __init__(self, book: AffinityIndex, company: AffinityProfile, pod_class: PodClass) -> None:
         peers = company.peers
-        kin = set(company.kin)
+        kin = set(company.matching_sets)
         self.shape = book.shape
-        self.evenness = [
+        self.spread = [
             _evenness(book, company, pod_class, rule, _keys(peers.spread, required=True))
             for rule in peers.spread
             if rule.required
         ]
-        self.wishes = [
+        self.soft_spread = [
             _evenness(book, company, pod_class, rule, _keys(peers.spread, required=False))
             for rule in peers.spread
             if not rule.required
         ]
-        self.nearness: Nearness | None = None
+        self.affinity: RequiredAffinity | None = None
         if peers.affinity:
-            crowd = company.stated[company_wanted(peers)]
+            crowd = company.stated_sets[company_wanted(peers)]
             keys = dict.fromkeys(term.key for term in peers.affinity)
-            self.nearness = Nearness([book.counter(key, (crowd.present, 1)) for key in keys], crowd in kin)
-        self.anti = [book.counter(term.key, (company.stated[term.whom,].present, 1)) for term in peers.anti]
+            self.affinity = RequiredAffinity([book.counter(key, (crowd.present, 1)) for key in keys], crowd in kin)
+        self.anti_affinity = [
+            book.counter(term.key, (company.stated_sets[term.whom,].present, 1)) for term in peers.anti
+        ]
         # Whether one pod of the class keeps the next one away is told by both.
-        self.unwelcome = [
-            book.counter(key, (tally, 1)) for crowd in company.kin for key, tally in crowd.repelling.items()
+        self.existing_anti_affinity = [
+            book.counter(key, (tally, 1))
+            for crowd in company.matching_sets
+            for key, tally in crowd.repelling.items()
         ]
         # (what is counted, what one of it weighs, whether it is the required affinity of others)
-        self.pulls: list[tuple[Counter, int, bool]] = []
+        self.preferred: list[tuple[DomainCounter, int, bool]] = []
         for each in peers.preferred:
-            crowd = company.stated[each.term.whom,]
-            self.pulls.append((book.counter(each.term.key, (crowd.present, 1)), each.weight, False))
-        for crowd in company.kin:
+            crowd = company.stated_sets[each.term.whom,]
+            self.preferred.append((book.counter(each.term.key, (crowd.present, 1)), each.weight, False))
+        for crowd in company.matching_sets:
             for key, tally in crowd.leaning.items():
-                self.pulls.append((book.counter(key, (tally, 1)), 1, False))
+                self.preferred.append((book.counter(key, (tally, 1)), 1, False))
             for key, tally in crowd.drawing.items():
-                self.pulls.append((book.counter(key, (tally, 1)), 1, True))
+                self.preferred.append((book.counter(key, (tally, 1)), 1, True))
 
-    def counters(self) -> list[Counter]:
+    def counters(self) -> list[DomainCounter]:
         """Everything that it depends on."""
-        found = [each.counter for each in (*self.evenness, *self.wishes)]
-        found += self.nearness.counters if self.nearness is not None else []
-        return [*found, *self.anti, *self.unwelcome, *(counter for counter, _, _ in self.pulls)]
+        found = [each.counter for each in (*self.spread, *self.soft_spread)]
+        found += self.affinity.counters if self.affinity is not None else []
+        return [
+            *found,
+            *self.anti_affinity,
+            *self.existing_anti_affinity,
+            *(counter for counter, _, _ in self.preferred),
+        ]
 
     def ticks(self) -> int:
         """Grows with every change of a count."""
         return sum(counter.ticks for counter in self.counters())
 
-    def gates(self, spread: bool = True, affinity: bool = True) -> list[tuple[Domains, BoolArray]]:
+    def gates(self, spread: bool = True, affinity: bool = True) -> list[tuple[LabelDomains, BoolArray]]:
         """(domains of a label, bool[domains + 1] open to one more pod); a row must be open by all of them."""
-        found: list[tuple[Domains, BoolArray]] = []
+        found: list[tuple[LabelDomains, BoolArray]] = []
         if spread:
-            found += [(each.domains, each.open()) for each in self.evenness]
+            found += [(each.domains, each.open()) for each in self.spread]
         if affinity:
-            found += self.nearness.open() if self.nearness is not None else []
-            found += [(counter.region.domains, shunned(counter)) for counter in (*self.anti, *self.unwelcome)]
+            found += self.affinity.open() if self.affinity is not None else []
+            found += [
+                (counter.region.domains, shunned(counter))
+                for counter in (*self.anti_affinity, *self.existing_anti_affinity)
+            ]
         return found
 
     def explain(self, rows: Rows, spread: bool = True, affinity: bool = True) -> list[tuple[str, BoolArray]]:
         """(reason in kube-scheduler's words, bool[rows] kept out for it), each as if it were the only one."""
-        parts: list[tuple[str, list[tuple[Domains, BoolArray]]]] = []
+        parts: list[tuple[str, list[tuple[LabelDomains, BoolArray]]]] = []
         if spread:
-            known = [(each.domains, _labelled(each)) for each in self.evenness]
-            parts += [(MISSING_LABEL, known), (UNEVEN, [(each.domains, _even(each)) for each in self.evenness])]
+            known = [(each.domains, _labelled(each)) for each in self.spread]
+            parts += [(MISSING_LABEL, known), (UNEVEN, [(each.domains, _even(each)) for each in self.spread])]
         if affinity:
-            parts.append((NOT_NEAR, self.nearness.open() if self.nearness is not None else []))
-            parts.append((TOO_NEAR, [(counter.region.domains, shunned(counter)) for counter in self.anti]))
-            parts.append((UNWELCOME, [(counter.region.domains, shunned(counter)) for counter in self.unwelcome]))
+            parts.append((NOT_NEAR, self.affinity.open() if self.affinity is not None else []))
+            parts.append((TOO_NEAR, [(counter.region.domains, shunned(counter)) for counter in self.anti_affinity]))
+            parts.append(
+                (UNWELCOME, [(counter.region.domains, shunned(counter)) for counter in self.existing_anti_affinity])
+            )
         return [(reason, ~through(gates, rows)) for reason, gates in parts if gates]
 
 
-def through(gates: list[tuple[Domains, BoolArray]], rows: Rows) -> BoolArray:
+def through(gates: list[tuple[LabelDomains, BoolArray]], rows: Rows) -> BoolArray:
     """bool[rows]: open by all of the gates, of which there is one at least."""
     (domains, mask), *others = gates
     found: BoolArray = mask[domains.ids[rows]]
@@ -164,23 +186,23 @@ def through(gates: list[tuple[Domains, BoolArray]], rows: Rows) -> BoolArray:
     return found
 
 
-def shunned(counter: Counter) -> BoolArray:
+def shunned(counter: DomainCounter) -> BoolArray:
     """bool[domains + 1]: nobody is there; who has no domain is nobody's neighbour."""
     return counter.counts <= 0
 
 
 def _evenness(
-    book: PeerBook, company: Company, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
-) -> Evenness:
+    book: AffinityIndex, company: AffinityProfile, pod_class: PodClass, rule: Spread, keys: tuple[str, ...]
+) -> SpreadConstraint:
     inclusion = Inclusion(
         keys,
         pod_class.node_selector if rule.affinity else (),
         pod_class.affinity if rule.affinity else None,
         pod_class.tolerations if rule.taints else None,
     )
-    crowd = company.stated[rule.whom,]
+    crowd = company.stated_sets[rule.whom,]
     counter = book.counter(rule.key, (crowd.present, 1), (crowd.leaving, -1), inclusion=inclusion)
-    return Evenness(rule, counter, int(crowd in company.kin))
+    return SpreadConstraint(rule, counter, int(crowd in company.matching_sets))
 
 
 def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
@@ -188,22 +210,22 @@ def _keys(rules: tuple[Spread, ...], required: bool) -> tuple[str, ...]:
     return tuple(sorted({rule.key for rule in rules if rule.required is required and not rule.lenient}))
 
 
-def _labelled(each: Evenness) -> BoolArray:
+def _labelled(each: SpreadConstraint) -> BoolArray:
     mask = np.ones(len(each.counter.counts), dtype=np.bool_)
     mask[-1] = False
     return mask
 
 
-def _even(each: Evenness) -> BoolArray:
+def _even(each: SpreadConstraint) -> BoolArray:
     """Nodes without the label are told so."""
     mask = each.open()
     mask[-1] = True
     return mask
 
 
-def raw_pull(pulls: list[tuple[Counter, int, bool]], hard_weight: int) -> list[tuple[Domains, IntArray]]:
+def raw_pull(pulls: list[tuple[DomainCounter, int, bool]], hard_weight: int) -> list[tuple[LabelDomains, IntArray]]:
     """Per node label what those in each domain weigh, for a preference."""
-    found: dict[str, tuple[Domains, IntArray]] = {}
+    found: dict[str, tuple[LabelDomains, IntArray]] = {}
     for counter, weight, hard in pulls:
         domains = counter.region.domains
         part = counter.counts * (weight * hard_weight if hard else weight)

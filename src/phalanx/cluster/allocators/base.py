@@ -12,10 +12,10 @@ from phalanx.model.pod import Pod, PodClass
 from phalanx.model.preparations import Preparation
 
 # As many copies as anybody may ask for; sums over all nodes stay inside int64.
-MANY = 2**31
+UNLIMITED_COPIES = 2**31
 
 
-class Stock(Protocol):
+class NodeAllocator(Protocol):
     """The books of one kind of thing; a class that keeps them inherits what it has nothing to say about.
 
     A pod that is placed takes from the stocks that concern its class; what it got is kept in `PodRecord.taken`, by
@@ -35,7 +35,7 @@ class Stock(Protocol):
         return False
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        """int64[rows]: how many more copies each row takes if nothing else changes; MANY: no limit."""
+        """int64[rows]: how many more copies each row takes if nothing else changes; UNLIMITED_COPIES: no limit."""
         ...
 
     def take(self, pod: Pod, row: int) -> object | None:

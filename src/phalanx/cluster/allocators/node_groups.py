@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.resource_space import BoolArray, IntArray
@@ -30,7 +30,7 @@ class Portion(msgspec.Struct, frozen=True):
     amounts: Requests
 
 
-class NodeGroups(Stock):
+class NodeGroups(NodeAllocator):
     """What the pods of queues with limits hold, by row and by group; a node that changes its group takes them
     along.
 
@@ -58,7 +58,7 @@ class NodeGroups(Stock):
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
         rule, column = _rule(pod_class), self._nodes.labels.column(POOL_LABEL)
-        left = np.full(len(column.values), MANY, dtype=np.int64)
+        left = np.full(len(column.values), UNLIMITED_COPIES, dtype=np.int64)
         limits, charged = dict(rule.limits), pod_class.charged(pod_class.requests)
         for number, group in enumerate(column.values):
             if number and group in limits:
@@ -132,7 +132,7 @@ class NodeGroups(Stock):
     def _left(self, queue: str, group: str, limit: Requests, wanted: Mapping[str, int]) -> int:
         held = self.held(queue, group)
         parts = [(most - held.get(name, 0)) // wanted[name] for name, most in limit if wanted.get(name)]
-        return max(0, min(parts, default=MANY))
+        return max(0, min(parts, default=UNLIMITED_COPIES))
 
 
 def _rule(pod_class: PodClass) -> PoolRule:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
@@ -21,7 +21,7 @@ PORTS = "ports"
 TAKEN = "node(s) didn't have free ports for the requested pod ports"
 
 
-class Ports(Stock):
+class Ports(NodeAllocator):
     """The stock of host ports; several pods may hold the same one (others bound them so)."""
 
     name = PORTS

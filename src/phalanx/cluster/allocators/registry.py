@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.allocators.base import Stock
+from phalanx.cluster.allocators.base import NodeAllocator
 from phalanx.cluster.allocators.node_groups import NodeGroups
 from phalanx.cluster.allocators.ports import Ports
 from phalanx.cluster.devices.claims import DeviceClaims
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from phalanx.cluster.nodes.rows import NodeRows
 
 
-def stocks_of(nodes: NodeRows) -> dict[str, Stock]:
+def stocks_of(nodes: NodeRows) -> dict[str, NodeAllocator]:
     """name -> books, empty."""
-    stocks: tuple[Stock, ...] = (
+    stocks: tuple[NodeAllocator, ...] = (
         Ports(nodes),
         Disks(nodes),
         Attachments(nodes),

@@ -7,7 +7,7 @@ import enum
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.allocators.base import MANY
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.model.devices import FULL, CardShare, DeviceNeed, Family
 
@@ -124,7 +124,9 @@ class Hand:
         asked = self._asked(share)
         each = self._slots - self._users
         with np.errstate(divide="ignore"):
-            each = np.minimum(each, np.where(asked > 0, (self._memory - self._used_memory) // asked.clip(1), MANY))
+            each = np.minimum(
+                each, np.where(asked > 0, (self._memory - self._used_memory) // asked.clip(1), UNLIMITED_COPIES)
+            )
         if share.cores:
             each = np.minimum(each, (FULL - self._used_cores) // share.cores)
         if self._need.group:
@@ -157,7 +159,7 @@ class Hand:
             case CardPolicy.BINPACK:
                 columns: ColumnArray = np.where(fits, self._used_memory, -1).argmax(axis=1)
             case CardPolicy.SPREAD:
-                columns = np.where(fits, self._users, MANY).argmin(axis=1)
+                columns = np.where(fits, self._users, UNLIMITED_COPIES).argmin(axis=1)
             case _:
                 columns = fits.shape[1] - 1 - fits[:, ::-1].argmax(axis=1)
         return columns

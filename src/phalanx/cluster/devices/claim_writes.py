@@ -7,7 +7,7 @@ import msgspec
 from phalanx.cluster.devices.entries import Entry
 from phalanx.model.claims import AllocateClaim, Allocation, Claim, ClaimNeed
 from phalanx.model.decoding import decode_json
-from phalanx.model.gang import Dialect, Gang, GroupRef
+from phalanx.model.gang import Gang, GroupRef
 from phalanx.model.pod import Pod
 
 
@@ -81,7 +81,7 @@ def creation(pod: Pod, need: ClaimNeed, allocation: Allocation | None, fault: st
 
 def _owner(pod: Pod, gang: Gang | None, claim: Claim) -> GroupRef | None:
     """The native PodGroup for which a claim is reserved in its members' place; None: each member is a consumer."""
-    if gang is None or gang.source is None or gang.dialect is not Dialect.NATIVE:
+    if gang is None or gang.source is None or not gang.rules.native:
         return None
     if claim.group != gang.source.name and all(entry.claim != claim.name for entry in gang.claims):
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.claim_writes import creation, reservation
 from phalanx.cluster.devices.entries import Entry, Taken
@@ -57,7 +57,7 @@ IN_USE = "resourceclaim in use"
 _MOST_INQUIRIES = 64
 
 
-class DeviceClaims(Stock):
+class DeviceClaims(NodeAllocator):
     """Keeps the supply, the use, and a count per row for each kind of claims that pods ask for."""
 
     name = CLAIMS
@@ -90,7 +90,7 @@ class DeviceClaims(Stock):
         shape = self._nodes.alive[rows].shape
         if self._complaint(standing):
             return np.zeros(shape, dtype=np.int64)
-        found: IntArray = np.full(shape, min(MANY, standing.room), dtype=np.int64)
+        found: IntArray = np.full(shape, min(UNLIMITED_COPIES, standing.room), dtype=np.int64)
         if standing.extended:
             np.minimum(found, self._extended_copies(standing, rows), out=found)
         elif standing.fresh:
@@ -295,7 +295,7 @@ class DeviceClaims(Stock):
         nodes: list[tuple[NodeSelectorTerm, ...]] = []
         waits = [need.waits for need in pod_class.claims if need.waits]
         extended = tuple(each for need in pod_class.claims for each in need.extended)
-        room, joint, limited = MANY, False, False
+        room, joint, limited = UNLIMITED_COPIES, False, False
         for need in pod_class.claims:
             if need.extended:
                 continue
@@ -349,7 +349,7 @@ class DeviceClaims(Stock):
         found = []
         for row in row_numbers(rows, self._nodes.capacity).tolist():
             asked, plain = self._at_row(standing, row)
-            count = int(self._counts(asked)[row]) if asked else MANY
+            count = int(self._counts(asked)[row]) if asked else UNLIMITED_COPIES
             for resource, amount in plain:
                 count = min(count, max(0, self._left_plain(resource, row)) // amount)
             found.append(count)
@@ -379,7 +379,7 @@ class DeviceClaims(Stock):
 
     def _counts(self, fresh: tuple[ClaimSpec, ...], inquiry: Inquiry | None = None) -> IntArray:
         inquiry = inquiry or self._inquiry(fresh)
-        return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, MANY)
+        return inquiry.counts(lambda: self._nodes.rows().tolist(), self._nodes.capacity, UNLIMITED_COPIES)
 
     def _near_row(self, row: int) -> Near:
         found = self._near.get(row)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from phalanx.cluster.allocators.base import MANY
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES
 from phalanx.model.claims import ClaimSpec, DeviceRequest, ExtendedNeed
 from phalanx.model.selectors import NodeSelectorTerm
 
@@ -20,7 +20,7 @@ class Standing(msgspec.Struct, frozen=True):
     fresh: tuple[ClaimSpec, ...] = ()
     extended: tuple[ExtendedNeed, ...] = ()
     nodes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    room: int = MANY
+    room: int = UNLIMITED_COPIES
     joint: bool = False
     limited: bool = False
     waits: str = ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
@@ -36,7 +36,7 @@ class Pinned(msgspec.Struct, frozen=True):
     cpus: Counts
 
 
-class NumaNodes(Stock):
+class NumaNodes(NodeAllocator):
     """By row: the node's topology, and the CPUs of pods that it does not know of yet.
 
     The arithmetic is that of the kubelet's topology manager with the CPU manager as its only provider, container by
@@ -167,7 +167,7 @@ class NumaNodes(Stock):
     def _offer(self, pod_class: PodClass, row: int) -> int:
         """How many copies the row takes."""
         if self._policy(pod_class, row) is None:
-            return MANY if pod_class.numa == AS_THE_NODE else 0
+            return UNLIMITED_COPIES if pod_class.numa == AS_THE_NODE else 0
         return len(self._spans(pod_class, row))
 
     def _spans(self, pod_class: PodClass, row: int) -> Counts:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.devices.annotations import annotations_of
 from phalanx.cluster.devices.cards import CardPolicy, Hand, some
@@ -52,7 +52,7 @@ class _Model(msgspec.Struct, frozen=True):
     mode: str
 
 
-class SharedDevices(Stock):
+class SharedDevices(NodeAllocator):
     """Cards by row, in the order in which their node names them.
 
     `families` are those that the policy gives out, by `policy`; what pods that were bound by others hold is booked
@@ -108,10 +108,10 @@ class SharedDevices(Stock):
         need = _need(pod_class)
         places = row_numbers(rows, self._nodes.capacity)
         if need.family not in self.families or not (need.shares or need.problem):
-            return np.full(len(places), MANY, dtype=np.int64)
+            return np.full(len(places), UNLIMITED_COPIES, dtype=np.int64)
         found = np.zeros(len(places), dtype=np.int64)
         if need.lenient:
-            found[~some(self._serves(DeviceNeed(need.family), places))] = MANY
+            found[~some(self._serves(DeviceNeed(need.family), places))] = UNLIMITED_COPIES
         if not need.problem:
             serves = self._serves(need, places)
             at = np.flatnonzero(some(serves))

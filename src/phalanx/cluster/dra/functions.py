@@ -11,9 +11,9 @@ from typing import Any
 
 from cel_expr_python import cel
 
-from phalanx.cluster.dra.amounts import NANO, nano
+from phalanx.cluster.dra.amounts import nano
 from phalanx.cluster.dra.versions import normalised, parse_version
-from phalanx.model.quantity import QuantityError
+from phalanx.model.quantity import NANO, QuantityError
 
 _QUANTITY, _SEMVER = "quantity", "semver"
 _INT = cel.Type.INT

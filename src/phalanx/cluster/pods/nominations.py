@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 
 
-class Claim:
+class Nomination:
     """One decision's promise to its beneficiaries; every pod of the decision refers to the same claim.
 
     `leavers` are the uids of the pods that must be gone before the promise can be kept, `until` when (seconds since
@@ -14,25 +14,25 @@ class Claim:
     the room was promised to somebody and taken by the next.
     """
 
-    __slots__ = ("cause", "hands", "leavers", "until")
+    __slots__ = ("cause", "transfers", "until", "victims")
 
     def __init__(
         self, leavers: frozenset[str] = frozenset(), until: float = 0.0, cause: str = "", hands: int = 0
     ) -> None:
-        self.leavers = leavers
+        self.victims = leavers
         self.until = until
         self.cause = cause
-        self.hands = hands
+        self.transfers = hands
 
     def __repr__(self) -> str:
-        return f"Claim({len(self.leavers)} leavers, until={self.until})"
+        return f"Nomination({len(self.victims)} leavers, until={self.until})"
 
     def awaited(self, leaving: Container[str]) -> list[str]:
         """Those of the leavers that are among `leaving`, sorted."""
-        return sorted(uid for uid in self.leavers if uid in leaving)
+        return sorted(uid for uid in self.victims if uid in leaving)
 
 
-class Lingering:
+class UnreleasedPods:
     """The uids of pods that are still in the way of those for whom they had to leave: they are on their way out, or
     gone while the API still shows what they had (claims of devices are freed by a controller, in its own time)."""
 

@@ -11,7 +11,7 @@ from phalanx.model.pod import MemberState, Pod, PodPhase
 
 Named = TypeVar("Named", ResourceQuota, DisruptionBudget)
 
-_OCCUPYING = frozenset({MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
+_OCCUPYING = frozenset({MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING, MemberState.TERMINATING})
 
 
 def state_of(pod: Pod, schedulers: Collection[str]) -> MemberState:
@@ -40,7 +40,7 @@ def charging(pod: Pod) -> tuple[object, ...]:
 def claim_of(pod: Pod, state: MemberState) -> tuple[str, MemberState | None]:
     """(the node on which an observed pod counts, "" for none; as what: bound, on its way out, or nominated)."""
     if state is MemberState.FOREIGN:
-        return pod.nominated, state
+        return pod.nominated_node, state
     if state in _OCCUPYING:
         return pod.node, state if state is MemberState.TERMINATING else MemberState.BOUND
     return "", None

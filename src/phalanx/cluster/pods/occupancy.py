@@ -15,7 +15,7 @@ from phalanx.model.preparations import Preparation
 PROMISED_ONLY = frozenset({MemberState.FOREIGN, MemberState.PENDING})
 
 
-class Tenants:
+class PodsByNode:
     """Records by row and uid, as they moved in; `moved` notes every row where one comes or goes, `openings` counts
     how often one has come, or begun to leave, for whose sake others may go where they could not."""
 
@@ -33,7 +33,7 @@ class Tenants:
 
     def move_in(self, record: PodRecord, row: int) -> None:
         record.row = row
-        self.openings += record.cls.company.opens
+        self.openings += record.pod_class.affinity.may_unblock_others
         self._moved.note(row)
         self._rows.setdefault(row, {})[record.pod.uid] = record
 
@@ -49,8 +49,8 @@ class Tenants:
         """Counts what a pod takes as room to come, and the pod as leaving (sign 1), or no longer (sign -1)."""
         if record.row != NO_NODE:
             nodes.release_later(record.row, record.footprint.usage, sign)
-            record.cls.company.part(record.row, sign)
-            self.openings += record.cls.company.opens
+            record.pod_class.affinity.mark_terminating(record.row, sign)
+            self.openings += record.pod_class.affinity.may_unblock_others
             self._moved.note(record.row)
 
 
@@ -58,58 +58,62 @@ def stock_up(record: PodRecord, row: int) -> None:
     """Counts a pod that occupies a row among its peers, and books what it holds of each stock: what we gave it,
     else what the API tells."""
     meet_peers(record, row, 1)
-    for stock in record.cls.stocks:
-        if stock.name in record.taken:
-            stock.book(record.taken[stock.name], row, 1)
+    for stock in record.pod_class.allocators:
+        if stock.name in record.allocated:
+            stock.book(record.allocated[stock.name], row, 1)
         elif (taken := stock.observed(record.pod, row)) is not None:
-            record.taken[stock.name] = taken
+            record.allocated[stock.name] = taken
 
 
 def take_stock(record: PodRecord, row: int) -> None:
     """Decides what a pod that is placed on a row gets of each stock, and books it."""
-    for stock in record.cls.stocks:
+    for stock in record.pod_class.allocators:
         if (taken := stock.take(record.pod, row)) is not None:
-            record.taken[stock.name] = taken
+            record.allocated[stock.name] = taken
 
 
 def book_stock(record: PodRecord, row: int, sign: int) -> None:
     """Books what a pod that occupies a row has there (sign 1), or gives it back for now (sign -1)."""
     meet_peers(record, row, sign)
-    for stock in record.cls.stocks:
-        if stock.name in record.taken:
-            stock.book(record.taken[stock.name], row, sign)
+    for stock in record.pod_class.allocators:
+        if stock.name in record.allocated:
+            stock.book(record.allocated[stock.name], row, sign)
 
 
 def give_back(record: PodRecord, row: int) -> None:
     """Gives back what the pod has, for good."""
     book_stock(record, row, -1)
-    record.taken.clear()
+    record.allocated.clear()
 
 
 def meet_peers(record: PodRecord, row: int, sign: int) -> None:
     """Counts a pod among those on a row (sign 1), or no longer (sign -1)."""
-    company = record.cls.company
-    if company.marks and record.state not in PROMISED_ONLY:
-        company.come((row,), sign)
+    company = record.pod_class.affinity
+    if company.tallies and record.state not in PROMISED_ONLY:
+        company.add((row,), sign)
         if record.state is MemberState.TERMINATING:
-            company.part(row, sign)
+            company.mark_terminating(row, sign)
 
 
 def change_class(record: PodRecord, cls: ClassRecord) -> None:
     """Others mean the pod now, or others no longer do."""
     if record.row != NO_NODE:
         meet_peers(record, record.row, -1)
-    record.cls = cls
+    record.pod_class = cls
     if record.row != NO_NODE:
         meet_peers(record, record.row, 1)
 
 
 def hands(record: PodRecord, now: float) -> tuple[tuple[Preparation, ...], tuple[tuple[str, str], ...]]:
     """(what must be written before the pod is bound, what its binding tells it) because of what it has."""
-    if not record.taken:
+    if not record.allocated:
         return (), ()
-    held = [(stock, record.taken[stock.name]) for stock in record.cls.stocks if stock.name in record.taken]
-    gang = record.gang.noun if record.gang is not None else None
+    held = [
+        (stock, record.allocated[stock.name])
+        for stock in record.pod_class.allocators
+        if stock.name in record.allocated
+    ]
+    gang = record.gang.spec if record.gang is not None else None
     preparations = tuple(each for stock, taken in held for each in stock.preparations(record.pod, taken, gang))
     return preparations, tuple(
         each for stock, taken in held for each in stock.annotations(record.pod, taken, record.row, now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.accounts import Bucket, Payer
+from phalanx.cluster.accounts import ChargePath, ChargeState
 from phalanx.cluster.classes import ClassRecord, Footprint
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.model.gang import Gang, GangCounts, GangKey
 from phalanx.model.pod import ACTIVE, CAN_LEAVE, MemberState, PlanMark, Pod
 from phalanx.model.verdict import Verdict
@@ -30,43 +30,43 @@ class PodRecord:
     """
 
     __slots__ = (
-        "bucket",
-        "charged",
-        "claim",
-        "cls",
-        "doomed",
+        "allocated",
+        "assumed_node",
+        "charge_path",
+        "charge_state",
+        "charged_footprint",
+        "evicting",
         "footprint",
         "gang",
+        "last_verdict",
         "mark",
-        "nominated",
-        "payer",
+        "no_eviction_until",
+        "nominated_node",
+        "nomination",
         "pod",
+        "pod_class",
         "row",
-        "spared",
         "state",
-        "taken",
-        "target",
-        "told",
     )
 
     def __init__(self, pod: Pod, cls: ClassRecord, footprint: Footprint, state: MemberState) -> None:
         self.pod = pod
-        self.cls = cls
+        self.pod_class = cls
         self.footprint = footprint
         self.state = state
         self.row = NO_NODE
-        self.target = ""
+        self.assumed_node = ""
         self.mark: PlanMark | None = None
         self.gang: GangRecord | None = None
-        self.told: Verdict | None = None
-        self.payer: Payer | None = None
-        self.charged: Footprint | None = None
-        self.bucket: Bucket | None = None
-        self.claim: Claim | None = None
-        self.nominated = ""
-        self.doomed = False
-        self.spared = 0.0
-        self.taken: dict[str, object] = {}
+        self.last_verdict: Verdict | None = None
+        self.charge_path: ChargePath | None = None
+        self.charged_footprint: Footprint | None = None
+        self.charge_state: ChargeState | None = None
+        self.nomination: Nomination | None = None
+        self.nominated_node = ""
+        self.evicting = False
+        self.no_eviction_until = 0.0
+        self.allocated: dict[str, object] = {}
 
     def __repr__(self) -> str:
         return f"PodRecord({self.pod.key}, {self.state.name})"
@@ -98,38 +98,38 @@ class GangRecord:
         "_roles",
         "_unconfirmed",
         "admitted",
+        "allocated",
         "arrivals",
+        "cached",
         "failures",
-        "finished",
-        "holdings",
+        "finished_plan",
         "key",
-        "known",
+        "last_verdict",
         "marks",
         "members",
-        "noun",
-        "parted",
         "peak",
         "pending",
-        "renewed",
-        "told",
+        "redeclared",
+        "spec",
+        "task_buckets",
     )
 
     def __init__(self, key: GangKey) -> None:
         self.key = key
-        self.noun: Gang | None = None
+        self.spec: Gang | None = None
         self.members: dict[str, PodRecord] = {}
         self.pending: dict[str, PodRecord] = {}
         self.marks: dict[PlanMark, int] = {}
         self.peak = 0
-        self.finished: PlanMark | None = None
-        self.holdings: dict[Footprint, int] = {}
+        self.finished_plan: PlanMark | None = None
+        self.allocated: dict[Footprint, int] = {}
         self.failures = 0
-        self.known: object = None
-        self.parted: object = None
+        self.cached: object = None
+        self.task_buckets: object = None
         self.arrivals = 0
-        self.told: tuple[Verdict | None, int] | None = None
+        self.last_verdict: tuple[Verdict | None, int] | None = None
         self.admitted = False
-        self.renewed = False  # until what was held for members of the former one has been given up
+        self.redeclared = False  # until what was held for members of the former one has been given up
         self._counts = [0] * len(MemberState)
         self._roles: dict[str, list[int]] = {}
         self._unconfirmed: dict[PlanMark, int] = {}
@@ -169,7 +169,7 @@ class GangRecord:
         self._tally(record, record.state, -1)
         self._note_run()
 
-    def move(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
+    def set_state(self, record: PodRecord, state: MemberState, mark: PlanMark | None) -> None:
         """Sets a member's state and mark and counts it under them."""
         last = record.state
         self._tally(record, last, -1)
@@ -183,10 +183,10 @@ class GangRecord:
         if self.counts().active:
             self.peak = max(self.peak, peak)
 
-    def renew(self) -> None:
+    def redeclare(self) -> None:
         """The gang is declared by another object of its name: what was decided for the former one is over."""
-        self.finished, self.failures, self.known = None, 0, None
-        self.renewed = True
+        self.finished_plan, self.failures, self.cached = None, 0, None
+        self.redeclared = True
         self.peak = 0
         self._note_run()
 
@@ -195,18 +195,18 @@ class GangRecord:
         on_nodes = counts[MemberState.BOUND] + counts[MemberState.RUNNING]
         if on_nodes > self.peak:
             self.peak = on_nodes
-        elif not on_nodes and not counts[MemberState.PLACED]:
+        elif not on_nodes and not counts[MemberState.ASSUMED]:
             self.peak = 0
 
-    def hold(self, footprint: Footprint, count: int) -> None:
-        left = self.holdings.get(footprint, 0) + count
+    def count_allocated(self, footprint: Footprint, count: int) -> None:
+        left = self.allocated.get(footprint, 0) + count
         if left:
-            self.holdings[footprint] = left
+            self.allocated[footprint] = left
         else:
-            del self.holdings[footprint]
+            del self.allocated[footprint]
 
     def _tally(self, record: PodRecord, state: MemberState, step: int) -> None:
-        self.known = None
+        self.cached = None
         self._counts[state] += step
         role = self._roles.get(record.pod.role)
         if role is None:
@@ -225,11 +225,11 @@ class GangRecord:
         if state not in _MARKED:
             return
         left = _add(self.marks, mark, step)
-        if state is MemberState.PLACED:
+        if state is MemberState.ASSUMED:
             _add(self._unconfirmed, mark, step)
         complete = step > 0 and left >= mark.size > 1 and mark not in self._unconfirmed
-        if complete and (self.finished is None or self.finished.time <= mark.time):
-            self.finished = mark
+        if complete and (self.finished_plan is None or self.finished_plan.time <= mark.time):
+            self.finished_plan = mark
 
 
 def _add(counts: dict[PlanMark, int], mark: PlanMark, step: int) -> int:

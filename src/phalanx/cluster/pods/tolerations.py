@@ -10,7 +10,7 @@ from phalanx.model.selectors import Toleration
 Tolerations = tuple[Toleration, ...]
 
 
-class ToleranceBook:
+class TolerationCounts:
     """Counts pods by what they tolerate: few differ."""
 
     def __init__(self, schedulers: frozenset[str]) -> None:

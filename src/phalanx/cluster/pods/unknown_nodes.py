@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.pods.records import PodRecord
 
 
-class Homeless:
+class PodsOfUnknownNodes:
     """Records by the name of the node that they wait for, in the order in which they came."""
 
     def __init__(self) -> None:
@@ -16,7 +16,7 @@ class Homeless:
 
     def discard(self, record: PodRecord) -> None:
         """The pod waits for no node any more, whichever it was."""
-        for node in {record.pod.node, record.pod.nominated, record.target, record.nominated}:
+        for node in {record.pod.node, record.pod.nominated_node, record.assumed_node, record.nominated_node}:
             waiting = self._by_node.get(node)
             if waiting is not None and waiting.pop(record.pod.uid, None) is not None and not waiting:
                 del self._by_node[node]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -15,7 +15,7 @@ from phalanx.cluster.resource_space import IntArray
 from phalanx.model.pod import ACTIVE, MemberState
 
 
-class Kind:
+class VictimClass:
     """Pods that nothing tells apart when somebody needs their room: one payer, priority and gang, one footprint.
 
     `number` is its place in the arrays. `arriving` pods are still on their way to their nodes: they cannot be told
@@ -36,18 +36,18 @@ class Kind:
     )
 
     def __init__(self, number: int, first: PodRecord) -> None:
-        assert first.payer is not None
+        assert first.charge_path is not None
         self.number = number
-        self.payer: Payer = first.payer
+        self.payer: ChargePath = first.charge_path
         self.footprint: Footprint = first.footprint
         self.priority = first.pod.priority
         self.preemptable, self.fixture = first.pod.preemptable, first.pod.fixture
         self.guarded = bool(first.pod.cooldown or first.pod.budgets)
         self.gang: GangRecord | None = first.gang
-        self.arriving = first.state is MemberState.PLACED
+        self.arriving = first.state is MemberState.ASSUMED
 
 
-class Table:
+class VictimTable:
     """`counts[i]` pods of kind `kinds[i]` are on row `rows[i]`; int64 arrays of equal length, rows ascending."""
 
     __slots__ = ("_pods", "counts", "kinds", "rows")
@@ -65,7 +65,7 @@ class Table:
         return self._pods
 
 
-class Tenancy:
+class VictimIndex:
     """Built when somebody first asks, and from then on brought up to date row by row (`moved` names them).
 
     Only pods that are placed, bound or running are counted; whether one may be evicted is not asked here.
@@ -75,13 +75,13 @@ class Tenancy:
         self.moved = ChangeLog()
         self._cursor = -1
         self._rows: dict[int, tuple[IntArray, IntArray]] = {}
-        self._kinds: dict[object, Kind] = {}
-        self._table: Table | None = None
-        self.kinds: list[Kind] = []
+        self._kinds: dict[object, VictimClass] = {}
+        self._table: VictimTable | None = None
+        self.kinds: list[VictimClass] = []
         # Numbers of kinds hold for one generation.
         self.generation = 0
 
-    def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> Table:
+    def table(self, tenants: Mapping[int, Mapping[str, PodRecord]]) -> VictimTable:
         """The table as of now; `tenants` are the pods of each row."""
         changed = self.moved.since(self._cursor, max(64, len(tenants))) if self._cursor >= 0 else None
         if changed is None or len(self.kinds) > 4 * self._live() + 1000:
@@ -110,7 +110,7 @@ class Tenancy:
         for row in rows:
             counts: dict[int, int] = {}
             for record in tenants.get(row, {}).values():
-                if record.state in ACTIVE and record.payer is not None:
+                if record.state in ACTIVE and record.charge_path is not None:
                     number = self._number(record)
                     counts[number] = counts.get(number, 0) + 1
             if counts:
@@ -122,22 +122,22 @@ class Tenancy:
     def _number(self, record: PodRecord) -> int:
         pod = record.pod
         key = (
-            record.payer,
+            record.charge_path,
             record.footprint,
             record.gang,
             pod.priority,
             pod.preemptable,
             bool(pod.cooldown or pod.budgets),
             pod.fixture,
-            record.state is MemberState.PLACED,
+            record.state is MemberState.ASSUMED,
         )
         kind = self._kinds.get(key)
         if kind is None:
-            kind = self._kinds[key] = Kind(len(self.kinds), record)
+            kind = self._kinds[key] = VictimClass(len(self.kinds), record)
             self.kinds.append(kind)
         return kind.number
 
-    def _spliced(self, table: Table, changed: list[int]) -> Table:
+    def _spliced(self, table: VictimTable, changed: list[int]) -> VictimTable:
         """The table with some of its rows replaced."""
         last = max(changed[-1], int(table.rows[-1]) if len(table.rows) else 0)
         gone: npt.NDArray[np.bool_] = np.zeros(last + 1, dtype=np.bool_)
@@ -146,19 +146,19 @@ class Tenancy:
         new = self._flatten([row for row in changed if row in self._rows])
         kept = table.rows[stay]
         places = np.searchsorted(kept, new.rows)
-        return Table(
+        return VictimTable(
             np.insert(kept, places, new.rows),
             np.insert(table.kinds[stay], places, new.kinds),
             np.insert(table.counts[stay], places, new.counts),
         )
 
-    def _flatten(self, rows: list[int]) -> Table:
+    def _flatten(self, rows: list[int]) -> VictimTable:
         if not rows:
             nothing = np.zeros(0, dtype=np.int64)
-            return Table(nothing, nothing, nothing)
+            return VictimTable(nothing, nothing, nothing)
         parts = [self._rows[row] for row in rows]
         sizes: npt.NDArray[np.int64] = np.array([len(kinds) for kinds, _ in parts], dtype=np.int64)
-        return Table(
+        return VictimTable(
             np.repeat(np.array(rows, dtype=np.int64), sizes),
             np.concatenate([kinds for kinds, _ in parts]),
             np.concatenate([counts for _, counts in parts]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows, row_numbers
@@ -27,7 +27,7 @@ Handle = tuple[str, str]
 _UNKNOWN = NodeStorage("")
 
 
-class Attachments(Stock):
+class Attachments(NodeAllocator):
     """The stock of places for volumes on nodes (kube-scheduler 1.36, NodeVolumeLimits).
 
     What the pods of a node use and what is attached to it count once per driver and handle; a volume that a pod
@@ -49,7 +49,7 @@ class Attachments(Stock):
         return any(isinstance(need, Attachment) for need in pod_class.volumes)
 
     def copies(self, pod_class: PodClass, rows: Rows) -> IntArray:
-        found: IntArray = np.full(self._nodes.alive[rows].shape, MANY, dtype=np.int64)
+        found: IntArray = np.full(self._nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
         needs = _needs(pod_class)
         if not self._storage and not self._wants_plugin(needs):
             return found
@@ -90,7 +90,7 @@ class Attachments(Stock):
     def _copies(self, needs: tuple[Attachment, ...], row: int) -> int:
         node = self._nodes.names[row]
         limits = dict(self._storage.get(node, _UNKNOWN).limits)
-        least = MANY
+        least = UNLIMITED_COPIES
         for driver in {need.driver for need in needs} & limits.keys():
             held = self._held(row, driver)
             here = held | {handle for of, handle in self._attached.get(node, ()) if of == driver}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.allocators.inventory import Inventory
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows
@@ -28,7 +28,7 @@ IN_USE = " ".join(
 )
 
 
-class Disks(Stock):
+class Disks(NodeAllocator):
     """The stock of exclusive disks and claims (kube-scheduler 1.36, VolumeRestrictions).
 
     A disk is exclusive on each node by itself, a ReadWriteOncePod claim in the whole cluster.
@@ -53,7 +53,7 @@ class Disks(Stock):
         if any(self._users[claim] for claim in claims):
             return np.zeros(self._nodes.alive[rows].shape, dtype=np.int64)
         alone = bool(claims) or any(disk.conflicts_with(other) for disk in disks for other in disks)
-        return np.where(self._free(disks, rows), 1 if alone else MANY, 0)
+        return np.where(self._free(disks, rows), 1 if alone else UNLIMITED_COPIES, 0)
 
     def explain(self, pod_class: PodClass, rows: Rows) -> list[tuple[str, BoolArray]]:
         free = self._free(_disks(pod_class.volumes), rows)

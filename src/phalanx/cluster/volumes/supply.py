@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.change_log import ChangeLog
 from phalanx.cluster.nodes.labels import Rows, row_numbers
 from phalanx.cluster.resource_space import BoolArray, IntArray
@@ -62,7 +62,7 @@ class _Capacity(msgspec.Struct, frozen=True):
     affinity: tuple[NodeSelectorTerm, ...] | None
 
 
-class VolumeSupply(Stock):
+class VolumeSupply(NodeAllocator):
     """The stock of volumes that claims of pods to come are matched with (kube-scheduler 1.36, VolumeBinding).
 
     A claim takes the smallest free volume that does and is in reach, else one is provisioned if its class says how
@@ -102,7 +102,7 @@ class VolumeSupply(Stock):
         if self.refuse(pod_class) is not None:
             return found
         if self._anywhere(claims):
-            found[:] = MANY
+            found[:] = UNLIMITED_COPIES
             return found
         for place, row in self._each(rows):
             found[place] = self._copies(claims, row)
@@ -147,7 +147,7 @@ class VolumeSupply(Stock):
             return 0
         needy = [claim for claim in claims if self._obstacle(claim, row, labels)]
         if not needy:
-            return MANY
+            return UNLIMITED_COPIES
         if any(claim.volume for claim in needy):
             return 1
         if any(claim.storage_class in self._wide for claim in needy):

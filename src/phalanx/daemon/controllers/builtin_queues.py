@@ -6,7 +6,7 @@ import logging
 from typing import Any
 
 from phalanx.daemon.observer import Observer
-from phalanx.dialects.families import volcano
+from phalanx.dialects.api_groups import VOLCANO
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.quotas.queues import builtin_queues
 from phalanx.execution.writes import Urgency, WritePool
@@ -18,7 +18,7 @@ from phalanx.model.account import AccountKey, Tree
 
 log = logging.getLogger(__name__)
 
-_QUEUES = Resource(volcano.GROUP, "v1beta1", "queues", "Queue", namespaced=False)
+_QUEUES = Resource(VOLCANO, "v1beta1", "queues", "Queue", namespaced=False)
 
 
 class BuiltinQueues:

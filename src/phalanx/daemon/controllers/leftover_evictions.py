@@ -10,7 +10,7 @@ from phalanx.daemon.controllers.gang_eviction import evict_members
 from phalanx.model.decisions import Evict, EvictionReason
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import CAN_LEAVE
-from phalanx.scheduling.preemption.rules.gang_integrity import holds_quorum
+from phalanx.scheduling.preemption.rules.min_available import holds_quorum
 
 # How long a broken gang may take to be whole again (its pods come back and find room), and for how long after the
 # start anything is looked for at all; in seconds.
@@ -62,5 +62,5 @@ class LeftoverEvictions:
         return [
             member
             for member in gang.members.values()
-            if member.state in CAN_LEAVE and member.pod.condemned in schedulers and member.spared <= now
+            if member.state in CAN_LEAVE and member.pod.condemned in schedulers and member.no_eviction_until <= now
         ]

@@ -9,16 +9,8 @@ from typing import Any
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import OwnerReference, PodObject
-from phalanx.dialects.gangs.declaration import controller_of, declare, may_declare_alone
-from phalanx.dialects.gangs.made_groups import (
-    DIALECTS,
-    GROUPS,
-    MADE_FROM_PODS,
-    MadeGroup,
-    manifest,
-    note_of,
-    spec_of,
-)
+from phalanx.dialects.gangs.declaration import controlling_owner
+from phalanx.dialects.gangs.made_groups import GROUPS, MADE_FROM_PODS, MadeGroup, manifest, note_of, spec_of
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.kinds import ServedKind
 from phalanx.execution.writes import Urgency, WritePool
@@ -78,6 +70,7 @@ class MadeGroups:
         self._pool = pool
         self._state = state
         self._intake = intake
+        self._declarations = intake.dialects.declarations
         self._kinds = kinds
         self._enabled = enabled
         self._entries: dict[GangKey, _Entry] = {}
@@ -95,10 +88,10 @@ class MadeGroups:
     def pod_seen(self, pod: PodObject) -> None:
         """Notes who owns a member, or whether the member is its own owner."""
         metadata = pod.metadata
-        if metadata.uid in self._owners or not may_declare_alone(metadata):
+        if metadata.uid in self._owners or not self._declarations.may_declare_alone(metadata):
             return
-        declaration, controller = declare(pod), controller_of(metadata)
-        if declaration is None or declaration.dialect not in DIALECTS:
+        declaration, controller = self._declarations.declare(pod), controlling_owner(metadata)
+        if declaration is None or not declaration.naming.rules.alone:
             return
         owner = OwnerReference("v1", "Pod", metadata.name, metadata.uid) if controller is None else controller
         _, uses = self._shared.get(owner.uid, (owner, 0))
@@ -116,7 +109,7 @@ class MadeGroups:
     def touch(self, key: GangKey) -> None:
         """Something about a gang, its members or its object is different now."""
         record = self._state.gangs.get(key)
-        concerns = record is not None and record.noun is not None and record.noun.dialect in DIALECTS
+        concerns = record is not None and record.spec is not None and record.spec.rules.alone
         if concerns or self._intake.made_groups(key):
             self._plan(key, self._entries.setdefault(key, _Entry()), _GATHER)
         elif key in self._entries:
@@ -200,8 +193,8 @@ class MadeGroups:
     def _wanted(self, key: GangKey) -> Gang | None:
         """The gang, if an object of ours should stand for it."""
         record = self._state.gangs.get(key)
-        gang = record.noun if record is not None and record.members else None
-        if gang is None or not self._enabled() or gang.dialect not in DIALECTS or gang.problem is not None:
+        gang = record.spec if record is not None and record.members else None
+        if gang is None or not self._enabled() or not gang.rules.alone or gang.problem is not None:
             return None
         mine = {made.ref.uid for made in self._intake.made_groups(key)}
         declared = gang.source is not None and gang.source.uid not in mine

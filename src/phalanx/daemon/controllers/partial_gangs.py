@@ -55,7 +55,7 @@ class PartialGangs:
                 self._evict(evict_members(self._state, record, holding, reason, _CUT_OFF, cause))
 
     def _overdue(self, record: GangRecord) -> PlanMark | None:
-        noun = record.noun
+        noun = record.spec
         if noun is None:
             return None
         mark = unfinished_plan(record, noun)

@@ -86,7 +86,7 @@ class QueueGates:
 
     def _records(self, uids: Iterable[str]) -> list[PodRecord]:
         found = (self._state.pods.get(uid) for uid in sorted(uids))
-        return [record for record in found if record is not None and record.payer is not None]
+        return [record for record in found if record is not None and record.charge_path is not None]
 
     def _lift(self, record: PodRecord) -> None:
         self._gated.discard(record.pod.uid)
@@ -118,16 +118,16 @@ def _order(record: PodRecord) -> tuple[int, int, str, str]:
 
 
 def _keep(kept: dict[AccountRecord, dict[str, int]], record: PodRecord) -> None:
-    assert record.payer is not None
-    for account in record.payer.path:
+    assert record.charge_path is not None
+    for account in record.charge_path.path:
         add_amounts(kept.setdefault(account, {}), record.footprint.amounts, 1)
 
 
 def _has_room(session: Session, record: PodRecord, kept: Mapping[AccountRecord, Mapping[str, int]]) -> bool:
-    assert record.payer is not None
+    assert record.charge_path is not None
     if session.blocked(record) is not None:
         return False
-    for bar in session.quota_check.bars(record.payer):
+    for bar in session.quota_check.bars(record.charge_path):
         wanted = dict(kept.get(bar.account, {}))
         add_amounts(wanted, record.footprint.amounts, 1)
         asked = {name: amount for name, amount in wanted.items() if name in record.footprint.amounts}

@@ -14,7 +14,7 @@ from phalanx.dialects.core import NodeObject, PodObject
 from phalanx.dialects.devices.claim_objects import read_claim, read_device_class, read_slice
 from phalanx.dialects.devices.device_charges import add_amounts, devices_of, offered_by_classes, without
 from phalanx.dialects.devices.extended_claims import ExtendedResources
-from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.claims import (
@@ -63,7 +63,7 @@ class _Referrer(msgspec.Struct, frozen=True):
         return tuple(f"{self.namespace}/{each.claim}" for each in self.references if each.claim)
 
 
-class ClaimFacet(Facet):
+class ClaimEnricher(PodEnricher):
     """Knows every claim, and the pods that refer to claims or ask for what device classes offer by extended names.
 
     A claim's devices are charged to whoever it was made for; one that several pods name to the first of them by
@@ -90,31 +90,31 @@ class ClaimFacet(Facet):
 
     # pods
 
-    def pod(self, pod: PodObject, noun: Pod) -> News:
+    def pod(self, pod: PodObject, noun: Pod) -> Changes:
         last = self._pods.get(noun.uid)
         changed = self._extended.pod(pod, noun)
         if not pod.spec.resource_claims and not self._extended.asks(noun.uid):
-            return nothing() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
+            return no_changes() if last is None else ([], {noun.uid, *self._leave(noun.uid)})
         now = _Referrer(noun.namespace, tuple(_references(pod)), bool(noun.node) or noun.finished)
         if now == last and not changed:
-            return nothing()
+            return no_changes()
         touched = self._leave(noun.uid)
         self._pods[noun.uid] = now
         for key in now.keys:
             self._referrers.setdefault(key, set()).add(noun.uid)
         return [], {noun.uid, *touched, *(min(self._referrers[key]) for key in now.keys)}
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         self._extended.pod_gone(noun.uid)
         return [], self._leave(noun.uid)
 
-    def node(self, node: NodeObject) -> News:
+    def node(self, node: NodeObject) -> Changes:
         return [], self._extended.node(node)
 
-    def node_gone(self, name: str) -> News:
+    def node_gone(self, name: str) -> Changes:
         return [], self._extended.node_gone(name)
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         referrer = self._pods.get(noun.uid)
         if referrer is None:
             return noun
@@ -218,14 +218,14 @@ class ClaimFacet(Facet):
 
     # surroundings
 
-    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
         admin = (labels or {}).get(ADMIN_ACCESS) == "true"
         if admin == (name in self._admins):
-            return nothing()
+            return no_changes()
         (self._admins.add if admin else self._admins.discard)(name)
         return [], {uid for uid, referrer in self._pods.items() if referrer.namespace == name}
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         if kind.plural == _CLAIMS:
             return self._claim(msgspec.structs.replace(read_claim(document), version=kind.version))
         metadata = document["metadata"]
@@ -237,7 +237,7 @@ class ClaimFacet(Facet):
         created = str(metadata.get("creationTimestamp") or "")
         return [_told(device_class)], self._extended.offered(name, device_class.extended, created)
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         """The devices of a claim stay its own, and those of a slice are out of reach."""
         if kind.plural == _CLAIMS:
             last = self._claims.get(f"{namespace}/{name}")
@@ -251,12 +251,12 @@ class ClaimFacet(Facet):
             return [_told(DeviceSlice(name, "", "", 0, 1, NodeAccess(), problem=error))], set()
         return self.removed(kind, namespace, name)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         if kind.plural == _CLAIMS:
             key = f"{namespace}/{name}"
             last = self._claims.pop(key, None)
             if last is None:
-                return nothing()
+                return no_changes()
             if self._made.get(last.owner) == key:
                 del self._made[last.owner]
             return [_told(ClaimGone(key))], {
@@ -268,7 +268,7 @@ class ClaimFacet(Facet):
             return [_told(DeviceSliceGone(name))], set()
         return [_told(DeviceClassGone(name))], self._extended.withdrawn(name)
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         events: list[ClusterEvent] = []
         touched: set[str] = set()
         if kind.plural == _CLAIMS:
@@ -281,9 +281,9 @@ class ClaimFacet(Facet):
             touched |= uids
         return events, touched
 
-    def _claim(self, claim: Claim) -> News:
+    def _claim(self, claim: Claim) -> Changes:
         if self._claims.get(claim.key) == claim:
-            return nothing()
+            return no_changes()
         # Claims made from one template ask for the same thing, and share it.
         if len(self._specs) >= _SPECS_KEPT:
             self._specs.clear()

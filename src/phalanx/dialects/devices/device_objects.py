@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from phalanx.dialects.devices.node_cards import DEVICES, cards_of_device
-from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
 from phalanx.model.devices import FULL, Card, CardShare, DeviceNeed, Family, NodeCards
@@ -20,7 +20,7 @@ _WHOLE = ("nvidia.com/gpu", "amd.com/gpu", "dcu.com/gpu")
 _CACHE_SIZE = 10_000
 
 
-class DeviceObjects(Facet):
+class DeviceObjects(PodEnricher):
     """Tells the stock of cards what changes about each node's; and as long as there are any, lets pods that ask for
     whole GPUs have theirs from there, so that nobody gets a part of a card that somebody has whole."""
 
@@ -31,7 +31,7 @@ class DeviceObjects(Facet):
         self._pods: set[str] = set()
         self._twins: dict[PodClass, PodClass] = {}
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         pod_class = noun.pod_class
         if pod_class.devices is not None or not any(name in _WHOLE for name, _ in pod_class.requests):
             return noun
@@ -45,23 +45,23 @@ class DeviceObjects(Facet):
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, devices=_whole(pod_class))
         return msgspec.structs.replace(noun, pod_class=twin)
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         self._pods.discard(noun.uid)
-        return nothing()
+        return no_changes()
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         return self._replace(str(document["metadata"]["name"]), cards_of_device(document))
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._replace(name, ())
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         news = [self._replace(name, ()) for name in sorted(self._cards)]
         return [event for events, _ in news for event in events], set().union(*(uids for _, uids in news))
 
-    def _replace(self, node: str, cards: tuple[Card, ...]) -> News:
+    def _replace(self, node: str, cards: tuple[Card, ...]) -> Changes:
         if self._cards.get(node, ()) == cards:
-            return nothing()
+            return no_changes()
         before = bool(self._cards)
         if cards:
             self._cards[node] = cards

@@ -6,8 +6,9 @@ from functools import partial
 
 import msgspec
 
-from phalanx.dialects.enricher import Facet, News, nothing
-from phalanx.dialects.families.native import GROUP, is_unit, least_of, topology_of, was_scheduled, workload_of
+from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
+from phalanx.dialects.families.native_groups import is_unit, least_of, topology_of, was_scheduled, workload_of
 from phalanx.dialects.families.native_status import ADMITTED
 from phalanx.dialects.gangs.group_objects import Seen, seen_of
 from phalanx.dialects.gangs.status_input import Conditions, Told, find_condition, fresh_conditions
@@ -15,12 +16,12 @@ from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY
 from phalanx.dialects.reader import Document, ObjectReader, describe
-from phalanx.dialects.warnings import Notice, NoticeBoard, group_ref
+from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, group_ref
 from phalanx.model.composite import Composite
 from phalanx.model.events import ClusterEvent, CompositeRemoved, CompositeUpdated
 from phalanx.model.gang import GangKey, GroupRef, Problem
 
-COMPOSITES = WantedKind(GROUP, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
+COMPOSITES = WantedKind(NATIVE, "compositepodgroups", "CompositePodGroup", ("v1beta1", "v1alpha3"))
 
 INITIALLY_SCHEDULED = "CompositePodGroupInitiallyScheduled"
 
@@ -52,12 +53,12 @@ def read_composite(kind: ServedKind, document: Document) -> Composite:
     )
 
 
-class CompositeObjects(Facet):
+class CompositeObjects(PodEnricher):
     """Takes CompositePodGroups in; `seen` is the status that an object had last."""
 
     kinds = (COMPOSITES,)
 
-    def __init__(self, notices: NoticeBoard, options: DialectOptions | None = None) -> None:
+    def __init__(self, notices: ObjectWarnings, options: DialectOptions | None = None) -> None:
         self._notices = notices
         self._options = options or DialectOptions()
         # Priorities that are the system's own, and that nobody follows.
@@ -68,7 +69,7 @@ class CompositeObjects(Facet):
     def seen(self, key: GangKey) -> Seen:
         return self._seen.get(key, Seen())
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         composite = self._within_rights(read_composite(kind, document))
         self._seen[composite.key] = seen_of(document)
         return self._put(composite)
@@ -85,47 +86,47 @@ class CompositeObjects(Facet):
                 f"{describe(composite.ref)}: spec.priority is {value}, which only groups in system namespaces may "
                 f"have; write at most {HIGHEST_USER_PRIORITY}; until then the priorities below it decide"
             )
-            notice = Notice(group_ref(composite.ref), "Warning", "SystemPriority", message)
-            self._notices.pin(notice, lambda: self._overruled.get(key) == value)
+            notice = ObjectWarning(group_ref(composite.ref), "Warning", "SystemPriority", message)
+            self._notices.add(notice, lambda: self._overruled.get(key) == value)
         return msgspec.structs.replace(composite, priority=None)
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         """What is below is held; nothing of it goes without the rest, for all we can read."""
         ref = GroupRef(kind.group, kind.version, kind.kind, kind.plural, namespace, name, uid)
         problem = Problem(CompositeReader.code, f"{describe(ref)} cannot be read: {error}; apply it again")
         self._seen.pop(GangKey(namespace, name), None)
         return self._put(Composite(GangKey(namespace, name), ref, unit=True, problem=problem))
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         key = GangKey(namespace, name)
         self._seen.pop(key, None)
         self._overruled.pop(key, None)
         if self._known.pop(key, None) is None:
-            return nothing()
+            return no_changes()
         return [CompositeRemoved(key)], set()
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         events: list[ClusterEvent] = []
         for key in sorted(self._known):
             events += self.removed(kind, key.namespace, key.name)[0]
         return events, set()
 
-    def _put(self, composite: Composite) -> News:
+    def _put(self, composite: Composite) -> Changes:
         last = self._known.get(composite.key)
         if composite == last:
-            return nothing()
+            return no_changes()
         self._known[composite.key] = composite
         problem = composite.problem
         if problem is not None and (last is None or last.problem != problem):
-            notice = Notice(group_ref(composite.ref), "Warning", problem.code, problem.message)
-            self._notices.pin(notice, partial(self._says, composite.key, problem))
+            notice = ObjectWarning(group_ref(composite.ref), "Warning", problem.code, problem.message)
+            self._notices.add(notice, partial(self._says, composite.key, problem))
         return [CompositeUpdated(composite)], set()
 
     def _says(self, key: GangKey, problem: Problem) -> bool:
         return key in self._known and self._known[key].problem == problem
 
 
-class CompositeStanding(msgspec.Struct, frozen=True):
+class CompositeStatusInput(msgspec.Struct, frozen=True):
     """What a composite's status says. `placed` tells whether its first quorum has been placed, `reason` and
     `message` why it waits ("" where nothing is known); `held` by a quota or a turn, for which the API has no word.
     """
@@ -137,7 +138,7 @@ class CompositeStanding(msgspec.Struct, frozen=True):
     held: bool = False
 
 
-def composite_conditions(told: Conditions, standing: CompositeStanding, now: int) -> Conditions:
+def composite_conditions(told: Conditions, standing: CompositeStatusInput, now: int) -> Conditions:
     """Those of the conditions that are not as they should be, as they should be. True is final."""
     last, own = find_condition(told, INITIALLY_SCHEDULED), find_condition(told, ADMITTED)
     scheduled: Told | None = None

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
-from phalanx.dialects.families.volcano import gang_conditions, is_stuck
+from phalanx.dialects.api_groups import KUBE_BATCH, KUBE_BATCH_DESIGN, KUBE_BATCH_GROUPS, KUBE_BATCH_LAST
+from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
+from phalanx.dialects.families.volcano import NAMED, gang_conditions, is_stuck
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
-from phalanx.dialects.gangs.status_input import Standing
-from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.gangs.status_input import GroupStatusInput
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.quotas.queues import read_queue
+from phalanx.dialects.quotas.usage_status import kube_batch_queue_status
 from phalanx.dialects.reader import Document
-from phalanx.model.gang import Dialect
-
-GROUP = "scheduling.incubator.k8s.io"
-DESIGN_GROUP = "incubator.scheduling.k8s.io"
-LAST_GROUP = "scheduling.sigs.dev"
-GROUPS = (GROUP, DESIGN_GROUP, LAST_GROUP)
 
 
-def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     """`totalResources` is the design's name for the size of the whole group: a hint, like minResources."""
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember", "minMembers", "numMember")
     min_resources = reader.resources("minResources")
     total_resources = reader.resources("totalResources")
     queue, priority_class = reader.text("queue"), reader.text("priorityClassName")
-    return GroupSpec(
+    spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
-        family=Dialect.KUBE_BATCH,
         created=reader.created,
         min_member=min_member,
         min_resources=total_resources if min_resources is None else min_resources,
@@ -38,9 +36,10 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
+    return (spec,)
 
 
-def status_of(standing: Standing) -> dict[str, Any]:
+def status_of(standing: GroupStatusInput) -> dict[str, Any]:
     """Phase Pending, Running or Unknown, counts, and the condition Unschedulable.
 
     Members that have succeeded keep a group Running, because kube-batch has no word for one that is through.
@@ -57,6 +56,43 @@ def status_of(standing: Standing) -> dict[str, Any]:
         "failed": counts.failed,
         "conditions": [entry for entry in gang_conditions(standing) if entry["type"] != "Scheduled"],
     }
-    if standing.ref.group == DESIGN_GROUP:
+    if standing.ref.group == KUBE_BATCH_DESIGN:
         status["admitted"] = standing.scheduled + counts.failed
     return status
+
+
+_VERSIONS = {KUBE_BATCH: "v1alpha1", KUBE_BATCH_DESIGN: "v1alpha1", KUBE_BATCH_LAST: "v1alpha2"}
+
+
+def _access(group: str) -> tuple[AccessRule, ...]:
+    # Most of its own definitions have no status subresource: there the status is a field of the object.
+    queues = ("queues/status",) if group == KUBE_BATCH_DESIGN else ("queues", "queues/status")
+    return (
+        AccessRule(group, ("podgroups",), READ),
+        AccessRule(group, ("podgroups", "podgroups/status"), ("patch",)),
+        AccessRule(group, ("queues",), READ),
+        AccessRule(group, queues, ("patch",)),
+    )
+
+
+# Pods name its groups by Volcano's annotation, which was its own first.
+KUBE_BATCH_DIALECT = Dialect(
+    "kube-batch",
+    groups=tuple(
+        GroupKind(
+            WantedKind(group, "podgroups", "PodGroup", (version,)),
+            read_pod_group,
+            NAMED,
+            status_of,
+            queue_counts=True,
+        )
+        for group, version in _VERSIONS.items()
+    ),
+    accounts=tuple(
+        AccountKind(WantedKind(group, "queues", "Queue", (version,)), read_queue, kube_batch_queue_status)
+        for group, version in _VERSIONS.items()
+    ),
+    access=tuple(rule for group in KUBE_BATCH_GROUPS for rule in _access(group)),
+    definitions=resources.files("phalanx.dialects").joinpath("crds/kube-batch"),
+    retired=KUBE_BATCH_GROUPS,
+)

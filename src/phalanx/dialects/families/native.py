@@ -1,182 +1,74 @@
-"""PodGroup and Workload of scheduling.k8s.io, Kubernetes' own gang API.
-
-v1alpha1 (1.35) has Workloads whose groups pods name; from v1alpha2 (1.36) on a Workload is a template and PodGroups
-are the groups; v1beta1 and v1alpha3 (1.37) spell some fields otherwise. The readers take all spellings.
-"""
+"""Kubernetes' own gang API, scheduling.k8s.io."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from phalanx.dialects.api_groups import NATIVE
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.dialect import READ, AccessRule, Dialect, GroupKind
+from phalanx.dialects.families.native_groups import read_pod_group, read_workload
+from phalanx.dialects.families.native_status import status_of
+from phalanx.dialects.gangs.extras import Stated
+from phalanx.dialects.gangs.naming import GangNaming, Precedence
+from phalanx.dialects.kinds import WantedKind
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy
 
-from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpec
-from phalanx.dialects.gangs.status_input import conditions_in
-from phalanx.dialects.kinds import ServedKind
-from phalanx.dialects.reader import Document, ObjectReader, is_whole
-from phalanx.model.gang import Dialect, GroupClaim
-from phalanx.model.topology import TopologyRule
+_WORKLOAD_REF = "spec.workloadRef"
 
-GROUP = "scheduling.k8s.io"
 
-# The condition that says the quorum has been placed; from v1beta1 on it says "once", and never goes back.
-SCHEDULED = "PodGroupScheduled"
-INITIALLY_SCHEDULED = "PodGroupInitiallyScheduled"
+def _names(pod: PodObject) -> tuple[Stated, ...]:
+    group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
+    if group is None and workload is None:
+        return ()
+    found = []
+    if group is not None and group.pod_group_name:
+        found.append(Stated("spec.schedulingGroup.podGroupName", group.pod_group_name))
+    if workload is not None and workload.name:
+        parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
+        found.append(Stated(_WORKLOAD_REF, "/".join(filter(None, parts))))
+    return tuple(found)
 
-NOT_SERVED = (
-    f"this API server serves no PodGroup of {GROUP}, so that pods cannot name groups of Kubernetes' own (it drops "
-    "the field without a word); switch the API on, or use the annotations phalanx.dev/pod-group and "
-    "phalanx.dev/min-count"
+
+def _missing(key: GangKey, place: str, native_served: bool) -> str:
+    advice = "create it"
+    if not native_served:
+        advice = (
+            f"this API server serves no PodGroup of {NATIVE}; switch it on, or use the annotations "
+            "phalanx.dev/pod-group and phalanx.dev/min-count"
+        )
+    what = f"a Workload that declares the pod group {key}" if place == _WORKLOAD_REF else f"PodGroup {key}"
+    return f"waiting for {what}; {advice}"
+
+
+NAMING = GangNaming(
+    GangRules("native", by_native_rules=True, native=True),
+    MatchPolicy.UNTIL_SCHEDULED,
+    Precedence.FIELD,
+    read=_names,
+    objects=(NATIVE,),
+    needed=True,
+    missing=_missing,
 )
-# From 1.37 on kube-scheduler refuses groups whose members have another priority or preemption policy; before, a
-# group's priority is but its right to have others preempted, and members go by their own.
-_FREE_PRIORITIES = ("v1alpha1", "v1alpha2")
-UNKNOWN_POLICY = "UnknownPolicy"
 
-
-def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
-    reader = GroupReader(resource, document)
-    least = least_of(reader, reader.spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minCount")
-    topology = topology_of(reader)
-    return GroupSpec(
-        ref=reader.ref,
-        gang=reader.ref.name,
-        family=Dialect.NATIVE,
-        created=reader.created,
-        min_member=max(1, least),
-        priority=reader.number("priority"),
-        preemption_policy=reader.text("preemptionPolicy"),
-        uniform=resource.version not in _FREE_PRIORITIES,
-        extras=reader.extras,
-        once_satisfied=was_scheduled(reader, SCHEDULED, INITIALLY_SCHEDULED),
-        unit=is_unit(reader.spec.get("disruptionMode")),
-        preemptable=reader.preemptable,
-        topology=topology,
-        claims=_claims(reader),
-        composite=reader.text("parentCompositePodGroupName"),
-        workload=workload_of(reader),
-        problem=reader.problem,
-        warnings=tuple(reader.warnings),
-    )
-
-
-def read_workload(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
-    """The groups of a 1.35 Workload; one is named `workload/podGroup`, and its replicas share it."""
-    groups = GroupReader(resource, document).spec.get("podGroups")
-    specs = []
-    for at, group in enumerate(groups if isinstance(groups, list) else ()):
-        if not isinstance(group, Mapping) or not isinstance(group.get("name"), str):
-            continue
-        reader = GroupReader(resource, document)
-        least = least_of(reader, group.get("policy"), f"spec.podGroups[{at}].policy", "minCount")
-        specs.append(
-            GroupSpec(
-                ref=reader.ref,
-                gang=f"{reader.ref.name}/{group['name']}",
-                family=Dialect.NATIVE,
-                created=reader.created,
-                min_member=max(1, least),
-                uniform=resource.version not in _FREE_PRIORITIES,
-                extras=reader.extras,
-                preemptable=reader.preemptable,
-                workload=reader.ref.name,
-                problem=reader.problem,
-                warnings=tuple(reader.warnings),
-            )
-        )
-    return tuple(specs)
-
-
-def least_of(reader: ObjectReader, policy: object, path: str, count: str) -> int:
-    """How many start together: what a gang policy states as `count`, 0 of a basic policy."""
-    if not isinstance(policy, Mapping) or len(policy) != 1:
-        reader.refuse(path, policy, f'state exactly one of {{"basic": {{}}}} and {{"gang": {{"{count}": 3}}}}')
-        return 0
-    (kind,) = policy
-    if kind == "basic":
-        return 0
-    if kind != "gang":
-        reader.refuse(path, policy, f"the policy {kind!r} is not known; use basic or gang", code=UNKNOWN_POLICY)
-        return 0
-    gang = policy["gang"]
-    least = gang.get(count) if isinstance(gang, Mapping) else None
-    if not is_whole(least) or not 1 <= least <= MAX_MEMBERS:
-        reader.refuse(f"{path}.gang.{count}", least, "write a whole number of at least 1, such as 3")
-        return 0
-    return least
-
-
-def topology_of(reader: ObjectReader) -> TopologyRule | None:
-    """schedulingConstraints.topology: everybody in one domain of a node label."""
-    path, constraints = "spec.schedulingConstraints", reader.spec.get("schedulingConstraints")
-    if not constraints:
-        return None
-    if not isinstance(constraints, Mapping) or constraints.keys() - {"topology"}:
-        reader.refuse(path, constraints, "use topology and nothing else", code="UnsupportedField")
-        return None
-    topology = constraints.get("topology") or []
-    if not isinstance(topology, list):
-        topology = [topology]
-    keys = [item.get("key") if isinstance(item, Mapping) else None for item in topology]
-    if not keys:
-        return None
-    if len(keys) > 1 or not isinstance(keys[0], str) or not keys[0] or topology[0].keys() - {"key"}:
-        reader.refuse(
-            f"{path}.topology", topology, 'write one entry such as {"key": "topology.kubernetes.io/rack"}'
-        )
-        return None
-    return TopologyRule.by_label(keys[0])
-
-
-def is_unit(mode: object) -> bool:
-    """Whether members may only be disrupted together. What we do not know counts as yes: that is the safe side."""
-    if mode is None:
-        return False
-    if isinstance(mode, Mapping):
-        return {member for member, value in mode.items() if value is not None} != {"single"}
-    return mode != "Pod"
-
-
-def was_scheduled(reader: ObjectReader, *kinds: str) -> bool:
-    """Whether one of these conditions is True."""
-    conditions = conditions_in(reader.status)
-    return any(condition["type"] in kinds and condition.get("status") == "True" for condition in conditions)
-
-
-def workload_of(reader: ObjectReader) -> str:
-    """The Workload from whose template the object was made, "" if none is named."""
-    reference = reader.spec.get("workloadRef")
-    if not isinstance(reference, Mapping):
-        template = reader.spec.get("podGroupTemplateRef")
-        reference = template.get("workload") if isinstance(template, Mapping) else None
-    name = reference.get("workloadName") if isinstance(reference, Mapping) else None
-    return name if isinstance(name, str) else ""
-
-
-def _claims(reader: ObjectReader) -> tuple[GroupClaim, ...]:
-    """The claims that all members share, with the names that the resourceclaim controller has given to those that
-    are made from templates."""
-    made = {
-        entry.get("name"): entry.get("resourceClaimName")
-        for entry in _items(reader.status.get("resourceClaimStatuses"))
-    }
-    claims = []
-    for entry in _items(reader.spec.get("resourceClaims")):
-        name, claim, template = (
-            entry.get(field) for field in ("name", "resourceClaimName", "resourceClaimTemplateName")
-        )
-        if not isinstance(name, str) or (isinstance(claim, str) is isinstance(template, str)):
-            reader.refuse(
-                "spec.resourceClaims",
-                entry,
-                "give each a name and one of resourceClaimName, resourceClaimTemplateName",
-            )
-            continue
-        found = claim if isinstance(claim, str) else made.get(name)
-        claims.append(
-            GroupClaim(name, found if isinstance(found, str) else "", template if isinstance(template, str) else "")
-        )
-    return tuple(claims)
-
-
-def _items(value: object) -> list[Mapping[str, Any]]:
-    return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
+NATIVE_DIALECT = Dialect(
+    "native",
+    (NAMING,),
+    (
+        GroupKind(
+            WantedKind(NATIVE, "podgroups", "PodGroup", ("v1beta1", "v1alpha3", "v1alpha2")),
+            read_pod_group,
+            NAMING,
+            status_of,
+            strategic=True,
+            says_short=False,
+            says_eviction=True,
+        ),
+        # From v1alpha2 on a Workload is only a template for PodGroups.
+        GroupKind(
+            WantedKind(NATIVE, "workloads", "Workload", ("v1alpha1",)), read_workload, NAMING, says_short=False
+        ),
+    ),
+    access=(
+        AccessRule(NATIVE, ("podgroups", "compositepodgroups", "workloads"), READ),
+        AccessRule(NATIVE, ("podgroups/status", "compositepodgroups/status"), ("patch",)),
+    ),
+)

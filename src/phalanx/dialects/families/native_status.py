@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from phalanx.dialects.families.native import INITIALLY_SCHEDULED, SCHEDULED
+from phalanx.dialects.families.native_groups import INITIALLY_SCHEDULED, SCHEDULED
 from phalanx.dialects.gangs.status_input import (
     Conditions,
-    Standing,
+    GroupStatusInput,
     Told,
     current_conditions,
     find_condition,
@@ -23,7 +23,13 @@ def scheduled_condition(version: str) -> str:
     return SCHEDULED if version == "v1alpha2" else INITIALLY_SCHEDULED
 
 
-def conditions_of(standing: Standing) -> Conditions:
+def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
+    """The conditions that are not as they should be."""
+    conditions = conditions_of(standing)
+    return {"conditions": conditions} if conditions else None
+
+
+def conditions_of(standing: GroupStatusInput) -> Conditions:
     """Those of the conditions that are not as they should be, as they should be.
 
     The gang condition is final once it is True: it says that the first quorum has been placed, which nothing takes
@@ -35,7 +41,7 @@ def conditions_of(standing: Standing) -> Conditions:
     return fresh_conditions(told, wishes, standing.generation, standing.now)
 
 
-def _scheduled(standing: Standing, last: dict[str, Any] | None) -> Told | None:
+def _scheduled(standing: GroupStatusInput, last: dict[str, Any] | None) -> Told | None:
     if last is not None and last.get("status") == "True":
         return None
     if standing.ever_scheduled or standing.scheduled >= standing.gang.min_member:
@@ -52,7 +58,7 @@ def _scheduled(standing: Standing, last: dict[str, Any] | None) -> Told | None:
     return ("False", verdict.code, verdict.message) if last is not None else None
 
 
-def _admitted(standing: Standing, told: Conditions) -> Told | None:
+def _admitted(standing: GroupStatusInput, told: Conditions) -> Told | None:
     verdict = standing.verdict
     if verdict is not None and not verdict.unschedulable and standing.gang.problem is None:
         return "False", verdict.code, verdict.message

@@ -2,30 +2,70 @@
 
 from __future__ import annotations
 
+from importlib import resources
 from typing import Any
 
+from phalanx.dialects.api_groups import SIGS, X_K8S
+from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
 from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
 from phalanx.dialects.gangs.made_groups import made_group
-from phalanx.dialects.gangs.status_input import Standing
-from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
+from phalanx.dialects.gangs.status_input import GroupStatusInput
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.quotas.account_spec import AccountSpec
+from phalanx.dialects.quotas.elastic_quotas import read_elastic_quota
+from phalanx.dialects.quotas.koordinator_quotas import is_koordinators, read_quota
+from phalanx.dialects.quotas.usage_status import elastic_quota_status
 from phalanx.dialects.reader import Document
 from phalanx.dialects.times import format_time
-from phalanx.model.gang import Dialect
+from phalanx.model.gang import GangRules, MatchPolicy
 
-GROUP = "scheduling.x-k8s.io"
-OLD_GROUP = "scheduling.sigs.k8s.io"
+LABEL = GangNaming(
+    GangRules(X_K8S),
+    MatchPolicy.WAITING_AND_RUNNING,
+    Precedence.LABEL,
+    labels=("scheduling.x-k8s.io/pod-group",),
+)
+OLD_LABEL = GangNaming(
+    GangRules(SIGS),
+    MatchPolicy.ONCE_SATISFIED,
+    Precedence.LABEL,
+    labels=("pod-group.scheduling.sigs.k8s.io",),
+    objects=(SIGS, X_K8S),
+)
+LABELS_ALONE = GangNaming(
+    GangRules("pod-group.scheduling.sigs.k8s.io", alone=True),
+    MatchPolicy.ONCE_SATISFIED,
+    Precedence.LABEL,
+    labels=("pod-group.scheduling.sigs.k8s.io/name", "pod-group.scheduling.x-k8s.io/name"),
+    minima=(
+        MinimumKey(
+            "pod-group.scheduling.sigs.k8s.io/min-available", "pod-group.scheduling.sigs.k8s.io/name", label=True
+        ),
+        MinimumKey("pod-group.scheduling.x-k8s.io/min-available", "pod-group.scheduling.x-k8s.io/name", label=True),
+    ),
+    invalid_minimum=InvalidMinimum.POLICY,
+    objects=(SIGS, X_K8S),
+)
+LIGHTWEIGHT = GangNaming(
+    GangRules("pod-group", alone=True),
+    MatchPolicy.WAITING_AND_RUNNING,
+    Precedence.LABEL,
+    labels=("pod-group/name",),
+    minima=(MinimumKey("pod-group/min-available", "pod-group/name", label=True),),
+    invalid_minimum=InvalidMinimum.POLICY,
+)
 
 
-def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
+def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     min_resources = reader.resources("minResources")
     timeout = reader.timeout("scheduleTimeoutSeconds")
     made = made_group(resource, document)
-    return GroupSpec(
+    spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
-        family=Dialect.X_K8S if resource.group == GROUP else Dialect.SIGS,
         created=reader.created,
         min_member=min_member,
         min_resources=min_resources,
@@ -36,14 +76,15 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
+    return (spec,)
 
 
-def status_of(standing: Standing) -> dict[str, Any] | None:
+def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
     """The fields of the status as they should be; None once the group has finished, which is final."""
     if standing.phase == "Finished":
         return None
     counts = standing.counts
-    old = standing.ref.group == OLD_GROUP
+    old = standing.ref.group == SIGS
     phase = _phase(standing, old)
     status: dict[str, Any] = {
         "phase": phase,
@@ -61,7 +102,7 @@ def status_of(standing: Standing) -> dict[str, Any] | None:
     return status
 
 
-def _phase(standing: Standing, old: bool) -> str:
+def _phase(standing: GroupStatusInput, old: bool) -> str:
     """Derived from the pods alone (coscheduling.md, 2.3, R), so that a replacement lifts a Failed group."""
     counts, needed = standing.counts, standing.gang.min_member
     if counts.succeeded >= needed:
@@ -77,10 +118,50 @@ def _phase(standing: Standing, old: bool) -> str:
     return "PreScheduling" if old and not standing.scheduled else "Scheduling"
 
 
-def _has_failed(standing: Standing) -> bool:
+def _has_failed(standing: GroupStatusInput) -> bool:
     counts, needed = standing.counts, standing.gang.min_member
     if not counts.failed:
         return False
     if standing.fail_on_any_member:
         return counts.failed + counts.running + counts.succeeded >= needed
     return standing.survivors < needed
+
+
+def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
+    """Koordinator and scheduler-plugins share the older group; they mean different things by it."""
+    return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
+
+
+def _access(group: str) -> tuple[AccessRule, ...]:
+    return (
+        AccessRule(group, ("podgroups",), READ),
+        # Where the project's own definition has no status subresource the status is a field of the object.
+        AccessRule(group, ("podgroups", "podgroups/status"), ("patch",)),
+        # Gangs that only pods declare get a PodGroup (the policy's `phalanx.createPodGroups`).
+        AccessRule(group, ("podgroups",), ("create", "delete")),
+        AccessRule(group, ("elasticquotas",), READ),
+        AccessRule(group, ("elasticquotas/status",), ("patch",)),
+    )
+
+
+SCHEDULER_PLUGINS_DIALECT = Dialect(
+    "scheduler-plugins",
+    (LABEL, OLD_LABEL, LABELS_ALONE, LIGHTWEIGHT),
+    (
+        GroupKind(WantedKind(X_K8S, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, LABEL, status_of),
+        GroupKind(WantedKind(SIGS, "podgroups", "PodGroup", ("v1alpha1",)), read_pod_group, OLD_LABEL, status_of),
+    ),
+    (
+        AccountKind(
+            WantedKind(X_K8S, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
+            read_elastic_quota,
+            elastic_quota_status,
+        ),
+        AccountKind(
+            WantedKind(SIGS, "elasticquotas", "ElasticQuota", ("v1alpha1",)), _read_old_quota, elastic_quota_status
+        ),
+    ),
+    access=(*_access(X_K8S), *_access(SIGS), AccessRule(SIGS, ("elasticquotas",), ("patch",))),
+    definitions=resources.files("phalanx.dialects").joinpath("crds/scheduler-plugins"),
+    retired=(SIGS,),
+)

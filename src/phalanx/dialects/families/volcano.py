@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from importlib import resources
 from typing import Any
 
+from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
+from phalanx.dialects.core import PodObject
+from phalanx.dialects.dialect import READ, AccessRule, AccountKind, Dialect, GroupKind
+from phalanx.dialects.enricher import PodEnricher
+from phalanx.dialects.gangs.declaration import controlling_owner
+from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupReader, GroupSpec
+from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, MinimumKey, Precedence
 from phalanx.dialects.gangs.status_input import (
     Conditions,
-    Standing,
+    GroupStatusInput,
     current_conditions,
     find_condition,
     set_condition,
@@ -16,20 +24,52 @@ from phalanx.dialects.gangs.status_input import (
 )
 from phalanx.dialects.gangs.task_topology import task_topology
 from phalanx.dialects.gangs.topology_annotations import network_topology, subgroup_rules
-from phalanx.dialects.kinds import ServedKind
+from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.lenient import Fault
+from phalanx.dialects.nodes.hypernodes import HyperNodes
+from phalanx.dialects.nodes.numa import NumaEnricher
 from phalanx.dialects.pods.revocable import MAX_UNAVAILABLE, MIN_AVAILABLE, portion_of, revocable_of
+from phalanx.dialects.quotas.queues import read_queue
+from phalanx.dialects.quotas.usage_status import volcano_queue_status
 from phalanx.dialects.reader import Document, describe, is_whole
+from phalanx.dialects.warnings import ObjectWarnings
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import Dialect, Problem
+from phalanx.model.gang import GangRules, MatchPolicy, Problem
 
-GROUP = "scheduling.volcano.sh"
+_MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
 _JOBS = "batch.volcano.sh/"
 # In which HyperNode all members of a group are.
 ALLOCATED_HYPERNODE = "volcano.sh/job-allocated-hypernode"
 
 
-def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
+def _unnamed(pod: PodObject) -> tuple[Stated, ...]:
+    """Pods that state a minimum and no name are grouped by their controller."""
+    for key in _MIN_MEMBER:
+        if pod.metadata.annotations.get(key):
+            owner = controlling_owner(pod.metadata)
+            return (Stated(f"annotation {key}", owner.uid if owner and owner.uid else pod.metadata.uid),)
+    return ()
+
+
+NAMED = GangNaming(
+    GangRules("kube-batch"),
+    MatchPolicy.WAITING_RUNNING_SUCCEEDED,
+    Precedence.ANNOTATION,
+    annotations=("scheduling.k8s.io/group-name",),
+    objects=(VOLCANO, *KUBE_BATCH_GROUPS),
+)
+UNNAMED = GangNaming(
+    GangRules("shadow"),
+    MatchPolicy.WAITING_RUNNING_SUCCEEDED,
+    Precedence.UNNAMED,
+    read=_unnamed,
+    minima=tuple(map(MinimumKey, _MIN_MEMBER)),
+    invalid_minimum=InvalidMinimum.ONE,
+    objects=NAMED.objects,
+)
+
+
+def read_pod_group(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
     reader = GroupReader(resource, document)
     min_member = reader.min_member("minMember")
     roles = _roles(reader, min_member)
@@ -39,10 +79,9 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
     subgroups = subgroup_rules(reader)
     min_available, max_unavailable = _disruption_budget(reader)
     tasks = task_topology(reader)
-    return GroupSpec(
+    spec = GroupSpec(
         ref=reader.ref,
         gang=reader.ref.name,
-        family=Dialect.KUBE_BATCH,
         created=reader.created,
         min_member=min_member,
         roles=roles,
@@ -62,6 +101,7 @@ def read_pod_group(resource: ServedKind, document: Document) -> GroupSpec:
         problem=reader.problem,
         warnings=tuple(reader.warnings),
     )
+    return (spec,)
 
 
 def _roles(reader: GroupReader, min_member: int) -> tuple[tuple[str, int], ...]:
@@ -117,7 +157,7 @@ def _disruption_budget(reader: GroupReader) -> tuple[Portion | None, Portion | N
     return stay, miss
 
 
-def status_of(standing: Standing) -> dict[str, Any] | None:
+def status_of(standing: GroupStatusInput) -> dict[str, Any] | None:
     """Phase, counts and the conditions Unschedulable and Scheduled (volcano.md, 1.1, the rule at session close)."""
     counts = standing.counts
     if standing.phase == "Completed" and standing.is_empty:
@@ -132,7 +172,7 @@ def status_of(standing: Standing) -> dict[str, Any] | None:
     }
 
 
-def gang_conditions(standing: Standing) -> Conditions:
+def gang_conditions(standing: GroupStatusInput) -> Conditions:
     """What kube-batch's and Volcano's gang plugins say of a group, in their words."""
     conditions = current_conditions(standing)
     if standing.is_ready():
@@ -156,13 +196,13 @@ def gang_conditions(standing: Standing) -> Conditions:
     return conditions
 
 
-def is_stuck(standing: Standing) -> bool:
+def is_stuck(standing: GroupStatusInput) -> bool:
     """Some members run, and the rest cannot be placed or is not there any more."""
     held = standing.verdict is not None or standing.gang.problem is not None or has_lost_members(standing)
     return standing.counts.running > 0 and held and not standing.is_ready()
 
 
-def has_lost_members(standing: Standing) -> bool:
+def has_lost_members(standing: GroupStatusInput) -> bool:
     """Some members run, and with all that exist the minimum is out of reach (coscheduling.md, section 4).
 
     There need not be a verdict about it: none is given where no member waits.
@@ -174,7 +214,7 @@ _READY = "tasks in gang are ready to be scheduled"
 _NO_ROOM = "NotEnoughResources"
 
 
-def _phase(standing: Standing) -> str:
+def _phase(standing: GroupStatusInput) -> str:
     if is_stuck(standing):
         return "Unknown"
     counts = standing.counts
@@ -187,9 +227,45 @@ def _phase(standing: Standing) -> str:
     return "Inqueue" if standing.phase == "Inqueue" or (waiting and standing.admitted) else "Pending"
 
 
-def _reason(standing: Standing) -> str:
+def _reason(standing: GroupStatusInput) -> str:
     if standing.counts.present + standing.counts.succeeded < standing.gang.min_member:
         return "NotEnoughTasks"
     if standing.short_roles(lambda counts: counts.present + counts.succeeded):
         return "NotEnoughPodsOfTask"
     return _NO_ROOM
+
+
+def _enrichers(warnings: ObjectWarnings) -> Iterable[PodEnricher]:
+    return (NumaEnricher(), HyperNodes(warnings))
+
+
+VOLCANO_DIALECT = Dialect(
+    "volcano",
+    (NAMED, UNNAMED),
+    (
+        GroupKind(
+            WantedKind(VOLCANO, "podgroups", "PodGroup", ("v1beta1",)),
+            read_pod_group,
+            NAMED,
+            status_of,
+            queue_counts=True,
+            # Who waits for Volcano's groups waits for its one word.
+            waiting_reason="Unschedulable",
+            hypernode=ALLOCATED_HYPERNODE,
+        ),
+    ),
+    (AccountKind(WantedKind(VOLCANO, "queues", "Queue", ("v1beta1",)), read_queue, volcano_queue_status),),
+    _enrichers,
+    access=(
+        AccessRule(VOLCANO, ("podgroups",), READ),
+        # Groups are told in an annotation in which HyperNode they are.
+        AccessRule(VOLCANO, ("podgroups", "podgroups/status"), ("patch",)),
+        AccessRule(VOLCANO, ("queues",), READ),
+        AccessRule(VOLCANO, ("queues/status",), ("patch",)),
+        # Its own queues, where its kind is served and they are missing.
+        AccessRule(VOLCANO, ("queues",), ("create",)),
+        AccessRule("nodeinfo.volcano.sh", ("numatopologies",), READ),
+        AccessRule("topology.volcano.sh", ("hypernodes",), READ),
+    ),
+    definitions=resources.files("phalanx.dialects").joinpath("crds/volcano"),
+)

@@ -10,7 +10,7 @@ from phalanx.dialects.gangs.declaration import Declaration
 from phalanx.dialects.gangs.group_spec import GroupSpec
 
 
-class Voice(msgspec.Struct, frozen=True, cache_hash=True):
+class MemberDeclaration(msgspec.Struct, frozen=True, cache_hash=True):
     """All that one member contributes; members that agree in everything speak with one voice.
 
     `active` is False once the pod has finished or is being deleted: then only its declaration counts.
@@ -29,7 +29,7 @@ class Member(msgspec.Struct, frozen=True, order=True):
     created: int
     name: str
     uid: str
-    voice: Voice
+    declared: MemberDeclaration
 
 
 class Disagreement(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Agreement:
         self._namespace = namespace
         self._members = members
 
-    def of(self, spec: GroupSpec | None, strict: bool) -> Iterator[Disagreement]:
+    def disagreements(self, spec: GroupSpec | None, strict: bool) -> Iterator[Disagreement]:
         """`spec` is the object where its word on priority and preemption binds its members. `strict` groups are
         refused when members differ, as kube-scheduler refuses Kubernetes' own; of those that are not uniform only
         the scheduler must be one."""
@@ -81,13 +81,13 @@ class Agreement:
             )  # fmt: skip
 
     def _with_group(
-        self, select: Callable[[Voice], object], wanted: object, code: str, what: str, advice: str
+        self, select: Callable[[MemberDeclaration], object], wanted: object, code: str, what: str, advice: str
     ) -> Iterator[Disagreement]:
         for member in self._members:
-            if select(member.voice) != wanted:
+            if select(member.declared) != wanted:
                 yield Disagreement(
                     code,
-                    f"pod {self._pod(member)} has {what} {select(member.voice)}, but its PodGroup has {wanted}; "
+                    f"pod {self._pod(member)} has {what} {select(member.declared)}, but its PodGroup has {wanted}; "
                     f"{advice}",
                     member,
                     True,
@@ -95,11 +95,11 @@ class Agreement:
                 return
 
     def _with_each_other(
-        self, select: Callable[[Voice], object], code: str, what: str, refused: bool, advice: str
+        self, select: Callable[[MemberDeclaration], object], code: str, what: str, refused: bool, advice: str
     ) -> Iterator[Disagreement]:
         for member in self._members[1:]:
             oldest = self._members[0]
-            theirs, ours = select(member.voice), select(oldest.voice)
+            theirs, ours = select(member.declared), select(oldest.declared)
             if theirs != ours:
                 yield Disagreement(
                     code,
@@ -113,5 +113,5 @@ class Agreement:
         return f"{self._namespace}/{member.name}"
 
 
-def preemption_policy(voice: Voice) -> str:
+def preemption_policy(voice: MemberDeclaration) -> str:
     return "PreemptLowerPriority" if voice.preempts else "Never"

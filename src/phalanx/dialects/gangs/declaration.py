@@ -6,20 +6,18 @@ quote them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from phalanx.dialects.core import Metadata, OwnerReference, PodObject
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.extras import Extras, Stated, read_extras
-from phalanx.dialects.gangs.made_groups import DIALECTS
-from phalanx.model.gang import Dialect
+from phalanx.dialects.gangs.naming import GangNaming, Precedence
 
-X_K8S_LABEL = "scheduling.x-k8s.io/pod-group"
-SIGS_LABEL = "pod-group.scheduling.sigs.k8s.io"
-GROUP_NAME_ANNOTATION = "scheduling.k8s.io/group-name"
-GROUP_MIN_MEMBER = ("scheduling.k8s.io/group-min-member", "scheduling.volcano.sh/group-min-member")
+log = logging.getLogger(__name__)
+
 OWN_GROUP = "phalanx.dev/pod-group"
 OWN_MIN_COUNT = "phalanx.dev/min-count"
 OWN_DISRUPTION_MODE = "phalanx.dev/disruption-mode"
@@ -29,36 +27,13 @@ TASK_SPEC = "volcano.sh/task-spec"
 TASK_INDEX = "volcano.sh/task-index"
 NO_INDEX = 2**31
 
-# In order of precedence; the field of the native API (D7) comes before all of them, then our own annotation.
-_NAME_LABELS = (
-    (Dialect.X_K8S, X_K8S_LABEL),
-    (Dialect.SIGS, SIGS_LABEL),
-    (Dialect.SIGS_NAME, "pod-group.scheduling.sigs.k8s.io/name"),
-    (Dialect.SIGS_NAME, "pod-group.scheduling.x-k8s.io/name"),
-    (Dialect.LIGHTWEIGHT, "pod-group/name"),
-)
-_NAME_ANNOTATIONS = (
-    (Dialect.KOORDINATOR, koordinator.NAME),
-    (Dialect.KUBE_BATCH, GROUP_NAME_ANNOTATION),
-)
-_OWN_NAME = (Dialect.OWN, OWN_GROUP)
-# The names of gangs that need no object.
-_LABELS_ALONE = tuple(key for dialect, key in _NAME_LABELS if dialect in DIALECTS)
-_ANNOTATIONS_ALONE = tuple(key for dialect, key in _NAME_ANNOTATIONS if dialect in DIALECTS)
-# The key of a minimum, and the key of the name that it belongs to.
-_MINIMUM_LABELS = (
-    ("pod-group.scheduling.sigs.k8s.io/min-available", "pod-group.scheduling.sigs.k8s.io/name"),
-    ("pod-group.scheduling.x-k8s.io/min-available", "pod-group.scheduling.x-k8s.io/name"),
-    ("pod-group/min-available", "pod-group/name"),
-)
-
 
 class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     """`name` is the gang's, from `key`. `conflicts` are other names that the pod states and that do not hold.
     `disruption_mode` and `topology_key` are those of our own annotations.
     """
 
-    dialect: Dialect
+    naming: GangNaming
     name: str
     key: str
     minimum: Stated | None = None
@@ -69,60 +44,96 @@ class Declaration(msgspec.Struct, frozen=True, cache_hash=True):
     topology_key: Stated | None = None
 
 
-def declare(pod: PodObject) -> Declaration | None:
-    """The gang that the pod wants to be in; None for a pod on its own."""
-    metadata = pod.metadata
-    labels, annotations = metadata.labels, metadata.annotations
-    names: list[tuple[Dialect, Stated]] = []
-    group, workload = pod.spec.scheduling_group, pod.spec.workload_ref
-    if group is not None and group.pod_group_name:
-        names.append((Dialect.NATIVE, Stated("spec.schedulingGroup.podGroupName", group.pod_group_name)))
-    if workload is not None and workload.name:
-        parts = (workload.name, workload.pod_group, workload.pod_group_replica_key)
-        names.append((Dialect.NATIVE, Stated("spec.workloadRef", "/".join(filter(None, parts)))))
-    if annotations.get(OWN_GROUP):
-        names.append((Dialect.OWN, Stated(f"annotation {OWN_GROUP}", annotations[OWN_GROUP])))
-    for dialect, key in _NAME_LABELS:
-        if labels.get(key):
-            names.append((dialect, Stated(f"label {key}", labels[key])))
-    for dialect, key in _NAME_ANNOTATIONS:
-        if annotations.get(key):
-            names.append((dialect, Stated(f"annotation {key}", annotations[key])))
-    if not names:
-        return _shadow(metadata)
-    dialect, chosen = names[0]
-    return Declaration(
-        dialect=dialect,
-        name=chosen.value,
-        key=chosen.key,
-        minimum=_minimum(labels, annotations, chosen.value),
-        extras=read_extras(labels, annotations),
-        queue=stated_queue(metadata),
-        conflicts=tuple(name for _, name in names[1:] if name.value != chosen.value),
-        disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value),
-        topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value),
-    )
+class GangDeclarations:
+    """Reads what pods say about their gangs, in every way that is known."""
+
+    def __init__(self, namings: Sequence[GangNaming]) -> None:
+        ordered = sorted(namings, key=lambda naming: naming.precedence)
+        named = [naming for naming in ordered if naming.precedence is not Precedence.UNNAMED]
+        self._readers = [(rank, naming) for rank, naming in enumerate(named) if naming.read is not None]
+        self._labels = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.labels]
+        self._annotations = [(rank, naming, key) for rank, naming in enumerate(named) for key in naming.annotations]
+        self._unnamed = [naming for naming in ordered if naming.precedence is Precedence.UNNAMED and naming.read]
+        self._minima = [minimum for naming in namings for minimum in naming.minima if minimum.name_key]
+
+    def declare(self, pod: PodObject) -> Declaration | None:
+        """The gang that the pod wants to be in; None for a pod on its own."""
+        metadata = pod.metadata
+        labels, annotations = metadata.labels, metadata.annotations
+        names: list[tuple[int, GangNaming, Stated]] = []
+        for rank, naming in self._readers:
+            names += [(rank, naming, stated) for stated in self._names_by(naming, pod)]
+        for rank, naming, key in self._labels:
+            if labels.get(key):
+                names.append((rank, naming, Stated(f"label {key}", labels[key])))
+        for rank, naming, key in self._annotations:
+            if annotations.get(key):
+                names.append((rank, naming, Stated(f"annotation {key}", annotations[key])))
+        if names:
+            names = [each for each in names if not _is_none(each[1], annotations)]
+            names.sort(key=lambda each: each[0])
+        else:
+            names = [(0, naming, stated) for naming in self._unnamed for stated in self._names_by(naming, pod)]
+        if not names:
+            return None
+        _, naming, chosen = names[0]
+        return Declaration(
+            naming=naming,
+            name=chosen.value,
+            key=chosen.key,
+            minimum=self._minimum(metadata, naming, chosen.value),
+            extras=read_extras(labels, annotations),
+            queue=stated_queue(metadata),
+            conflicts=tuple(name for _, _, name in names[1:] if name.value != chosen.value),
+            disruption_mode=_own(annotations, OWN_DISRUPTION_MODE, chosen.value),
+            topology_key=_own(annotations, OWN_TOPOLOGY_KEY, chosen.value),
+        )
+
+    def nameless(self, metadata: Metadata) -> str:
+        """What to tell whoever leaves a group's name empty and may have meant one (seed 000), "" for others."""
+        found = [f"label {key}" for _, _, key in self._labels if metadata.labels.get(key) == ""]
+        found += [f"annotation {key}" for _, _, key in self._annotations if metadata.annotations.get(key) == ""]
+        if not found:
+            return ""
+        return (
+            f"{found[0]} is empty, so the pod belongs to no group and is scheduled on its own; write the group's "
+            "name into it and create the pod again, or leave it out"
+        )
+
+    def may_declare_alone(self, metadata: Metadata) -> bool:
+        """Whether a pod has one of the names of a gang that needs no object; cheap."""
+        labels, annotations = metadata.labels, metadata.annotations
+        return any(naming.rules.alone and key in labels for _, naming, key in self._labels) or any(
+            naming.rules.alone and key in annotations for _, naming, key in self._annotations
+        )
+
+    def _names_by(self, naming: GangNaming, pod: PodObject) -> tuple[Stated, ...]:
+        assert naming.read is not None
+        try:
+            return naming.read(pod)
+        except Exception:
+            # Every pod passes here: a bug in one dialect must not keep all of them from being known.
+            self._readers = [each for each in self._readers if each[1] is not naming]
+            self._unnamed = [each for each in self._unnamed if each is not naming]
+            log.exception("the names that %r reads are left out from now on", naming.rules.name)
+            return ()
+
+    def _minimum(self, metadata: Metadata, naming: GangNaming, gang: str) -> Stated | None:
+        """A minimum that was written beside the name of another gang is not this gang's."""
+        own = [minimum for minimum in naming.minima if not minimum.name_key]
+        for minimum in (*own, *self._minima):
+            values = metadata.labels if minimum.label else metadata.annotations
+            text = values.get(minimum.key)
+            if not text:
+                continue
+            beside = values.get(minimum.name_key) if minimum.needs_name else values.get(minimum.name_key, gang)
+            if beside == gang:
+                return Stated(f"{'label' if minimum.label else 'annotation'} {minimum.key}", text)
+        return None
 
 
-def nameless(metadata: Metadata) -> str:
-    """What to tell whoever leaves the name of a group empty and may have meant one (seed 000), "" for others."""
-    labels, annotations = metadata.labels, metadata.annotations
-    found = [f"label {key}" for _, key in _NAME_LABELS if labels.get(key) == ""]
-    found += [f"annotation {key}" for _, key in (*_NAME_ANNOTATIONS, _OWN_NAME) if annotations.get(key) == ""]
-    if not found:
-        return ""
-    return (
-        f"{found[0]} is empty, so the pod belongs to no group and is scheduled on its own; write the group's name "
-        "into it and create the pod again, or leave it out"
-    )
-
-
-def may_declare_alone(metadata: Metadata) -> bool:
-    """Whether a pod has one of the names of a gang that needs no object; cheap."""
-    labels = metadata.labels
-    return any(key in labels for key in _LABELS_ALONE) or any(
-        key in metadata.annotations for key in _ANNOTATIONS_ALONE
-    )
+def _is_none(naming: GangNaming, annotations: Mapping[str, str]) -> bool:
+    return any(annotations.get(key) == value for key, value in naming.unless)
 
 
 def role_of(metadata: Metadata) -> str:
@@ -147,22 +158,8 @@ def stated_queue(metadata: Metadata) -> Stated | None:
     return None
 
 
-def controller_of(metadata: Metadata) -> OwnerReference | None:
+def controlling_owner(metadata: Metadata) -> OwnerReference | None:
     return next((owner for owner in metadata.owner_references if owner.controller), None)
-
-
-def _minimum(labels: Mapping[str, str], annotations: Mapping[str, str], gang: str) -> Stated | None:
-    """A minimum that was written beside the name of another gang is not this gang's."""
-    for key, name_key in _MINIMUM_LABELS:
-        if labels.get(key) and labels.get(name_key, gang) == gang:
-            return Stated(f"label {key}", labels[key])
-    own = _own(annotations, OWN_MIN_COUNT, gang)
-    if own is not None:
-        return own
-    key = koordinator.MIN_AVAILABLE
-    if annotations.get(key) and annotations.get(koordinator.NAME, gang) == gang:
-        return Stated(f"annotation {key}", annotations[key])
-    return None
 
 
 def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
@@ -170,20 +167,3 @@ def _own(annotations: Mapping[str, str], key: str, gang: str) -> Stated | None:
     if not annotations.get(key) or annotations.get(OWN_GROUP) != gang:
         return None
     return Stated(f"annotation {key}", annotations[key])
-
-
-def _shadow(metadata: Metadata) -> Declaration | None:
-    """D9: pods without a group name, grouped by their controller."""
-    for key in GROUP_MIN_MEMBER:
-        value = metadata.annotations.get(key, "")
-        if value:
-            owner = controller_of(metadata)
-            return Declaration(
-                dialect=Dialect.SHADOW,
-                name=owner.uid if owner and owner.uid else metadata.uid,
-                key=f"annotation {key}",
-                minimum=Stated(f"annotation {key}", value),
-                extras=read_extras(metadata.labels, metadata.annotations),
-                queue=stated_queue(metadata),
-            )
-    return None

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TypeVar
 
-from phalanx.dialects.gangs.agreement import Member, Voice
+from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.members import Members
-from phalanx.dialects.gangs.resolver import Resolved, Surroundings, resolve
+from phalanx.dialects.gangs.naming import GangNaming
+from phalanx.dialects.gangs.resolver import GangContext, Resolved, resolve
 from phalanx.dialects.options import DialectOptions
-from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef, group_ref, pod_ref
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings, group_ref, pod_ref
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated
-from phalanx.model.gang import Dialect, Gang, GangKey, Problem
+from phalanx.model.gang import Gang, GangKey, Problem
 from phalanx.model.pod import Pod
 
 K = TypeVar("K")
@@ -25,10 +26,14 @@ class _Entry:
         self.gang: Gang | None = None
 
 
-class GangBook:
+class GangIndex:
     """Every gang that a live pod names or an object declares, exactly once."""
 
-    def __init__(self, options: DialectOptions, notices: NoticeBoard) -> None:
+    def __init__(
+        self, options: DialectOptions, notices: ObjectWarnings, naming_of: Mapping[str, GangNaming]
+    ) -> None:
+        """`naming_of` as in `GangContext`."""
+        self._naming_of = naming_of
         self._options = options
         self._notices = notices
         self._entries: dict[GangKey, _Entry] = {}
@@ -39,7 +44,7 @@ class GangBook:
         self._class_users: dict[str, set[GangKey]] = {}
         self._queues: dict[str, str] = {}
         self._namespaces: dict[str, set[GangKey]] = {}
-        self._turned: dict[GangKey, None] = {}
+        self._affected: dict[GangKey, None] = {}
         self._native = True
 
     def gang(self, key: GangKey) -> Gang | None:
@@ -61,14 +66,14 @@ class GangBook:
             return []
         self._native = served
         entries = self._entries.items()
-        return self._settle_all(
-            key for key, entry in entries if entry.gang is not None and entry.gang.dialect is Dialect.NATIVE
+        return self._resolve_all(
+            key for key, entry in entries if entry.gang is not None and entry.gang.rules.native
         )
 
-    def take_turned(self) -> list[str]:
+    def drain_affected_members(self) -> list[str]:
         """The members of gangs that have since the last call changed their queue, or become revocable or ceased to
         be; sorted."""
-        turned, self._turned = self._turned, {}
+        turned, self._affected = self._affected, {}
         return sorted(uid for key in turned if key in self._entries for uid in self._entries[key].members.uids())
 
     def oldest_member(self, key: GangKey) -> str | None:
@@ -76,20 +81,20 @@ class GangBook:
         entry = self._entries.get(key)
         return entry.members.oldest() if entry and len(entry.members) else None
 
-    def join(self, key: GangKey, pod: Pod, voice: Voice) -> list[ClusterEvent]:
+    def add_member(self, key: GangKey, pod: Pod, voice: MemberDeclaration) -> list[ClusterEvent]:
         news = self._entry(key).members.add(pod.created, pod.name, pod.uid, voice)
-        return self._settle(key) if news or self._entries[key].gang is None else []
+        return self._resolve(key) if news or self._entries[key].gang is None else []
 
-    def leave(self, key: GangKey, uid: str) -> list[ClusterEvent]:
+    def remove_member(self, key: GangKey, uid: str) -> list[ClusterEvent]:
         news = self._entries[key].members.remove(uid)
-        return self._settle(key) if news else []
+        return self._resolve(key) if news else []
 
-    def speak(self, key: GangKey, pod: Pod, voice: Voice) -> list[ClusterEvent]:
+    def change_member(self, key: GangKey, pod: Pod, voice: MemberDeclaration) -> list[ClusterEvent]:
         """A member says something else than before."""
         members = self._entries[key].members
         left = members.remove(pod.uid)
         news = members.add(pod.created, pod.name, pod.uid, voice)
-        return self._settle(key) if left or news else []
+        return self._resolve(key) if left or news else []
 
     def replace(self, namespace: str, last: Iterable[GroupSpec], specs: Iterable[GroupSpec]) -> list[ClusterEvent]:
         """One object used to declare `last` and now declares `specs`."""
@@ -108,7 +113,7 @@ class GangBook:
             if spec.priority_class:
                 self._class_users.setdefault(spec.priority_class, set()).add(name)
         keys = touched.union(*(self._dependents.get(name, ()) for name in touched))
-        return self._settle_all(keys)
+        return self._resolve_all(keys)
 
     def set_priority_class(self, name: str, value: int | None) -> list[ClusterEvent]:
         if self._classes.get(name) == value:
@@ -117,7 +122,7 @@ class GangBook:
             del self._classes[name]
         else:
             self._classes[name] = value
-        return self._settle_all(self._class_users.get(name, ()))
+        return self._resolve_all(self._class_users.get(name, ()))
 
     def set_namespace_queue(self, namespace: str, queue: str) -> list[ClusterEvent]:
         if self._queues.get(namespace, "") == queue:
@@ -126,7 +131,7 @@ class GangBook:
             self._queues[namespace] = queue
         else:
             del self._queues[namespace]
-        return self._settle_all(self._namespaces.get(namespace, ()))
+        return self._resolve_all(self._namespaces.get(namespace, ()))
 
     def _entry(self, key: GangKey) -> _Entry:
         entry = self._entries.get(key)
@@ -136,13 +141,13 @@ class GangBook:
             self._namespaces.setdefault(key.namespace, set()).add(key)
         return entry
 
-    def _settle_all(self, keys: Iterable[GangKey]) -> list[ClusterEvent]:
+    def _resolve_all(self, keys: Iterable[GangKey]) -> list[ClusterEvent]:
         events: list[ClusterEvent] = []
         for key in sorted(keys):
-            events += self._settle(key)
+            events += self._resolve(key)
         return events
 
-    def _settle(self, key: GangKey) -> list[ClusterEvent]:
+    def _resolve(self, key: GangKey) -> list[ClusterEvent]:
         """Resolves the gang again, or lets it go when nobody speaks of it any more."""
         name = _declared_as(key)
         groups = self._objects.get(name, [])
@@ -151,8 +156,8 @@ class GangBook:
         if (entry is None or not len(entry.members)) and (name != key or _declare_none(groups)):
             return self._remove(key) if entry is not None else []
         entry = self._entry(key)
-        surroundings = Surroundings(self._classes, self._queues.get(key.namespace, ""), self._native)
-        resolved = resolve(key, entry.members.oldest_first(), groups, surroundings, self._options)
+        context = GangContext(self._naming_of, self._classes, self._queues.get(key.namespace, ""), self._native)
+        resolved = resolve(key, entry.members.oldest_first(), groups, context, self._options)
         gang = resolved.gang
         if gang == entry.gang:
             return []
@@ -161,7 +166,7 @@ class GangBook:
         if gang.revocable != (last is not None and last.revocable) or (
             last is not None and gang.queue != last.queue
         ):
-            self._turned[key] = None
+            self._affected[key] = None
         entry.gang = gang
         return [GangUpdated(gang)]
 
@@ -183,8 +188,8 @@ class GangBook:
         for problem in (gang.problem, *gang.warnings):
             if problem is not None and problem not in known:
                 about = _about(gang, entry, resolved.about.get(problem))
-                notice = Notice(about, "Warning", problem.code, problem.message)
-                self._notices.pin(notice, partial(self._says, gang.key, problem))
+                notice = ObjectWarning(about, "Warning", problem.code, problem.message)
+                self._notices.add(notice, partial(self._says, gang.key, problem))
 
     def _says(self, key: GangKey, problem: Problem) -> bool:
         gang = self.gang(key)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from phalanx.dialects.gangs.gang_index import GangBook
-from phalanx.dialects.gangs.group_readers import read_group, unreadable_group
+from phalanx.dialects.dialect import GroupKind
+from phalanx.dialects.gangs.gang_index import GangIndex
 from phalanx.dialects.gangs.group_spec import GroupSpec
 from phalanx.dialects.gangs.made_groups import MadeGroup, made_group
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document, is_whole
 from phalanx.model.events import ClusterEvent
-from phalanx.model.gang import GangKey, GroupRef
+from phalanx.model.gang import GangKey, GroupRef, Problem
+
+log = logging.getLogger(__name__)
 
 Address = tuple[ServedKind, str, str]
 """(kind, namespace, name) of an object."""
@@ -48,17 +51,24 @@ _UNSEEN = Seen()
 class GroupObjects:
     """Takes objects in and tells the gangs what they declare."""
 
-    def __init__(self, gangs: GangBook) -> None:
+    def __init__(self, gangs: GangIndex, kinds: Mapping[tuple[str, str], GroupKind]) -> None:
+        self._kinds = kinds
         self._gangs = gangs
         self._seen: dict[Address, Seen] = {}
         self._specs: dict[Address, tuple[GroupSpec, ...]] = {}
         self._made: dict[GangKey, dict[ServedKind, MadeGroup]] = {}
 
-    def take(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
-        specs, metadata = read_group(kind, document), document["metadata"]
+    def updated(self, kind: ServedKind, document: Document) -> list[ClusterEvent]:
+        metadata = document["metadata"]
         address = (kind, str(metadata.get("namespace") or ""), str(metadata["name"]))
         self._seen[address] = seen_of(document)
         self._note_made(address, made_group(kind, document))
+        try:
+            specs = self._kinds[kind.group, kind.plural].read(kind, document)
+        except Exception as error:
+            log.exception("%s of %s/%s cannot be read", kind.plural, *address[1:])
+            fault = f"{type(error).__name__}: {error}"
+            specs = (unreadable_group(*address, str(metadata.get("uid") or ""), fault),)
         return self._declare(address, specs)
 
     def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> list[ClusterEvent]:
@@ -106,3 +116,14 @@ class GroupObjects:
 def seen_of(document: Document) -> Seen:
     status, generation = document.get("status"), document["metadata"].get("generation")
     return Seen(status if isinstance(status, Mapping) else {}, generation if is_whole(generation) else 0)
+
+
+def unreadable_group(resource: ServedKind, namespace: str, name: str, uid: str, error: str) -> GroupSpec:
+    """Stands for an object that could not be decoded: its gang is held, and told why.
+
+    It may have forbidden that its members are evicted, or that some go without the others: so they are not.
+    """
+    ref = GroupRef(resource.group, resource.version, resource.kind, resource.plural, namespace, name, uid)
+    message = f"{resource.kind} {namespace}/{name} ({resource.group}) cannot be read: {error}; apply it again"
+    problem = Problem("InvalidPodGroup", message)
+    return GroupSpec(ref, name, unit=True, preemptable=False, problem=problem)

@@ -13,7 +13,7 @@ from phalanx.dialects.pods.evictability import preemptable_of
 from phalanx.dialects.pods.requests import resource_list
 from phalanx.dialects.reader import MAX_WHOLE, Document, ObjectReader, describe, is_whole
 from phalanx.model.disruption import Portion
-from phalanx.model.gang import Dialect, GroupClaim, GroupRef, Problem
+from phalanx.model.gang import GroupClaim, GroupRef, Problem
 from phalanx.model.resources import Requests
 from phalanx.model.tasks import TaskTopology
 from phalanx.model.topology import SubgroupRule, TopologyRule
@@ -27,12 +27,11 @@ class GroupSpec(msgspec.Struct, frozen=True):
     `priority` is the native API's own number; `priority_class` names a class to look up. `queue` is "" where the
     object leaves it open. `composite` names the group of groups above, `workload` the Workload behind it. Members
     of a `uniform` group must have its priority and preemption policy, where it states them. `made` objects stand
-    for what pods declare and declare nothing themselves.
+    for what pods declare and declare nothing themselves. Of a `template` only pods of its own API are members.
     """
 
     ref: GroupRef
     gang: str
-    family: Dialect
     created: int = 0
     min_member: int = 1
     roles: tuple[tuple[str, int], ...] = ()
@@ -59,6 +58,7 @@ class GroupSpec(msgspec.Struct, frozen=True):
     composite: str = ""
     workload: str = ""
     made: bool = False
+    template: bool = False
     problem: Problem | None = None
     warnings: tuple[Problem, ...] = ()
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import msgspec
 
+from phalanx.dialects.api_groups import SIGS, X_K8S
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.reader import Document
-from phalanx.model.gang import Dialect, Gang, GangKey, GroupRef
+from phalanx.model.gang import Gang, GangKey, GroupRef
 
 # On the object: the spec that we wrote last. Another one is somebody else's.
 MADE_FROM_PODS = "phalanx.dev/made-from-pods"
@@ -23,9 +24,7 @@ _FIELDS = ("minMember", "minResources", "scheduleTimeoutSeconds")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 # In which kinds they are made, the first that is served.
-GROUPS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
-# The ways in which pods declare a gang and its minimum all by themselves.
-DIALECTS = frozenset({Dialect.SIGS_NAME, Dialect.LIGHTWEIGHT, Dialect.KOORDINATOR})
+GROUPS = (X_K8S, SIGS)
 
 
 class MadeGroup(msgspec.Struct, frozen=True):

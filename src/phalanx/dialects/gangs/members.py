@@ -5,21 +5,21 @@ from __future__ import annotations
 import heapq
 from collections.abc import KeysView
 
-from phalanx.dialects.gangs.agreement import Member, Voice
+from phalanx.dialects.gangs.agreement import Member, MemberDeclaration
 
 
 class Members:
     """Pods by voice, with the oldest pod of each voice at hand. Adding and removing cost O(log n)."""
 
     def __init__(self) -> None:
-        self._voices: dict[str, Voice] = {}
-        self._by_voice: dict[Voice, list[tuple[int, str, str]]] = {}
-        self._sizes: dict[Voice, int] = {}
+        self._voices: dict[str, MemberDeclaration] = {}
+        self._by_voice: dict[MemberDeclaration, list[tuple[int, str, str]]] = {}
+        self._sizes: dict[MemberDeclaration, int] = {}
 
     def __len__(self) -> int:
         return len(self._voices)
 
-    def add(self, created: int, name: str, uid: str, voice: Voice) -> bool:
+    def add(self, created: int, name: str, uid: str, voice: MemberDeclaration) -> bool:
         """True when the gang may have to be resolved again; False when the pod says nothing new."""
         self._voices[uid] = voice
         self._sizes[voice] = self._sizes.get(voice, 0) + 1

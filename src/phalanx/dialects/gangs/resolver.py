@@ -1,6 +1,6 @@
 """From all that is said about one gang to one `Gang` (coscheduling.md, 1.3 to 1.5).
 
-A pure function: the same declarations, objects and surroundings give the same noun. Rule numbers in comments are
+A pure function: the same declarations, objects and context give the same noun. Rule numbers in comments are
 those of section 1.3.
 """
 
@@ -14,11 +14,10 @@ import msgspec
 
 from phalanx.dialects.gangs import extras as koordinator
 from phalanx.dialects.gangs.agreement import Agreement, Member
-from phalanx.dialects.gangs.declaration import OWN_GROUP, OWN_MIN_COUNT, Declaration
+from phalanx.dialects.gangs.declaration import Declaration
 from phalanx.dialects.gangs.extras import Extras, Stated
-from phalanx.dialects.gangs.group_readers import preference
 from phalanx.dialects.gangs.group_spec import MAX_MEMBERS, GroupSpec
-from phalanx.dialects.gangs.made_groups import DIALECTS as MADE_FOR
+from phalanx.dialects.gangs.naming import GangNaming, InvalidMinimum, Precedence
 from phalanx.dialects.gangs.topology_annotations import (
     MUST_GATHER,
     Layer,
@@ -34,14 +33,12 @@ from phalanx.dialects.pods.evictability import HIGHEST_USER_PRIORITY, SYSTEM_CLA
 from phalanx.dialects.reader import describe
 from phalanx.model.account import DEFAULT_QUEUE
 from phalanx.model.duration import parse_duration
-from phalanx.model.gang import MOST_GANGS, Dialect, Gang, GangKey, MatchPolicy, Problem
+from phalanx.model.gang import MOST_GANGS, Gang, GangKey, MatchPolicy, Problem
 from phalanx.model.topology import TopologyRule
 
 _DNS_LABEL = r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?"
 _DNS_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(?:\.{_DNS_LABEL})*")
 _MODES = ("single", "all")
-# Where members that disagree are refused; elsewhere they are warned.
-_STRICT = (Dialect.NATIVE, Dialect.OWN)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,19}")
 T = TypeVar("T")
 
@@ -53,10 +50,11 @@ class Resolved(msgspec.Struct, frozen=True):
     about: Mapping[Problem, Member]
 
 
-class Surroundings(msgspec.Struct, frozen=True):
-    """Facts from outside the gang: the values of priority classes, the queue that the namespace prefers, and
-    whether Kubernetes' own PodGroups are served."""
+class GangContext(msgspec.Struct, frozen=True):
+    """Facts from outside the gang: how pods name the objects of each API group, in order of preference, the values
+    of priority classes, the queue that the namespace prefers, and whether Kubernetes' own PodGroups are served."""
 
+    naming_of: Mapping[str, GangNaming]
     priority_classes: Mapping[str, int] = {}
     queue: str = ""
     native: bool = True
@@ -66,11 +64,11 @@ def resolve(
     key: GangKey,
     members: Sequence[Member],
     groups: Sequence[GroupSpec],
-    surroundings: Surroundings,
+    context: GangContext,
     options: DialectOptions,
 ) -> Resolved:
     """The gang of this name. `members` oldest first, one per voice; `members` or `groups` is not empty."""
-    resolution = _Resolution(key, members, groups, surroundings, options)
+    resolution = _Resolution(key, members, groups, context, options)
     return Resolved(resolution.gang(), resolution.about)
 
 
@@ -80,20 +78,23 @@ class _Resolution:
         key: GangKey,
         members: Sequence[Member],
         groups: Sequence[GroupSpec],
-        surroundings: Surroundings,
+        context: GangContext,
         options: DialectOptions,
     ) -> None:
         self.key = key
         self.members = members
-        self.surroundings = surroundings
+        self.context = context
         self.options = options
         self.problems: list[Problem] = []
         self.warnings: list[Problem] = []
         self.about: dict[Problem, Member] = {}
         self.spec = self._choose_object([spec for spec in groups if not spec.made])
-        self.dialect = members[0].voice.declaration.dialect if members or self.spec is None else self.spec.family
-        made = sorted((spec for spec in groups if spec.made), key=lambda spec: preference(Dialect.X_K8S, spec))
-        self.made = made[0].ref if made and self.spec is None and self.dialect in MADE_FOR else None
+        if members or self.spec is None:
+            self.naming = members[0].declared.declaration.naming
+        else:
+            self.naming = context.naming_of[self.spec.ref.group]
+        made = sorted((spec for spec in groups if spec.made), key=lambda spec: self._preference(None, spec))
+        self.made = made[0].ref if made and self.spec is None and self.naming.rules.alone else None
 
     def gang(self) -> Gang:
         spec = self.spec
@@ -105,12 +106,11 @@ class _Resolution:
         gang = Gang(
             key=self.key,
             uid=spec.ref.uid if spec else "",
-            dialect=self.dialect,
+            rules=self.naming.rules,
             source=spec.ref if spec else self.made,
             min_member=min_member,
             roles=spec.roles if spec else (),
             match_policy=self._match_policy(),
-            strict=self._strict(),
             bundle=self._bundle(),
             priority=self._priority(),
             queue=self._queue(),
@@ -134,9 +134,10 @@ class _Resolution:
             workload=spec.workload if spec else "",
             claims=spec.claims if spec else (),
         )
-        agreement = Agreement(self.key.namespace, [member for member in self.members if member.voice.active])
-        strict = self.dialect in _STRICT and (spec is None or spec.problem is None)
-        for disagreement in agreement.of(spec if strict else None, strict):
+        self._check_mode()
+        agreement = Agreement(self.key.namespace, [member for member in self.members if member.declared.active])
+        strict = self.naming.rules.by_native_rules and (spec is None or spec.problem is None)
+        for disagreement in agreement.disagreements(spec if strict else None, strict):
             note = self._refuse if disagreement.refused else self._warn
             note(disagreement.code, disagreement.message, disagreement.member)
         return msgspec.structs.replace(
@@ -146,13 +147,13 @@ class _Resolution:
     # Rule 2: which object.
 
     def _choose_object(self, groups: Sequence[GroupSpec]) -> GroupSpec | None:
-        dialect = self.members[0].voice.declaration.dialect if self.members else None
-        if dialect is Dialect.NATIVE:
+        naming = self.members[0].declared.declaration.naming if self.members else None
+        if naming is not None and naming.needed:
             # The field of the native API means a native object and nothing else.
-            groups = [spec for spec in groups if spec.family is Dialect.NATIVE]
-        elif dialect is not None:
-            groups = [spec for spec in groups if spec.ref.kind == "PodGroup"]
-        ranked = sorted(groups, key=lambda spec: (preference(dialect, spec), spec.ref.version, spec.ref.uid))
+            groups = [spec for spec in groups if spec.ref.group in naming.objects]
+        elif naming is not None:
+            groups = [spec for spec in groups if not spec.template]
+        ranked = sorted(groups, key=lambda spec: (self._preference(naming, spec), spec.ref.version, spec.ref.uid))
         for loser in ranked[1:]:
             self._warn(
                 "ConflictingGangDeclaration",
@@ -160,6 +161,12 @@ class _Resolution:
                 "delete the other",
             )
         return ranked[0] if ranked else None
+
+    def _preference(self, naming: GangNaming | None, spec: GroupSpec) -> int:
+        """The rank of an object among those of one name, the best being 0."""
+        first = naming.objects if naming is not None else ()
+        order = (*first, *(group for group in self.context.naming_of if group not in first))
+        return order.index(spec.ref.group)
 
     # Rules 2 to 6: the minimum.
 
@@ -171,7 +178,7 @@ class _Resolution:
                     self._dissent(member, minimum, f"{describe(self.spec.ref)} says {self.spec.min_member}")
             return self.spec.min_member
         self._check_name()
-        if self.dialect is Dialect.NATIVE:
+        if self.naming.needed:
             self._not_found()
             return 1
         legal = [(member, minimum) for member, minimum in stated if _to_minimum(minimum.value) is not None]
@@ -186,8 +193,7 @@ class _Resolution:
             return 1
         member, minimum = stated[0]
         advice = f'write a whole number from 1 to {MAX_MEMBERS}, such as "3"'
-        if self.dialect is Dialect.SHADOW:
-            # kube-batch carries on with a group of one.
+        if self.naming.invalid_minimum is InvalidMinimum.ONE:
             self._warn("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}; 1 is used", member)
         else:
             self._refuse("InvalidPodGroup", f"{self._quote(member, minimum)}; {advice}", member)
@@ -195,11 +201,11 @@ class _Resolution:
 
     def _check_name(self) -> None:
         """Rule 6. A name that stands for an object is checked by the API server."""
-        if self.dialect in (Dialect.NATIVE, Dialect.SHADOW):
+        if self.naming.needed or self.naming.precedence is Precedence.UNNAMED:
             return
         if len(self.key.name) > 253 or not _DNS_SUBDOMAIN.fullmatch(self.key.name):
             member = self.members[0]
-            stated = Stated(member.voice.declaration.key, self.key.name)
+            stated = Stated(member.declared.declaration.key, self.key.name)
             self._refuse(
                 "InvalidPodGroup",
                 f"{self._quote(member, stated)}, which can name no PodGroup; "
@@ -209,24 +215,8 @@ class _Resolution:
 
     def _not_found(self) -> None:
         """Rule 5."""
-        if self.dialect.by_native_rules:
-            advice = "create it"
-            if self.dialect is Dialect.OWN:
-                advice += f", or state its size in the annotation {OWN_MIN_COUNT}"
-            elif not self.surroundings.native:
-                advice = (
-                    "this API server serves no PodGroup of scheduling.k8s.io; switch it on, or use the annotations "
-                    f"{OWN_GROUP} and {OWN_MIN_COUNT}"
-                )
-            workload = self.members[0].voice.declaration.key == "spec.workloadRef"
-            what = f"a Workload that declares the pod group {self.key}" if workload else f"PodGroup {self.key}"
-            self._refuse("PodGroupNotFound", f"waiting for {what}; {advice}")
-            return
-        self._refuse(
-            "PodGroupNotFound",
-            f"PodGroup {self.key} not found; create it, or label its pods with "
-            "pod-group.scheduling.sigs.k8s.io/name and .../min-available instead",
-        )
+        place = self.members[0].declared.declaration.key
+        self._refuse("PodGroupNotFound", self.naming.missing(self.key, place, self.context.native))
 
     def _dissent(self, member: Member, stated: Stated, against: str) -> None:
         self._warn("MinAvailableMismatch", f"{self._quote(member, stated)}, but {against}, which holds", member)
@@ -237,7 +227,7 @@ class _Resolution:
         """One that nobody knows may mean anything: the strictest holds, which counts waiting members only."""
         speaker, stated = self._speaker(lambda extras: extras.match_policy)
         if stated is None:
-            return self.options.match_policy(self.dialect)
+            return self.options.match_policies.get(self.naming.rules.name) or self.naming.match_policy
         try:
             return koordinator.parse_match_policy(stated.value)
         except ValueError as error:
@@ -246,8 +236,18 @@ class _Resolution:
             self._warn("UnknownMatchPolicy", f"{speaker}: {stated.key} is {stated.value!r}; {advice}")
             return policy
 
-    def _strict(self) -> bool:
-        return self._extra("UnknownMode", lambda extras: extras.mode, _parse_mode, True, "Strict is used")
+    def _check_mode(self) -> None:
+        """Under Koordinator's NonStrict members that fit hold their room until enough others do: no room is held
+        here for a gang that waits, and who cannot be placed never keeps a minimum of others back."""
+        speaker, stated = self._speaker(lambda extras: extras.mode)
+        if stated is None or stated.value == "Strict":
+            return
+        said = f"{speaker}: {stated.key} is {stated.value!r}"
+        if stated.value == "NonStrict":
+            advice = "no room is held for part of a gang: its minimum starts in one step, as under Strict"
+            self._warn("ModeNotHonoured", f"{said}; {advice}")
+        else:
+            self._warn("UnknownMode", f"{said}; write Strict or NonStrict; Strict is used")
 
     def _bundle(self) -> tuple[GangKey, ...]:
         named: tuple[GangKey, ...] = self._extra(
@@ -392,14 +392,14 @@ class _Resolution:
             own = stated[0][1].value
         if own and own != DEFAULT_QUEUE:
             return own
-        return self.surroundings.queue or DEFAULT_QUEUE
+        return self.context.queue or DEFAULT_QUEUE
 
     def _priority(self) -> int | None:
         if self.spec is None:
             return None
         name, value = self.spec.priority_class, self.spec.priority
         if value is None and name:
-            value = self.surroundings.priority_classes.get(name)
+            value = self.context.priority_classes.get(name)
             if value is None:
                 self._warn(
                     "PriorityClassNotFound",
@@ -424,7 +424,7 @@ class _Resolution:
         """Members that state something, oldest first, one per value."""
         found: dict[Stated, Member] = {}
         for member in self.members:
-            stated = select(member.voice.declaration)
+            stated = select(member.declared.declaration)
             if stated is not None:
                 found.setdefault(stated, member)
         return [(member, stated) for stated, member in found.items()]
@@ -458,12 +458,6 @@ def _to_minimum(text: str) -> int | None:
 
 def is_legal_minimum(text: str) -> bool:
     return _to_minimum(text) is not None
-
-
-def _parse_mode(text: str) -> bool:
-    if text not in ("Strict", "NonStrict"):
-        raise ValueError("write Strict or NonStrict")
-    return text == "Strict"
 
 
 def _parse_waiting_time(text: str) -> int | None:

@@ -12,7 +12,7 @@ from phalanx.model.gang import Gang, GangCounts, GroupRef, MatchPolicy
 from phalanx.model.verdict import Verdict
 
 
-class Standing(msgspec.Struct, frozen=True):
+class GroupStatusInput(msgspec.Struct, frozen=True):
     """Everything that a status says. `verdict` is the last word of the scheduler about pending members, None where
     it has none. `ever_scheduled` is True once the quorum has been placed. `now` is in seconds since the epoch.
     """
@@ -82,7 +82,7 @@ def shortfall(gang: Gang, counts: GangCounts, roles: Mapping[str, GangCounts]) -
 Conditions = list[dict[str, Any]]
 
 
-def current_conditions(standing: Standing) -> Conditions:
+def current_conditions(standing: GroupStatusInput) -> Conditions:
     return conditions_in(standing.current)
 
 

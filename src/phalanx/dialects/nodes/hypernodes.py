@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from phalanx.dialects.enricher import Facet, News
+from phalanx.dialects.enricher import Changes, PodEnricher
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
 from phalanx.dialects.reader import Document, ObjectReader, is_whole
-from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.events import HyperNodeRemoved, HyperNodeUpdated
 from phalanx.model.patterns import PatternError, compile_pattern
 from phalanx.model.topology import HyperNode, HyperNodeMember
@@ -94,42 +94,42 @@ def _member(field: str, entry: object) -> HyperNodeMember:
     return HyperNodeMember(nested=nested, pattern=text)
 
 
-class HyperNodes(Facet):
+class HyperNodes(PodEnricher):
     """The HyperNodes of a cluster as facts, whatever order they come in."""
 
     kinds = (HYPER_NODES,)
 
-    def __init__(self, notices: NoticeBoard) -> None:
+    def __init__(self, notices: ObjectWarnings) -> None:
         self._notices = notices
         self._told: dict[str, tuple[str, ...]] = {}
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         hypernode, faults = read_hypernode(kind, document)
         metadata = document.get("metadata")
         uid = str(metadata.get("uid") or "") if isinstance(metadata, Mapping) else ""
         return self._tell(kind, hypernode, uid, faults)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         if self._told.pop(name, None) is None:
             return [], set()
         return [HyperNodeRemoved(name)], set()
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         problem = f"HyperNode {name}: cannot be read: {error}"
         return self._tell(kind, HyperNode(name, problem=problem), uid, (problem,))
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         names, self._told = sorted(self._told), {}
         return [HyperNodeRemoved(name) for name in names], set()
 
-    def _tell(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> News:
+    def _tell(self, kind: ServedKind, hypernode: HyperNode, uid: str, faults: tuple[str, ...]) -> Changes:
         name, last = hypernode.name, self._told.get(hypernode.name, ())
         self._told[name] = faults
         about = ObjectRef(kind.api_version, kind.kind, "", name, uid)
         for fault in faults:
             if fault not in last:
-                notice = Notice(about, "Warning", "InvalidHyperNode", fault)
-                self._notices.pin(notice, partial(self._says, name, fault))
+                notice = ObjectWarning(about, "Warning", "InvalidHyperNode", fault)
+                self._notices.add(notice, partial(self._says, name, fault))
         return [HyperNodeUpdated(hypernode)], set()
 
     def _says(self, name: str, fault: str) -> bool:

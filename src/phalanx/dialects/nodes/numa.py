@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from phalanx.dialects.core import Container, PodSpec
-from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.decoding import parse_whole
@@ -71,7 +71,7 @@ def _read(value: object) -> int | None:
         return None
 
 
-class NumaFacet(Facet):
+class NumaEnricher(PodEnricher):
     """Tells the stock of NUMA nodes what changes; and as long as some kubelet insists on a policy, lets it mind
     every pod that gets whole CPUs."""
 
@@ -83,7 +83,7 @@ class NumaFacet(Facet):
         self._pods: set[str] = set()
         self._twins: dict[PodClass, PodClass] = {}
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         pod_class = noun.pod_class
         if not pod_class.cpus or pod_class.numa:
             return noun
@@ -97,28 +97,28 @@ class NumaFacet(Facet):
             twin = self._twins[pod_class] = msgspec.structs.replace(pod_class, numa=AS_THE_NODE)
         return msgspec.structs.replace(noun, pod_class=twin)
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         self._pods.discard(noun.uid)
-        return nothing()
+        return no_changes()
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         name = str(document["metadata"]["name"])
         topology = read_topology(name, document.get("spec"))
         return self._replace(name, topology)
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._replace(name, None)
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         news = [self._replace(name, None) for name in sorted(self._topologies)]
         return [event for events, _ in news for event in events], set().union(*(uids for _, uids in news))
 
-    def _replace(self, node: str, topology: NumaTopology | None) -> News:
+    def _replace(self, node: str, topology: NumaTopology | None) -> Changes:
         last = self._topologies.pop(node, None)
         if topology is not None:
             self._topologies[node] = topology
         if topology == last:
-            return nothing()
+            return no_changes()
         before = self._insisting
         self._insisting += _insists(topology) - _insists(last)
         turned = set(self._pods) if bool(before) != bool(self._insisting) else set()

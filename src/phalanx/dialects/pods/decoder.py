@@ -10,7 +10,7 @@ from phalanx.dialects.core import Metadata, NodeObject, PodObject, PodSpec, clam
 from phalanx.dialects.devices.device_plans import planned_cards
 from phalanx.dialects.devices.node_cards import cards_at, percent_offered
 from phalanx.dialects.devices.shared_cards import cards_of, charged, device_need, device_terms
-from phalanx.dialects.gangs.declaration import controller_of, index_of, role_of
+from phalanx.dialects.gangs.declaration import controlling_owner, index_of, role_of
 from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, decode_mark
 from phalanx.dialects.lenient import Fault
 from phalanx.dialects.nodes.images import images_at
@@ -53,7 +53,7 @@ _NODE_NAME = re.compile(rb'"nodeName"\s*:\s*"([^"\\]+)"')
 _PHASE = re.compile(rb'"phase"\s*:\s*"(Pending|Running|Succeeded|Failed)"')
 
 
-class Spec(msgspec.Struct, frozen=True):
+class DecodedTemplate(msgspec.Struct, frozen=True):
     """What pods of one template share."""
 
     pod_class: PodClass
@@ -62,13 +62,13 @@ class Spec(msgspec.Struct, frozen=True):
     peer_faults: tuple[Fault, ...] = ()
 
 
-class PodNouns:
+class PodDecoder:
     """Turns pods into nouns; equal templates share one `PodClass` object."""
 
     def __init__(self, options: DialectOptions | None = None, signer: Signer | None = None) -> None:
         self._options = options or DialectOptions()
         self._signer = signer or Signer()
-        self._specs: dict[bytes, Spec] = {}
+        self._specs: dict[bytes, DecodedTemplate] = {}
         self._classes: dict[PodClass, PodClass] = {}
         self._usages: dict[bytes, tuple[Requests, tuple[Fault, ...]]] = {}
         # Times fall on the same seconds, and a plan marks thousands of pods alike.
@@ -78,7 +78,7 @@ class PodNouns:
         self._pairs: dict[tuple[str, str], tuple[str, str]] = {}
         self._encoder = msgspec.json.Encoder()
 
-    def spec(self, pod: PodObject) -> Spec:
+    def spec(self, pod: PodObject) -> DecodedTemplate:
         key = self._encoder.encode(_template(pod))
         found = self._specs.get(key)
         if found is None:
@@ -95,13 +95,13 @@ class PodNouns:
                 pod.spec, demand, strategy, revocable, devices, peers, numa_policy(pod.metadata.annotations)
             )
             pod_class = self._classes.setdefault(pod_class, pod_class)
-            found = self._specs[key] = Spec(pod_class, demand, faults, illegible)
+            found = self._specs[key] = DecodedTemplate(pod_class, demand, faults, illegible)
         return found
 
     def pod(
         self,
         pod: PodObject,
-        spec: Spec,
+        spec: DecodedTemplate,
         gang: str,
         queue: str = DEFAULT_QUEUE,
         budgets: tuple[str, ...] = (),
@@ -137,7 +137,7 @@ class PodNouns:
             gang=gang,
             role=role_of(metadata),
             index=index_of(metadata),
-            nominated=status.nominated_node_name,
+            nominated_node=status.nominated_node_name,
             mark=self._mark(metadata, gang),
             problem=summary(problems),
             queue=queue,
@@ -207,7 +207,7 @@ class PodNouns:
             return label
         return metadata.annotations.get(options.user_annotation, "")
 
-    def _usage(self, pod: PodObject, spec: Spec) -> tuple[Requests, tuple[Fault, ...]]:
+    def _usage(self, pod: PodObject, spec: DecodedTemplate) -> tuple[Requests, tuple[Fault, ...]]:
         if not pod.spec.node_name or not reports_resources(pod.status):
             return spec.demand.requests, spec.demand.problems
         key = self._encoder.encode((_amounts(pod.spec), _reported(pod)))
@@ -221,7 +221,7 @@ class PodNouns:
         return found
 
 
-def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
+def unreadable_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, last: Pod | None) -> Pod:
     """Stands for a pod whose JSON cannot be decoded: it is never scheduled, and it occupies its node with what is
     known of it from before, else with a slot.
 
@@ -259,7 +259,7 @@ def salvaged_pod(namespace: str, name: str, uid: str, error: str, raw: bytes, la
     )
 
 
-def node_noun(node: NodeObject) -> Node:
+def node_spec(node: NodeObject) -> Node:
     problems = [str(fault) for fault in node.faults]
     allocatable: dict[str, int] = {}
     for resource, value in node.status.allocatable.items():
@@ -300,7 +300,7 @@ def summary(faults: tuple[Fault, ...]) -> str:
 
 
 def _controller(metadata: Metadata) -> str:
-    owner = controller_of(metadata)
+    owner = controlling_owner(metadata)
     return (owner.uid or f"{owner.kind} {owner.name}") if owner is not None else ""
 
 

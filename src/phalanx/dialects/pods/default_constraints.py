@@ -12,8 +12,8 @@ from typing import TypeVar
 import msgspec
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.enricher import Facet, News, nothing
-from phalanx.dialects.gangs.declaration import controller_of
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
+from phalanx.dialects.gangs.declaration import controlling_owner
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.label_selectors import IllegibleSelectorError, read_selector
 from phalanx.dialects.reader import Document
@@ -42,7 +42,7 @@ class _Known(msgspec.Struct, frozen=True):
     owner: Owner | None
 
 
-class UsualSpread(Facet):
+class DefaultConstraints(PodEnricher):
     """Shows pods without spread constraints of their own with those that are usual."""
 
     kinds = (
@@ -63,8 +63,8 @@ class UsualSpread(Facet):
         self._served: dict[str, dict[Labels, frozenset[Requirement]]] = {}
         self._twins: dict[tuple[PodClass, Selector, str], PodClass] = {}
 
-    def pod(self, pod: PodObject, noun: Pod) -> News:
-        controller = controller_of(pod.metadata)
+    def pod(self, pod: PodObject, noun: Pod) -> Changes:
+        controller = controlling_owner(pod.metadata)
         owner = (controller.kind, controller.name) if controller is not None else None
         known = _Known(noun.namespace, noun.labels, owner)
         if self._pods.get(noun.uid) != known:
@@ -73,17 +73,17 @@ class UsualSpread(Facet):
             self._spaces.setdefault(known.namespace, {})[noun.uid] = None
             if owner is not None:
                 self._owned.setdefault((known.namespace, owner), {})[noun.uid] = None
-        return nothing()
+        return no_changes()
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         known = self._pods.pop(noun.uid, None)
         if known is not None:
             _discard(self._spaces, known.namespace, noun.uid)
             if known.owner is not None:
                 _discard(self._owned, (known.namespace, known.owner), noun.uid)
-        return nothing()
+        return no_changes()
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         pod_class, known = noun.pod_class, self._pods.get(noun.uid)
         if known is None or pod_class.peers.spread:
             return noun
@@ -100,15 +100,15 @@ class UsualSpread(Facet):
             )
         return msgspec.structs.replace(noun, pod_class=twin)
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         metadata, spec = document["metadata"], document.get("spec")
         stated = spec.get("selector") if isinstance(spec, Mapping) else None
         return self._replace(kind, str(metadata.get("namespace") or ""), str(metadata["name"]), _read(kind, stated))
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._replace(kind, namespace, name, ())
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         gone = [
             (space, name) for (word, space), names in self._selectors.items() if word == kind.kind for name in names
         ]
@@ -117,7 +117,7 @@ class UsualSpread(Facet):
             touched |= self._replace(kind, namespace, name, ())[1]
         return [], touched
 
-    def _replace(self, kind: ServedKind, namespace: str, name: str, selector: Selector) -> News:
+    def _replace(self, kind: ServedKind, namespace: str, name: str, selector: Selector) -> Changes:
         """An object selects these now; () are none."""
         known = self._selectors.setdefault((kind.kind, namespace), {})
         last = known.pop(name, ())
@@ -126,7 +126,7 @@ class UsualSpread(Facet):
         if not known:
             del self._selectors[kind.kind, namespace]
         if last == selector:
-            return nothing()
+            return no_changes()
         if kind.kind != _SERVICE:
             return [], set(self._owned.get((namespace, (kind.kind, name)), ()))
         self._served.pop(namespace, None)

@@ -9,7 +9,7 @@ import msgspec
 
 from phalanx.dialects.label_selectors import IllegibleSelectorError, Selector, read_selector, selects
 from phalanx.dialects.reader import Document, is_whole, show
-from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.disruption import DisruptionBudget
 from phalanx.model.events import ClusterEvent, DisruptionBudgetRemoved, DisruptionBudgetUpdated
 
@@ -55,7 +55,7 @@ class _Budget(msgspec.Struct, frozen=True):
     fault: str = ""
 
 
-class DisruptionBook:
+class DisruptionBudgetIndex:
     """Every budget, and the labels of every pod that one might count.
 
     Labels are kept because a budget may come after the pods that it means. Pods of one template share them. Methods
@@ -63,7 +63,7 @@ class DisruptionBook:
     count now, with the names of those.
     """
 
-    def __init__(self, notices: NoticeBoard) -> None:
+    def __init__(self, notices: ObjectWarnings) -> None:
         self._notices = notices
         self._budgets: dict[str, dict[str, _Budget]] = {}
         self._pods: dict[str, dict[str, LabelSet]] = {}
@@ -73,7 +73,7 @@ class DisruptionBook:
 
     # pods
 
-    def join(self, namespace: str, uid: str, labels: tuple[Pair, ...]) -> Names:
+    def add_pod(self, namespace: str, uid: str, labels: tuple[Pair, ...]) -> Names:
         """A pod has these labels now (sorted, shared); the budgets that count it, sorted."""
         found = self._shared(labels)
         pods = self._pods.get(namespace)
@@ -82,7 +82,7 @@ class DisruptionBook:
         pods[uid] = found
         return self._names(namespace, found)
 
-    def leave(self, namespace: str, uid: str) -> None:
+    def remove_pod(self, namespace: str, uid: str) -> None:
         """A pod is gone, or has finished: no budget counts it."""
         pods = self._pods.get(namespace)
         if pods is not None and pods.pop(uid, None) is not None and not pods:
@@ -145,8 +145,8 @@ class DisruptionBook:
         if budget.fault and (last is None or (last.uid, last.fault) != (budget.uid, budget.fault)):
             about = ObjectRef("policy/v1", KIND, noun.namespace, noun.name, budget.uid)
             text = f"{KIND} {noun.namespace}/{noun.name}: {budget.fault}"
-            notice = Notice(about, "Warning", f"Invalid{KIND}", text)
-            self._notices.pin(notice, lambda: self._says(noun.namespace, noun.name, budget.fault))
+            notice = ObjectWarning(about, "Warning", f"Invalid{KIND}", text)
+            self._notices.add(notice, lambda: self._says(noun.namespace, noun.name, budget.fault))
         return [DisruptionBudgetUpdated(noun)] if last is None or last.noun != noun else []
 
     def _says(self, namespace: str, name: str, fault: str) -> bool:

@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from phalanx.dialects.core import Metadata
-from phalanx.dialects.gangs.agreement import Voice
-from phalanx.dialects.gangs.declaration import nameless
+from phalanx.dialects.gangs.agreement import MemberDeclaration
 from phalanx.dialects.gangs.extras import Stated
 from phalanx.dialects.lenient import Fault
-from phalanx.dialects.warnings import Notice, NoticeBoard, pod_ref
+from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, pod_ref
 from phalanx.model.pod import Pod
 
 
@@ -21,7 +19,7 @@ class KnownPod(msgspec.Struct, gc=False):
     """
 
     pod: Pod
-    voice: Voice | None
+    declared: MemberDeclaration | None
     owners: str
     told: Pod | None = None
     faults: tuple[Fault, ...] = ()
@@ -30,11 +28,13 @@ class KnownPod(msgspec.Struct, gc=False):
 class PodWarnings:
     """Each is told once, and only while it still holds of what is known of the pod."""
 
-    def __init__(self, notices: NoticeBoard, pods: Mapping[str, KnownPod]) -> None:
+    def __init__(self, notices: ObjectWarnings, pods: Mapping[str, KnownPod]) -> None:
         self._notices = notices
         self._pods = pods
 
-    def changed(self, pod: Pod, voice: Voice | None, problem: str, conflicts: tuple[Stated, ...]) -> None:
+    def changed(
+        self, pod: Pod, voice: MemberDeclaration | None, problem: str, conflicts: tuple[Stated, ...]
+    ) -> None:
         """What is new beside the problem and the conflicts that it had before."""
         if pod.problem and pod.problem != problem:
             self.warn(pod, "InvalidPod", pod.problem, lambda now: now.pod.problem == pod.problem)
@@ -46,12 +46,14 @@ class PodWarnings:
                 "ConflictingGangDeclaration",
                 f"{declaration.key} is {declaration.name!r}, which holds, but the pod also states {others}; "
                 "remove all but one",
-                lambda now: now.voice is not None and now.voice.declaration.conflicts == declaration.conflicts,
+                lambda now: (
+                    now.declared is not None and now.declared.declaration.conflicts == declaration.conflicts
+                ),
             )
 
-    def nameless(self, pod: Pod, metadata: Metadata) -> None:
+    def nameless(self, pod: Pod, text: str) -> None:
         """Whoever leaves a group's name empty may have meant one (seed 000)."""
-        if not (pod.finished or pod.node) and (text := nameless(metadata)):
+        if text and not (pod.finished or pod.node):
             self.warn(pod, "InvalidPodGroup", text, lambda now: not now.pod.node)
 
     def warn(self, pod: Pod, reason: str, message: str, still_true: Callable[[KnownPod], bool]) -> None:
@@ -59,4 +61,6 @@ class PodWarnings:
             record = self._pods.get(pod.uid)
             return record is not None and still_true(record)
 
-        self._notices.pin(Notice(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds)
+        self._notices.add(
+            ObjectWarning(pod_ref(pod.namespace, pod.name, pod.uid), "Warning", reason, message), holds
+        )

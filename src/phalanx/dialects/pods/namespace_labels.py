@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.model.events import NamespaceLabelled
 
 
-class NamespaceLabels(Facet):
+class NamespaceLabels(PodEnricher):
     """Tells each change once."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[str, str], ...]] = {}
 
-    def namespace(self, name: str, labels: Mapping[str, str] | None) -> News:
+    def namespace(self, name: str, labels: Mapping[str, str] | None) -> Changes:
         now = tuple(sorted(labels.items())) if labels else ()
         if self._known.get(name, ()) == now:
-            return nothing()
+            return no_changes()
         if now:
             self._known[name] = now
         else:

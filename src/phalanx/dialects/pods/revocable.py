@@ -54,13 +54,13 @@ def follows(pod: Pod, gang: Gang | None) -> bool:
     return gang is not None and gang.revocable and pod.pod_class.revocable is None
 
 
-class LentClasses:
+class RevocableClasses:
     """The classes of pods that follow their gangs, one for equal pods."""
 
     def __init__(self) -> None:
         self._twins: dict[PodClass, PodClass] = {}
 
-    def of(self, pod: Pod) -> Pod:
+    def made_revocable(self, pod: Pod) -> Pod:
         """The pod as its gang lets it be placed."""
         twin = self._twins.get(pod.pod_class)
         if twin is None:

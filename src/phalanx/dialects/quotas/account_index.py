@@ -12,7 +12,7 @@ from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas import koordinator_quotas
 from phalanx.dialects.quotas.account_spec import AccountSpec, Place
 from phalanx.dialects.reader import describe
-from phalanx.dialects.warnings import Notice, NoticeBoard, group_ref
+from phalanx.dialects.warnings import ObjectWarning, ObjectWarnings, group_ref
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.events import AccountRemoved, AccountUpdated, ClusterEvent
 from phalanx.model.gang import GroupRef, Problem
@@ -29,10 +29,10 @@ class AccountObject(msgspec.Struct, frozen=True):
     controller: str = ""
 
 
-class AccountBook:
+class AccountIndex:
     """Every account that an object declares, exactly once, whatever the order in which the objects came."""
 
-    def __init__(self, notices: NoticeBoard) -> None:
+    def __init__(self, notices: ObjectWarnings) -> None:
         self._notices = notices
         self._objects: dict[Address, AccountSpec] = {}
         self._statuses: dict[Address, tuple[Mapping[str, Any], str]] = {}
@@ -213,8 +213,8 @@ class AccountBook:
         known = {last.problem, *last.warnings} if last is not None else set()
         for problem in (account.problem, *account.warnings):
             if problem is not None and problem not in known and account.source is not None:
-                notice = Notice(group_ref(account.source), "Warning", problem.code, problem.message)
-                self._notices.pin(notice, partial(self._says, account.key, problem))
+                notice = ObjectWarning(group_ref(account.source), "Warning", problem.code, problem.message)
+                self._notices.add(notice, partial(self._says, account.key, problem))
 
     def _says(self, key: AccountKey, problem: Problem) -> bool:
         account = self._told.get(key)
@@ -227,8 +227,8 @@ class AccountBook:
         about = group_ref(self._objects[address].ref)
         for problem in remarks:
             if problem not in last:
-                notice = Notice(about, "Warning", problem.code, problem.message)
-                self._notices.pin(notice, partial(self._still_remarks, address, problem))
+                notice = ObjectWarning(about, "Warning", problem.code, problem.message)
+                self._notices.add(notice, partial(self._still_remarks, address, problem))
 
     def _still_remarks(self, address: Address, problem: Problem) -> bool:
         return problem in self._remarks.get(address, ())

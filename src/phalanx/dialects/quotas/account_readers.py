@@ -2,56 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Container
 
 import msgspec
 
-from phalanx.dialects.families import kube_batch, scheduler_plugins, volcano
-from phalanx.dialects.kinds import ServedKind, WantedKind
-from phalanx.dialects.quotas import quota_profiles
+from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas.account_spec import AccountSpec, Place
-from phalanx.dialects.quotas.elastic_quotas import read_elastic_quota
-from phalanx.dialects.quotas.koordinator_quotas import is_koordinators, read_quota
-from phalanx.dialects.quotas.queues import read_queue
-from phalanx.dialects.quotas.quota_trees import read_quota_tree
-from phalanx.dialects.reader import Document, describe
+from phalanx.dialects.reader import describe
 from phalanx.model.account import Account, AccountKey, Tree
 from phalanx.model.gang import GroupRef, Problem
-
-ACCOUNT_KINDS = (
-    WantedKind(volcano.GROUP, "queues", "Queue", ("v1beta1",)),
-    WantedKind(kube_batch.GROUP, "queues", "Queue", ("v1alpha1",)),
-    WantedKind(kube_batch.DESIGN_GROUP, "queues", "Queue", ("v1alpha1",)),
-    WantedKind(kube_batch.LAST_GROUP, "queues", "Queue", ("v1alpha2",)),
-    WantedKind(scheduler_plugins.GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
-    WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotas", "ElasticQuota", ("v1alpha1",)),
-    WantedKind(scheduler_plugins.OLD_GROUP, "elasticquotatrees", "ElasticQuotaTree", ("v1beta1",)),
-    WantedKind(quota_profiles.GROUP, quota_profiles.PLURAL, "ElasticQuotaProfile", ("v1alpha1",)),
-)
-
-
-def _read_old_quota(resource: ServedKind, document: Document) -> AccountSpec:
-    """Koordinator and scheduler-plugins share the older group; they mean different things by it."""
-    return (read_quota if is_koordinators(document) else read_elastic_quota)(resource, document)
-
 
 # More than any family of a kind.
 _AFTER_TRUSTED = 10
 
-_READERS: Mapping[tuple[str, str], Callable[[ServedKind, Document], AccountSpec]] = {
-    **{(kind.group, kind.plural): read_queue for kind in ACCOUNT_KINDS if kind.plural == "queues"},
-    (scheduler_plugins.GROUP, "elasticquotas"): read_elastic_quota,
-    (scheduler_plugins.OLD_GROUP, "elasticquotas"): _read_old_quota,
-    (scheduler_plugins.OLD_GROUP, "elasticquotatrees"): read_quota_tree,
-}
 
-
-def read_account(resource: ServedKind, document: Document, trusted: Container[str] | None = None) -> AccountSpec:
-    """What one object declares by itself (a profile does not: ProfileBook). Never raises for bad fields.
-
-    In namespaces that are not `trusted` (None: all are) an object speaks for its own namespace only.
-    """
-    spec = _READERS[resource.group, resource.plural](resource, document)
+def confine_to_namespace(spec: AccountSpec, trusted: Container[str] | None) -> AccountSpec:
+    """In namespaces that are not `trusted` (None: all are) an object speaks for its own namespace only."""
     if trusted is None or spec.ref.namespace in trusted or spec.place.tree not in (Tree.KOORDINATOR, Tree.ACK):
         return spec
     return _confined(spec)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from phalanx.dialects.core import Metadata, ResourceQuotaObject
 from phalanx.dialects.reader import show
-from phalanx.dialects.warnings import Notice, NoticeBoard, ObjectRef
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning, ObjectWarnings
 from phalanx.model.account import Limits, ResourceQuota, limits_of
 from phalanx.model.events import ClusterEvent, NamespaceWeighed, ResourceQuotaRemoved, ResourceQuotaUpdated
 from phalanx.model.quantity import QuantityError, parse_quantity
@@ -17,14 +17,14 @@ _MAX_WEIGHT = 2**31 - 1
 _ADVICE = f"write a whole number from 1 to {_MAX_WEIGHT}; it is ignored"
 
 
-class NamespaceBook:
+class NamespaceIndex:
     """Weights and ResourceQuotas, each told once per change.
 
     A namespace's own annotation or label comes first, then the highest weight among its ResourceQuotas (Volcano's
     way to say it), then 1.
     """
 
-    def __init__(self, notices: NoticeBoard) -> None:
+    def __init__(self, notices: ObjectWarnings) -> None:
         self._notices = notices
         self._own: dict[str, int] = {}
         self._by_quota: dict[str, dict[str, int]] = {}
@@ -108,8 +108,8 @@ class NamespaceBook:
         text = f"{about.kind} {about.name}: {field} is {show(value)}; {_ADVICE}"
         if self._faults.get(about) != text:
             self._faults[about] = text
-            notice = Notice(about, "Warning", "InvalidNamespaceWeight", text)
-            self._notices.pin(notice, lambda: self._faults.get(about) == text)
+            notice = ObjectWarning(about, "Warning", "InvalidNamespaceWeight", text)
+            self._notices.add(notice, lambda: self._faults.get(about) == text)
         return None
 
 

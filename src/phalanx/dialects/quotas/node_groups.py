@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from phalanx.dialects.enricher import Facet, News, nothing
+from phalanx.dialects.enricher import Changes, PodEnricher, no_changes
 from phalanx.dialects.quotas.account_spec import AccountReader
 from phalanx.model.account import ROOT_QUEUE, Account, AccountKey, Tree
 from phalanx.model.decoding import decode_json
@@ -29,7 +29,7 @@ _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _CACHE_SIZE = 10_000
 
 
-def read_pools(reader: AccountReader) -> PoolRule | None:
+def read_node_group_rule(reader: AccountReader) -> PoolRule | None:
     """None where the queue says nothing about groups of nodes. What cannot be read makes the queue unusable: its
     pods might go where they must not."""
     limits = _limits(reader)
@@ -89,7 +89,7 @@ def _limits(reader: AccountReader) -> tuple[tuple[str, Requests], ...]:
     return tuple(sorted(limits.items()))
 
 
-class PoolFacet(Facet):
+class NodeGroupEnricher(PodEnricher):
     """Shows each pod with the rule of its queue."""
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class PoolFacet(Facet):
         # By uid: the queue of each pod, and the rule with which it was shown.
         self._shown: dict[str, tuple[str, PoolRule | None]] = {}
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         queue = gang.queue if gang is not None else noun.queue
         rule = self._rule(queue)
         self._shown[noun.uid] = queue, rule
@@ -114,11 +114,11 @@ class PoolFacet(Facet):
             self._twins[noun.pod_class, rule] = twin
         return msgspec.structs.replace(noun, pod_class=twin)
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         self._shown.pop(noun.uid, None)
-        return nothing()
+        return no_changes()
 
-    def follow(self, events: list[ClusterEvent]) -> set[str]:
+    def accounts_changed(self, events: list[ClusterEvent]) -> set[str]:
         """Takes note of queues; the pods that other rules hold for than before."""
         changed = False
         for event in events:

@@ -15,7 +15,7 @@ class QueueDefaults:
     def queue(self, namespace: str) -> str:
         return self._queues.get(namespace, DEFAULT_QUEUE)
 
-    def change(self, namespace: str, queue: str) -> list[str]:
+    def change_namespace(self, namespace: str, queue: str) -> list[str]:
         """The uids of the pods whose queue is another now; "" takes the namespace's word back."""
         last = self.queue(namespace)
         if queue:
@@ -24,10 +24,10 @@ class QueueDefaults:
             self._queues.pop(namespace, None)
         return sorted(self._followers.get(namespace, ())) if self.queue(namespace) != last else []
 
-    def follow(self, namespace: str, uid: str) -> None:
+    def add_pod(self, namespace: str, uid: str) -> None:
         self._followers.setdefault(namespace, set()).add(uid)
 
-    def leave(self, namespace: str, uid: str) -> None:
+    def remove_pod(self, namespace: str, uid: str) -> None:
         followers = self._followers.get(namespace)
         if followers is not None:
             followers.discard(uid)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phalanx.dialects.families import kube_batch, volcano
+from phalanx.dialects.api_groups import KUBE_BATCH_GROUPS, VOLCANO
 from phalanx.dialects.kinds import ServedKind
 from phalanx.dialects.quotas.account_spec import AccountReader, AccountSpec, Place
-from phalanx.dialects.quotas.node_groups import read_pools
+from phalanx.dialects.quotas.node_groups import read_node_group_rule
 from phalanx.dialects.reader import MAX_WHOLE, Document, is_whole
 from phalanx.model.account import (
     DEFAULT_QUEUE,
@@ -25,13 +25,13 @@ HIERARCHY_WEIGHTS = "volcano.sh/hierarchy-weights"
 CLOSED_BY_PARENT = "volcano.sh/closed-by-parent"
 
 # Of two queues of one name the first family's holds.
-_FAMILIES = (volcano.GROUP, *kube_batch.GROUPS)
+_FAMILIES = (VOLCANO, *KUBE_BATCH_GROUPS)
 _MAX_WEIGHT = 65535
 
 
 def read_queue(resource: ServedKind, document: Document) -> AccountSpec:
     reader = _QueueReader(resource, document)
-    account = reader.volcano_queue() if resource.group == volcano.GROUP else reader.kube_batch_queue()
+    account = reader.volcano_queue() if resource.group == VOLCANO else reader.kube_batch_queue()
     place, rank = Place(Tree.QUEUE, reader.ref.name), reader.rank(_FAMILIES.index(resource.group))
     return AccountSpec(reader.ref, place, rank, (account,), "DuplicateQueue")
 
@@ -43,7 +43,7 @@ def builtin_queues() -> list[dict[str, Any]]:
 
 def _queue(name: str, *, reclaimable: bool) -> dict[str, Any]:
     return {
-        "apiVersion": f"{volcano.GROUP}/v1beta1",
+        "apiVersion": f"{VOLCANO}/v1beta1",
         "kind": "Queue",
         "metadata": {"name": name},
         "spec": {"weight": 1, "reclaimable": reclaimable},
@@ -100,7 +100,7 @@ class _QueueReader(AccountReader):
             state=self._state(),
             fifo=self._fifo(),
             hierarchy=self._hierarchy(),
-            pools=read_pools(self),
+            pools=read_node_group_rule(self),
             budget=self.budget(),
             min_run_time=self.min_run_time(),
             eviction_rate=self.eviction_rate(),

@@ -26,7 +26,7 @@ _RATIO = re.compile(r"[0-9]{1,9}(\.[0-9]{1,18})?|\.[0-9]{1,18}")
 _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
-class ProfileBook:
+class QuotaProfileIndex:
     """The quotas that profiles stand for, as the nodes are now.
 
     A profile declares the root of a tree that shares what its nodes offer, times `resourceRatio`; that is its min,

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from phalanx.dialects.families import kube_batch, volcano
 from phalanx.model.account import Account, AccountState, Tree
 from phalanx.model.quantity import QuantityError
 from phalanx.model.resources import CPU, MEMORY, PODS, parse_amount
@@ -27,7 +26,7 @@ _KUBE_BATCH_COUNTS = ("pending", "running", "unknown")
 _SUFFIXES = ("Ei", "Pi", "Ti", "Gi", "Mi", "Ki")
 
 
-class Holdings(msgspec.Struct, frozen=True):
+class QuotaUsage(msgspec.Struct, frozen=True):
     """`used` is what pods on nodes hold, `running` what of it the running ones do; `groups` counts the PodGroups
     of a queue by their phase.
     """
@@ -37,38 +36,27 @@ class Holdings(msgspec.Struct, frozen=True):
     groups: Mapping[str, int] = {}
 
 
-def status_change(
-    current: Mapping[str, Any],
-    account: Account,
-    holdings: Holdings,
-    *,
-    tell_state: bool = True,
-    tell_counts: bool = True,
-) -> dict[str, Any]:
-    """The fields of the object's status that are not true, as they should be; null takes a field away.
+class UsageInput(msgspec.Struct, frozen=True):
+    """What the status of a queue or quota is computed from.
 
     Without `tell_state` the state of a queue is left to whoever else tells it, without `tell_counts` the number of
     its groups in each phase: Volcano's controller. What is allocated is the scheduler's to say.
     """
-    group = account.source.group if account.source is not None else ""
-    match account.key.tree:
-        case Tree.QUEUE if group == volcano.GROUP:
-            state = _state(current, account, holdings) if tell_state else ""
-            return _volcano_queue(current, state, _counts(holdings) if tell_counts else {}, holdings)
-        case Tree.QUEUE if group in kube_batch.GROUPS:
-            counts = _counts(holdings)
-            return _differing(current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
-        case Tree.ELASTIC_QUOTA:
-            return _used(current, account, holdings.running)
-        case Tree.KOORDINATOR if account.source is not None and account.source.kind == "ElasticQuota":
-            return _used(current, account, holdings.used)
-    return {}
+
+    current: Mapping[str, Any]
+    account: Account
+    holdings: QuotaUsage
+    tell_state: bool = True
+    tell_counts: bool = True
 
 
-def _volcano_queue(
-    current: Mapping[str, Any], state: str, counts: Mapping[str, int], holdings: Holdings
-) -> dict[str, Any]:
-    changed = _differing(current, counts)
+# Each gives the fields of an object's status that are not true, as they should be; null takes a field away.
+
+
+def volcano_queue_status(usage: UsageInput) -> dict[str, Any]:
+    current, holdings = usage.current, usage.holdings
+    changed = _differing(current, _counts(holdings) if usage.tell_counts else {})
+    state = _state(current, usage.account, holdings) if usage.tell_state else ""
     if state and current.get("state") != state:
         changed["state"] = state
     # Many releases require the field: no status without it is accepted, from whomever.
@@ -77,7 +65,20 @@ def _volcano_queue(
     return {**changed, "allocated": allocated} if allocated else changed
 
 
-def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> str:
+def kube_batch_queue_status(usage: UsageInput) -> dict[str, Any]:
+    counts = _counts(usage.holdings)
+    return _differing(usage.current, {name: counts[name] for name in _KUBE_BATCH_COUNTS})
+
+
+def elastic_quota_status(usage: UsageInput) -> dict[str, Any]:
+    """Koordinator counts what pods on nodes hold, scheduler-plugins what running ones do."""
+    account, holdings = usage.account, usage.holdings
+    return _used(
+        usage.current, account, holdings.used if account.key.tree is Tree.KOORDINATOR else holdings.running
+    )
+
+
+def _state(current: Mapping[str, Any], account: Account, holdings: QuotaUsage) -> str:
     """A queue that is to be closed is so once it holds nothing. "" where nothing is known to be true.
 
     What says Closed stays so, whatever runs there: Volcano's webhook takes no change of a queue that is Closing.
@@ -93,7 +94,7 @@ def _state(current: Mapping[str, Any], account: Account, holdings: Holdings) -> 
     return state.value
 
 
-def _counts(holdings: Holdings) -> dict[str, int]:
+def _counts(holdings: QuotaUsage) -> dict[str, int]:
     return {field: holdings.groups.get(phase, 0) for phase, field in _COUNTS.items()}
 
 

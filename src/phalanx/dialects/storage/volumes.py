@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.enricher import Facet, News
+from phalanx.dialects.enricher import Changes, PodEnricher
 from phalanx.dialects.kinds import ServedKind, WantedKind
 from phalanx.dialects.reader import Document
 from phalanx.dialects.storage.csi import driver_of
@@ -77,7 +77,7 @@ Found = tuple[list[StockFact], set[str]]
 _NOBODY = ("", "", NamedVolumes())
 
 
-class Volumes(Facet):
+class Volumes(PodEnricher):
     """Resolves the volumes of pods. News of an object costs as much as there are pods that depend on it."""
 
     kinds = (
@@ -111,7 +111,7 @@ class Volumes(Facet):
 
     # pods
 
-    def pod(self, pod: PodObject, noun: Pod) -> News:
+    def pod(self, pod: PodObject, noun: Pod) -> Changes:
         named = NamedVolumes() if noun.finished else named_volumes(pod)
         last = self._pods.get(noun.uid, _NOBODY)[2]
         if named == last:
@@ -119,10 +119,10 @@ class Volumes(Facet):
         touched = self._leave(noun) | self._join(noun, named)
         return [], self._resolve(touched)
 
-    def pod_gone(self, noun: Pod) -> News:
+    def pod_gone(self, noun: Pod) -> Changes:
         return [], self._resolve(self._leave(noun))
 
-    def shown(self, noun: Pod, gang: Gang | None) -> Pod:
+    def enriched(self, noun: Pod, gang: Gang | None) -> Pod:
         resolved = self._resolved.get(noun.uid)
         if resolved is None:
             return noun
@@ -258,13 +258,13 @@ class Volumes(Facet):
 
     # objects
 
-    def take(self, kind: ServedKind, document: Document) -> News:
+    def updated(self, kind: ServedKind, document: Document) -> Changes:
         return self._news(self._take(kind, document))
 
-    def removed(self, kind: ServedKind, namespace: str, name: str) -> News:
+    def removed(self, kind: ServedKind, namespace: str, name: str) -> Changes:
         return self._news(self._remove(kind, f"{namespace}/{name}" if namespace else name))
 
-    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> News:
+    def malformed(self, kind: ServedKind, namespace: str, name: str, uid: str, error: str) -> Changes:
         """A claim that cannot be read holds its pods; anything else counts as absent."""
         if kind.plural != CLAIMS:
             return self.removed(kind, namespace, name)
@@ -272,7 +272,7 @@ class Volumes(Facet):
         self._known[CLAIMS].add(claim.key)
         return self._news(self._claim(claim.key, claim))
 
-    def unserved(self, kind: ServedKind) -> News:
+    def unserved(self, kind: ServedKind) -> Changes:
         facts: list[ClusterEvent] = []
         touched: set[str] = set()
         for key in sorted(self._known[kind.plural]):
@@ -281,7 +281,7 @@ class Volumes(Facet):
             touched |= uids
         return facts, touched
 
-    def _news(self, found: Found) -> News:
+    def _news(self, found: Found) -> Changes:
         return self._facts.new(found[0]), found[1]
 
     def _take(self, kind: ServedKind, document: Document) -> Found:

@@ -14,7 +14,7 @@ from phalanx.model.pod import PlanMark
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.actions.composite import place_composite
 from phalanx.scheduling.actions.enqueue import admission, objection
-from phalanx.scheduling.actions.preempt import make_room_for
+from phalanx.scheduling.actions.preempt import preempt_for
 from phalanx.scheduling.diagnosis.shortage import NotAdmitted, Shortage
 from phalanx.scheduling.diagnosis.verdicts import (
     awaiting_admission,
@@ -64,7 +64,7 @@ def walk(session: Session, units: list[QueuedUnit]) -> None:
         walk_in_order(session, [entry for entry in entries if isinstance(entry, QueuedUnit)], walk.along)
         entries = walk.later() if session.plan.complete else []
         if entries and session.pipeline.policy.eviction.reclaim:
-            make_room_for(session, units)
+            preempt_for(session, units)
 
 
 class _Walk:
@@ -114,10 +114,10 @@ class _Walk:
         while turn.members:
             head = turn.members[0]
             most = UNLIMITED
-            if head.claim is None:
-                most = self._put_off.within(turn, head.payer, head.footprint.amounts, UNLIMITED)
-            if not most and head.payer is not None and _has_room(self._session, head):
-                self._put_off.put_off([turn], {head.payer: head.footprint.amounts})
+            if head.nomination is None:
+                most = self._put_off.within(turn, head.charge_path, head.footprint.amounts, UNLIMITED)
+            if not most and head.charge_path is not None and _has_room(self._session, head):
+                self._put_off.put_off([turn], {head.charge_path: head.footprint.amounts})
                 return
             self._surpluses.take(turn, most if most and self._line.single else 1)
             if turn.members and (not turn.together or self._session.out_of_time()):
@@ -146,14 +146,14 @@ class _Walk:
 
     def _place_pods(self, units: list[QueuedUnit], first: PodRecord) -> None:
         """Those that would be lent what they ask for are put off."""
-        session, kind = self._session, PodSignature(first.cls, first.payer)
+        session, kind = self._session, PodSignature(first.pod_class, first.charge_path)
         while units and session.plan.complete:
             count = len(units)
-            free = self._put_off.active and first.claim is None and not first.pod.problem
+            free = self._put_off.active and first.nomination is None and not first.pod.problem
             if free and session.known_fit_error(kind) is None:
-                count = self._put_off.within(units[0], first.payer, first.footprint.amounts, count)
-                if not count and first.payer is not None and _has_room(session, first):
-                    self._put_off.put_off(units, {first.payer: first.footprint.amounts})
+                count = self._put_off.within(units[0], first.charge_path, first.footprint.amounts, count)
+                if not count and first.charge_path is not None and _has_room(session, first):
+                    self._put_off.put_off(units, {first.charge_path: first.footprint.amounts})
                     return
                 count = count or len(units)
             place_alone(session, units[:count], kind)
@@ -164,20 +164,20 @@ class _Walk:
 
 def _has_room(session: Session, record: PodRecord) -> bool:
     """Whether the pod could be placed now."""
-    if session.blocked(record) is not None or not session.quota_check.room(record.payer, record.footprint):
+    if session.blocked(record) is not None or not session.quota_check.room(record.charge_path, record.footprint):
         return False
-    return bool(session.placer.place(record.cls, 1))
+    return bool(session.placer.place(record.pod_class, 1))
 
 
 def asks_for_a_slot_only(unit: QueuedUnit) -> bool:
     record = unit.pod
-    return record is not None and not record.pod.problem and record.cls.pod_class.best_effort
+    return record is not None and not record.pod.problem and record.pod_class.spec.best_effort
 
 
 def place_alone(session: Session, units: list[QueuedUnit], kind: PodSignature) -> None:
     """Places pods of one kind that belong to no gang, one after the other in one step; what fits is bound."""
     waiting = _readable(session, units)
-    if len(waiting) == 1 and waiting[0][1].claim is not None and _kept_promise(session, *waiting[0], kind):
+    if len(waiting) == 1 and waiting[0][1].nomination is not None and _kept_promise(session, *waiting[0], kind):
         return
     if waiting and (held := session.blocked(waiting[0][1])) is not None:
         assert kind.payer is not None
@@ -296,7 +296,7 @@ def _held(session: Session, unit: QueuedUnit) -> bool:
             session.judge_gang(gang, too_many_tied(gang.key, MOST_GANGS))
         return True
     for gang in unit.gangs:
-        noun = gang.noun
+        noun = gang.spec
         assert noun is not None
         verdict: Verdict | None = None
         if noun.problem is not None:
@@ -331,9 +331,9 @@ def _missing_mate(session: Session, unit: QueuedUnit, gang: GangKey) -> Verdict:
     """Which gang of the bundle is not there, or does not say that it is of the bundle."""
     mate = unit.missing[0]
     record = session.state.gangs.get(mate)
-    if record is None or record.noun is None:
+    if record is None or record.spec is None:
         return waiting_for_bundle(gang, mate, "no pod or object declares it")
-    by = next(each.key for each in unit.gangs if each.noun is not None and mate in each.noun.bundle)
+    by = next(each.key for each in unit.gangs if each.spec is not None and mate in each.spec.bundle)
     return unrequited(gang, mate, by)
 
 
@@ -361,7 +361,7 @@ def _commit(session: Session, transaction: Transaction, unit: QueuedUnit, calls:
 
 def _bind(session: Session, calls: list[GangPlacement]) -> None:
     """Records what one decision has placed."""
-    prepares = any(record.taken for call in calls for record, _ in call.placed)
+    prepares = any(record.allocated for call in calls for record, _ in call.placed)
     together = session.next_cause() if prepares else ""
     for call in calls:
         mark = _mark(session, call.gang, call.need)
@@ -371,8 +371,8 @@ def _bind(session: Session, calls: list[GangPlacement]) -> None:
 
 def _mark(session: Session, gang: GangRecord, need: QuorumRequirement) -> PlanMark | None:
     """What tells, should the rest of the plan be cut off, that this quorum had been proved."""
-    assert gang.noun is not None
+    assert gang.spec is not None
     if need.repair:
-        return unfinished_plan(gang, gang.noun)
+        return unfinished_plan(gang, gang.spec)
     now = int(session.now)
-    return new_mark(gang.noun, session.cause, need.total, now) if need.total > 1 else None
+    return new_mark(gang.spec, session.cause, need.total, now) if need.total > 1 else None

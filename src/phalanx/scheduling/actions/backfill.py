@@ -22,7 +22,7 @@ def _has_slots_to_fill(session: Session, unit: QueuedUnit) -> bool:
 
 def _enough(session: Session, gang: GangRecord) -> bool:
     """Whether zero-request members alone can make up what the gang needs; the rest is not considered."""
-    if gang.noun is None or gang.noun.problem is not None or gang.noun.subgroups:
+    if gang.spec is None or gang.spec.problem is not None or gang.spec.subgroups:
         return False
     members, need = session.pending_in_order(gang), session.requirement(gang)
     if need.satisfied:

@@ -6,57 +6,20 @@ from collections.abc import Callable, Mapping
 
 from phalanx.cluster.composites import INVALID
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.model.gang import GangKey, Problem
+from phalanx.model.gang import Problem
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
-from phalanx.scheduling.gang_placement.group_tree import group_tree_of
+from phalanx.scheduling.gang_placement.group_tree_attempt import GroupTreeAttempt, group_tree_attempt_of
 from phalanx.scheduling.gang_placement.group_tree_placer import GroupTreePlacer, core, hold_up
 from phalanx.scheduling.gang_placement.group_tree_verdicts import GroupTreeFitError, tell_group_tree
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members, place_where_nominated, waits_on
 from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, charges_of, signature_of
 from phalanx.scheduling.ordering.borrowing import Borrowing
-from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuotaBlocked
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.queue.unschedulable import FitError
 from phalanx.scheduling.session.session import Session
 
 Commit = Callable[[list[GangPlacement]], None]
-
-
-class Attempt:
-    """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
-
-    def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
-        self.formation = group_tree_of(session.state.surroundings.composites, root)
-        self.lacks: dict[GangRecord, object] = {}
-        self.calls: dict[GangRecord, GangPlacement] = {}
-        for gang in self.formation.gangs():
-            obstacle = _obstacle(session, gang)
-            if obstacle is None:
-                self.calls[gang] = GangPlacement(session, gang)
-            else:
-                self.lacks[gang] = obstacle
-        if any(call.need.repair for call in self.calls.values()):
-            # What is half bound was proved as a whole: the rest of it is placed as it can be.
-            for each in self.formation.formations():
-                each.least = 0
-        self.open = [call for call in self.calls.values() if not call.need.satisfied]
-        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
-        held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
-        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
-        self.demand = GroupTreeSignature(unit.key, tuple(parts))
-
-    def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
-        """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
-        gangs = tuple(core(self.formation, self.calls))
-        return QueuedUnit(unit.key, None, gangs) if gangs else None
-
-
-def attempt_of(session: Session, unit: QueuedUnit) -> Attempt | None:
-    """None where something is wrong with the tree."""
-    assert unit.composite is not None
-    fault = session.state.surroundings.composites.fault(unit.composite)
-    return Attempt(session, unit, unit.composite) if fault is None else None
 
 
 def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: Borrowing) -> bool:
@@ -72,7 +35,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
         session.withdraw_nominations(nominated_members(unit))
         session.mark_tried(unit)
         return False
-    attempt, promised = Attempt(session, unit, unit.composite), nominated_members(unit)
+    attempt, promised = GroupTreeAttempt(session, unit, unit.composite), nominated_members(unit)
     if hold_up(attempt.formation, attempt.calls, attempt.lacks):
         session.withdraw_nominations(promised)
         _wait(session, unit, attempt, attempt.lacks, parked=False)
@@ -91,7 +54,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
     late = lends and loans.is_late(unit, charges)
     transaction = session.state.transaction()
     transaction.lift(promised)
-    kept = [call for call in attempt.open if any(m.claim is not None for b in call.batches for m in b.members)]
+    kept = [call for call in attempt.open if any(m.nomination is not None for b in call.batches for m in b.members)]
     if kept and not place_where_nominated(session, transaction, kept):
         for call in kept:
             call.placed = []
@@ -121,7 +84,7 @@ def place_composite(session: Session, unit: QueuedUnit, commit: Commit, loans: B
 def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignature) -> FitError | None:
     """Why nothing more of a tree can be placed now; None where something can, or where that is not the question any
     more. Nothing is placed."""
-    attempt = attempt_of(session, unit)
+    attempt = group_tree_attempt_of(session, unit)
     if attempt is None or attempt.demand != demand or hold_up(attempt.formation, attempt.calls, attempt.lacks):
         return None
     if any(isinstance(part, QuotaBlocked) for part in demand.parts):
@@ -135,14 +98,18 @@ def assess_composite(session: Session, unit: QueuedUnit, demand: GroupTreeSignat
 
 
 def _lacks(
-    unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], holds: bool
+    unit: QueuedUnit, attempt: GroupTreeAttempt, lacks: Mapping[GangRecord, object], holds: bool
 ) -> GroupTreeFitError:
     of = tuple((unit.gangs.index(gang), lacks[gang]) for gang in attempt.formation.gangs() if gang in lacks)
     return GroupTreeFitError(of, holds)
 
 
 def _content(
-    session: Session, unit: QueuedUnit, attempt: Attempt, lacks: Mapping[GangRecord, object], parked: bool = True
+    session: Session,
+    unit: QueuedUnit,
+    attempt: GroupTreeAttempt,
+    lacks: Mapping[GangRecord, object],
+    parked: bool = True,
 ) -> None:
     """The tree has what it needs; gangs that are still open wait for themselves."""
     for gang in unit.gangs:
@@ -155,7 +122,7 @@ def _content(
 def _wait(
     session: Session,
     unit: QueuedUnit,
-    attempt: Attempt,
+    attempt: GroupTreeAttempt,
     lacks: Mapping[GangRecord, object],
     parked: bool = True,
     holds: bool = False,
@@ -164,7 +131,9 @@ def _wait(
     _tell(session, unit, attempt, refusal, parked)
 
 
-def _tell(session: Session, unit: QueuedUnit, attempt: Attempt, refusal: FitError, parked: bool = True) -> None:
+def _tell(
+    session: Session, unit: QueuedUnit, attempt: GroupTreeAttempt, refusal: FitError, parked: bool = True
+) -> None:
     """Says what is lacking; what lacks room, or may not be charged, waits for it."""
     assert isinstance(refusal.facts, GroupTreeFitError)
     tell_group_tree(session, unit, refusal.facts)
@@ -173,24 +142,9 @@ def _tell(session: Session, unit: QueuedUnit, attempt: Attempt, refusal: FitErro
     session.mark_tried(unit)
 
 
-def _obstacle(session: Session, gang: GangRecord) -> object:
-    """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
-    noun = gang.noun
-    assert noun is not None
-    if noun.problem is not None:
-        return held_by_problem(gang, noun)
-    need = session.requirement(gang)
-    if need.satisfied:
-        return None
-    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
-    if verdict is None and not need.repair and gang.pending:
-        return session.blocked(gang)
-    return verdict
-
-
 def _faulty(gang: GangRecord, fault: Problem) -> Verdict:
     wrong, _, remedy = fault.message.partition("; ")
-    least = gang.noun.min_member if gang.noun is not None else 0
+    least = gang.spec.min_member if gang.spec is not None else 0
     return Verdict(
         fault.code, wrong, needed=least, members=gang.counts().present, change=remedy, fault=fault.code == INVALID
     )

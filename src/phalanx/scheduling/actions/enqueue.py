@@ -40,7 +40,7 @@ def enqueue(session: Session) -> None:
 
 def _admit(session: Session, unit: QueuedUnit) -> None:
     for place, gang in enumerate(unit.gangs):
-        noun = gang.noun
+        noun = gang.spec
         if not awaits_admission(gang) or noun is None or noun.problem is not None:
             continue
         held = session.blocked(gang)
@@ -54,7 +54,7 @@ def _admit(session: Session, unit: QueuedUnit) -> None:
         refusal = session.known_fit_error(demand)
         if refusal is None and session.pipeline.admit(session, gang):
             session.admit(gang)
-            if gang.told is not None and gang.told[0] is not None:
+            if gang.last_verdict is not None and gang.last_verdict[0] is not None:
                 session.judge_gang(gang, None)
             continue
         refusal = refusal or session.record_fit_error(demand, objection(session, gang), session.totals_version)
@@ -69,7 +69,7 @@ def objection(session: Session, gang: GangRecord) -> NotAdmitted:
 
 def admission(session: Session, unit: QueuedUnit, gang: GangRecord) -> AdmissionSignature:
     """What a group of the unit that waits to be admitted asks for."""
-    noun = gang.noun
+    noun = gang.spec
     assert noun is not None
     keys = session.pipeline.admission_keys(gang)
     return AdmissionSignature(noun.queue, noun.min_resources or (), keys, len(unit.gangs) > 1)

@@ -14,7 +14,7 @@ from phalanx.scheduling.session.session import Session
 RowArray = npt.NDArray[np.intp]
 
 
-class Board:
+class DryRunState:
     """`closed` rows take none of those who move, `reluctant` ones only who fits on no other. `mark` names the
     present state, `undo` goes back to one.
 
@@ -50,15 +50,15 @@ class Board:
 
     def come(self, cls: ClassRecord, row: int) -> None:
         """A pod of the class is there now."""
-        self._charge(row, cls.footprint.usage, cls.pod_class.host_ports)
+        self._charge(row, cls.footprint.usage, cls.spec.host_ports)
 
     def fitting(self, cls: ClassRecord, *, closed_too: bool = False) -> RowArray:
         """The rows that take another pod of the class."""
-        fits: BoolArray = self.mask(cls) & (self._idle >= cls.least).all(axis=0)
+        fits: BoolArray = self.mask(cls) & (self._idle >= cls.min_idle).all(axis=0)
         if not closed_too:
             fits &= ~self.closed
         rows = np.flatnonzero(fits)
-        ports = cls.pod_class.host_ports
+        ports = cls.spec.host_ports
         if not ports or not self._came:
             return rows
         clash = [

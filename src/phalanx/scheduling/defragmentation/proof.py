@@ -2,38 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.events import NodeUpdated, PodRemoved, PodUpdated
+from phalanx.cluster.state import ClusterState
+from phalanx.model.events import ClusterEvent, NodeUpdated, PodRemoved, PodUpdated
 from phalanx.model.node import HOLD, Node
 from phalanx.model.pod import MemberState, Pod, PodPhase
-from phalanx.scheduling.defragmentation.facts import Facts, settle
 from phalanx.scheduling.defragmentation.relocation import Goal, Placement, RoomFor
+from phalanx.scheduling.framework.eviction_options import EvictionOptions
+from phalanx.scheduling.framework.policy import Policy
+from phalanx.scheduling.quota.usage_history import AccountUsage
+from phalanx.scheduling.scheduler import Scheduler
+
+# What a cycle does to pods that run is no part of what is tried.
+_HARMLESS = frozenset({"enqueue", "allocate", "backfill"})
+_MOST_CYCLES = 100
 
 
-class Failure(msgspec.Struct, frozen=True):
+class ClusterFacts(msgspec.Struct, frozen=True):
+    """What is known of a cluster as the events that tell it, and who plans there how. `now` is in seconds since the
+    epoch.
+    """
+
+    events: Sequence[ClusterEvent]
+    policy: Policy
+    now: float
+    schedulers: Collection[str] = ("phalanx",)
+    usages: Sequence[AccountUsage] = ()
+
+    def build(self) -> Scheduler:
+        """The cluster and a scheduler that evicts nobody, after everything has been placed that can be now."""
+        state = ClusterState(self.schedulers)
+        for event in self.events:
+            state.apply(event)
+        actions = tuple(action for action in self.policy.actions if action in _HARMLESS)
+        policy = msgspec.structs.replace(self.policy, actions=actions, eviction=EvictionOptions())
+        scheduler = Scheduler(state, policy)
+        scheduler.history.restore(self.usages, self.now)
+        settle(scheduler, self.now)
+        return scheduler
+
+
+def settle(scheduler: Scheduler, now: float) -> None:
+    """Cycles until the scheduler has nothing more to do."""
+    for _ in range(_MOST_CYCLES):
+        scheduler.cycle(now)
+        if scheduler.idle:
+            return
+
+
+class ProofFailure(msgspec.Struct, frozen=True):
     """Who could not be placed again, as people call it, and why."""
 
     who: str
     reason: str
 
 
-class Rehearsal:
+class RelocationProof:
     """Pods leave wave by wave, others like them wait in their stead while the held nodes take nobody, and in the
     end the nodes are opened again. `targets` are, by uid, the nodes that the scheduler chose for those who moved.
     """
 
-    def __init__(self, facts: Facts, held: Sequence[str]) -> None:
+    def __init__(self, facts: ClusterFacts, held: Sequence[str]) -> None:
         self._facts = facts
         self._scheduler = facts.build()
         self._state = self._scheduler.state
         self._held = [self._node(name) for name in held]
         self.targets: dict[str, str] = {}
 
-    def run(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | Failure:
+    def run(self, waves: Sequence[Sequence[str]], goal: Goal) -> list[Placement] | ProofFailure:
         """Where the beneficiary is placed in the end (nowhere where nobody asks), or who could not be placed."""
         for node in self._held:
             self._state.apply(NodeUpdated(msgspec.structs.replace(node, taints=(*node.taints, HOLD))))
@@ -45,7 +85,7 @@ class Rehearsal:
             self._state.apply(NodeUpdated(node))
         return self._beneficiary(goal) if isinstance(goal, RoomFor) else []
 
-    def _wave(self, uids: Sequence[str]) -> Failure | None:
+    def _wave(self, uids: Sequence[str]) -> ProofFailure | None:
         heirs: dict[str, Pod] = {}
         for uid in uids:
             pod = self._state.pods[uid].pod
@@ -56,11 +96,11 @@ class Rehearsal:
         settle(self._scheduler, self._facts.now)
         for uid, heir in heirs.items():
             record = self._state.pods[heir.uid]
-            if record.state is not MemberState.PLACED:
-                return Failure(f"pod {heir.key.removesuffix('+')}", _why(record))
-            if any(node.name == record.target for node in self._held):
-                return Failure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
-            self.targets[uid] = record.target
+            if record.state is not MemberState.ASSUMED:
+                return ProofFailure(f"pod {heir.key.removesuffix('+')}", _why(record))
+            if any(node.name == record.assumed_node for node in self._held):
+                return ProofFailure(f"pod {heir.key.removesuffix('+')}", "it tolerates everything and comes back")
+            self.targets[uid] = record.assumed_node
         return None
 
     def _heir(self, pod: Pod) -> Pod:
@@ -72,26 +112,26 @@ class Rehearsal:
             node="",
             phase=PodPhase.PENDING,
             mark=None,
-            nominated="",
+            nominated_node="",
             created=int(self._facts.now),
             started=0,
             bound=0,
             checkpoint=0,
         )
 
-    def _beneficiary(self, goal: RoomFor) -> list[Placement] | Failure:
+    def _beneficiary(self, goal: RoomFor) -> list[Placement] | ProofFailure:
         settle(self._scheduler, self._facts.now)
         if isinstance(goal.target, str):
             records = [self._state.pods[goal.target]]
-            satisfied = records[0].state is MemberState.PLACED
+            satisfied = records[0].state is MemberState.ASSUMED
         else:
             gang = self._state.gangs[goal.target]
             records = sorted(gang.members.values(), key=lambda member: member.pod.name)
             satisfied = self._scheduler.new_session(self._facts.now).requirement(gang).satisfied
         if not satisfied:
             waits = next((record for record in records if record.state is MemberState.PENDING), records[0])
-            return Failure(goal.name, _why(waits))
-        return [Placement(r.pod.key, r.target) for r in records if r.state is MemberState.PLACED]
+            return ProofFailure(goal.name, _why(waits))
+        return [Placement(r.pod.key, r.assumed_node) for r in records if r.state is MemberState.ASSUMED]
 
     def _node(self, name: str) -> Node:
         node = self._state.nodes.nodes[self._state.nodes.row(name)]
@@ -101,7 +141,7 @@ class Rehearsal:
 
 def _why(record: PodRecord) -> str:
     """What the pod, or its gang, was told last."""
-    verdict = record.told
-    if verdict is None and record.gang is not None and record.gang.told is not None:
-        verdict = record.gang.told[0]
+    verdict = record.last_verdict
+    if verdict is None and record.gang is not None and record.gang.last_verdict is not None:
+        verdict = record.gang.last_verdict[0]
     return verdict.message if verdict is not None else "others would go first"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from phalanx.cluster.affinity.domains import Counter, Domains
+from phalanx.cluster.affinity.domains import DomainCounter, LabelDomains
 from phalanx.cluster.affinity.state import (
     MISSING_LABEL,
     NOT_NEAR,
@@ -12,7 +12,7 @@ from phalanx.cluster.affinity.state import (
     UNEVEN,
     UNWELCOME,
     AffinityState,
-    Evenness,
+    SpreadConstraint,
 )
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
@@ -27,35 +27,37 @@ def peer_remedy(reason: str, cls: ClassRecord, nodes: NodeTable, room: BoolArray
     """What would open the rows with `room` that are closed for a reason; None for reasons of others."""
     if reason not in (MISSING_LABEL, UNEVEN, NOT_NEAR, TOO_NEAR, UNWELCOME):
         return None
-    bearing = cls.affinity_state(nodes.peers)
+    bearing = cls.affinity_state(nodes.affinity)
     if reason == MISSING_LABEL:
-        keys = " and ".join(dict.fromkeys(each.rule.key for each in bearing.evenness))
+        keys = " and ".join(dict.fromkeys(each.rule.key for each in bearing.spread))
         return f"label nodes with {keys}"
     if reason == UNEVEN:
         return _even_out(bearing, room)
     if reason == NOT_NEAR:
         return _be_near(bearing, cls)
     if reason == TOO_NEAR:
-        keys = " and ".join(dict.fromkeys(_key(each) for each in bearing.anti))
-        return f"add a node in another {keys}, or relax podAntiAffinity: {_occupied(bearing.anti)}"
-    return f"wait for pods that tolerate no such pod beside them to leave: {_occupied(bearing.unwelcome)}"
+        keys = " and ".join(dict.fromkeys(_key(each) for each in bearing.anti_affinity))
+        return f"add a node in another {keys}, or relax podAntiAffinity: {_occupied(bearing.anti_affinity)}"
+    return (
+        f"wait for pods that tolerate no such pod beside them to leave: {_occupied(bearing.existing_anti_affinity)}"
+    )
 
 
 def wider_skew(cls: ClassRecord, nodes: NodeTable, room: BoolArray) -> str:
     """The maxSkew that would let a pod onto rows with room; "" where a spread constraint keeps it from none."""
-    if not cls.company.restricts:
+    if not cls.affinity.restricts:
         return ""
-    found = [_skew(each, room) for each in cls.affinity_state(nodes.peers).evenness]
+    found = [_skew(each, room) for each in cls.affinity_state(nodes.affinity).spread]
     return " and ".join(
         f"set maxSkew to {skew} for {each.rule.key}"
-        for each, skew in zip(cls.affinity_state(nodes.peers).evenness, found, strict=True)
+        for each, skew in zip(cls.affinity_state(nodes.affinity).spread, found, strict=True)
         if skew > each.rule.max_skew
     )
 
 
 def _even_out(bearing: AffinityState, room: BoolArray) -> str:
     """For the first constraint that is in the way."""
-    each = next((each for each in bearing.evenness if _skew(each, room) > each.rule.max_skew), bearing.evenness[0])
+    each = next((each for each in bearing.spread if _skew(each, room) > each.rule.max_skew), bearing.spread[0])
     counts, present = each.counter.counts[:-1], each.counter.region.present[:-1] > 0
     domains, eligible = each.domains, int(present.sum())
     wider = f"set maxSkew to {_skew(each, room)}"
@@ -72,7 +74,7 @@ def _even_out(bearing: AffinityState, room: BoolArray) -> str:
     )
 
 
-def _skew(each: Evenness, room: BoolArray) -> int:
+def _skew(each: SpreadConstraint, room: BoolArray) -> int:
     """The maxSkew with which one of the rows with room would be open."""
     ids = each.domains.ids[room[: len(each.domains.ids)]]
     ids = ids[ids >= 0]
@@ -82,29 +84,29 @@ def _skew(each: Evenness, room: BoolArray) -> int:
 
 
 def _be_near(bearing: AffinityState, cls: ClassRecord) -> str:
-    near = bearing.nearness
+    near = bearing.affinity
     assert near is not None
     for counter in near.counters:
         where = [counter.region.domains.values[place] for place in np.flatnonzero(counter.counts[:-1] > 0).tolist()]
         if where:
             return f"make room in {_key(counter)} {_listed(where)}, where the pods are that it has to be near to"
-    wanted = " that are also ".join(dict.fromkeys(_named(term.whom) for term in cls.company.peers.affinity))
+    wanted = " that are also ".join(dict.fromkeys(_named(term.whom) for term in cls.affinity.peers.affinity))
     keys = " and ".join(dict.fromkeys(_key(counter) for counter in near.counters))
     return f"start pods with {wanted} on nodes with the label {keys}, or relax podAffinity"
 
 
-def _occupied(counters: list[Counter]) -> str:
+def _occupied(counters: list[DomainCounter]) -> str:
     """The domains that are closed, per label."""
     closed: dict[str, set[str]] = {}
     for counter in counters:
-        domains: Domains = counter.region.domains
+        domains: LabelDomains = counter.region.domains
         places = np.flatnonzero(counter.counts[:-1] > 0).tolist()
         closed.setdefault(domains.key, set()).update(domains.values[place] for place in places)
     parts = [f"{key} {_listed(sorted(values))}" for key, values in closed.items() if values]
     return f"there are some in {' and in '.join(parts)}"
 
 
-def _key(counter: Counter) -> str:
+def _key(counter: DomainCounter) -> str:
     return counter.region.domains.key
 
 

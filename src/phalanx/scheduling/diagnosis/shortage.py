@@ -143,7 +143,7 @@ def _smallest_change(
     most = min(short)[0] if short else 0
     needs = " and ".join(text for out, text in short if out == most) or "room"
     where = "" if len(rows) == int(among.sum()) else f" on the {len(rows)} node(s) that the pod may use"
-    uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.company.peers.spread else None
+    uneven = _alone_in_the_way(pipeline, nodes, cls, among).get(UNEVEN) if cls.affinity.peers.spread else None
     wider = wider_skew(cls, nodes, uneven) if uneven is not None else ""
     return f"free or add {needs}{where}" + (f", or {wider}" if wider else "")
 
@@ -177,7 +177,7 @@ def _alone_in_the_way(
     pipeline: Pipeline, nodes: NodeTable, cls: ClassRecord, among: BoolArray
 ) -> dict[str, BoolArray]:
     """reason -> bool[N] of the nodes with room that nothing else closes; in the order of the filters."""
-    room = among & (nodes.idle >= cls.least).all(axis=0)
+    room = among & (nodes.idle >= cls.min_idle).all(axis=0)
     parts = pipeline.explain(cls, nodes, slice(None))
     objections = np.sum([out for _, out in parts], axis=0)
     found: dict[str, BoolArray] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.decoding import quoted
-from phalanx.model.gang import Dialect, Gang, GangKey, MatchPolicy
+from phalanx.model.gang import Gang, GangKey, MatchPolicy
 from phalanx.model.pod import MemberState
 from phalanx.model.quantity import format_quantity
 from phalanx.model.verdict import Verdict
@@ -62,7 +62,7 @@ def members_missing(gang: GangRecord, noun: Gang, need: QuorumRequirement) -> Ve
     goal = need.total + need.done
     held = goal - short
     message = f"gang {gang.key} has {held} of the {goal} members that it needs{aside}"
-    if noun.dialect is Dialect.NATIVE:
+    if noun.rules.native:
         message = f"waiting for members of PodGroup {gang.key}: have {held} of {goal} pods{aside}"
     lower = f", or lower its minimum to {held}" if held and goal == noun.min_member else ""
     return Verdict(
@@ -226,7 +226,7 @@ def no_room_for_pod(facts: Shortage) -> Verdict:
 
 
 def no_room_for_gang(facts: Shortage, gang: GangRecord) -> Verdict:
-    members = (m for m in gang.pending.values() if m.cls is facts.cls and not m.pod.problem)
+    members = (m for m in gang.pending.values() if m.pod_class is facts.cls and not m.pod.problem)
     example = min(members, key=lambda member: member.order).pod.name
     inside = f" in {facts.where}" if facts.where else ""
     part = f"subgroup {facts.part} of " if facts.part else ""

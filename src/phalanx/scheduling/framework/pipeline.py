@@ -13,40 +13,12 @@ from phalanx.cluster.nodes.labels import Rows
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.resource_space import BoolArray
 from phalanx.scheduling.framework.inter_pod_rules import NO_RULES
-from phalanx.scheduling.framework.plugin import Plugin, Vote, overrides
+from phalanx.scheduling.framework.plugin import Plugin, overrides
+from phalanx.scheduling.framework.points import POINTS, Vote
 from phalanx.scheduling.framework.policy import ConfiguredPlugin, Policy
+from phalanx.scheduling.framework.result_checks import check_results
 from phalanx.scheduling.framework.view import View
 
-_POINTS = (
-    "queue_order",
-    "subqueues",
-    "subqueue_order",
-    "gang_order",
-    "pod_order",
-    "colocation_groups",
-    "limit",
-    "deserved",
-    "nominal_quota",
-    "declared_resources",
-    "runtime_quota",
-    "blocked",
-    "recheck_at",
-    "evict_veto",
-    "victim_order",
-    "evictees",
-    "next_wake",
-    "time_key",
-    "configure",
-    "filter",
-    "pre_bind_check",
-    "max_copies",
-    "explain",
-    "pre_filter",
-    "static_score",
-    "score",
-    "admit",
-    "admitted",
-)
 _UNLIMITED = 2**62
 
 
@@ -61,9 +33,11 @@ class Pipeline:
         self.policy = policy
         # What objects state comes first: it is what people are told where several things say no.
         entries = (*policy.standing_plugins, *policy.plugins)
-        self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in _POINTS}
+        for entry in entries:
+            check_results(entry.plugin)
+        self._speakers = {point: [entry for entry in entries if _speaks(entry, point)] for point in POINTS}
         self._silenced: list[tuple[str, list[Plugin]]] = []
-        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in _POINTS}
+        self._plugins = {point: [entry.plugin for entry in self._speakers[point]] for point in POINTS}
         leading = takewhile(lambda plugin: plugin.separates_bands, self._plugins["gang_order"])
         self.band_width = len(list(leading))
         self.stocks = frozenset(name for entry in entries for name in entry.plugin.stocks)
@@ -96,7 +70,7 @@ class Pipeline:
 
     def unready(self, cls: ClassRecord) -> str | None:
         """What the class refers to and is not there, or not ready: its volumes, its claims."""
-        reasons = (stock.refuse(cls.pod_class) for stock in cls.stocks if stock.name in self.stocks)
+        reasons = (stock.refuse(cls.spec) for stock in cls.allocators if stock.name in self.stocks)
         return next((reason for reason in reasons if reason is not None), None)
 
     def time_key(self, now: float) -> tuple[Hashable, ...]:
@@ -111,10 +85,10 @@ class Pipeline:
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         """What the filters say about the rows, reason by reason, in the order of the tiers."""
         parts = [part for plugin in self.plugins("explain") for part in plugin.explain(cls, nodes, rows)]
-        stocks = (stock for stock in cls.stocks if stock.name in self.stocks)
-        parts += [part for stock in stocks for part in stock.explain(cls.pod_class, rows)]
-        if cls.company.restricts:
-            parts += cls.affinity_state(nodes.peers).explain(
+        stocks = (stock for stock in cls.allocators if stock.name in self.stocks)
+        parts += [part for stock in stocks for part in stock.explain(cls.spec, rows)]
+        if cls.affinity.restricts:
+            parts += cls.affinity_state(nodes.affinity).explain(
                 rows, self.inter_pod_rules.spread, self.inter_pod_rules.affinity
             )
         return parts
@@ -155,7 +129,7 @@ class Pipeline:
 
     def describe(self) -> list[tuple[str, list[str]]]:
         """(extension point, names of the plugins that speak there), for people."""
-        return [(point, [plugin.name for plugin in self.plugins(point)]) for point in _POINTS]
+        return [(point, [plugin.name for plugin in self.plugins(point)]) for point in POINTS]
 
 
 def _speaks(entry: ConfiguredPlugin, point: str) -> bool:

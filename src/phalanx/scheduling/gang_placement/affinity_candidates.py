@@ -23,9 +23,9 @@ def affinity_candidates(session: Session, portions: Iterable[tuple[ClassRecord, 
     wanted = dict(portions)
     nodes = session.state.nodes
     for key, followers in _keys(session, wanted).items():
-        ids = nodes.peers.domains(key).ids
+        ids = nodes.affinity.domains(key).ids
         inside = ids >= 0
-        room = np.zeros(nodes.peers.domains(key).size, dtype=np.int64)
+        room = np.zeros(nodes.affinity.domains(key).size, dtype=np.int64)
         enough = np.ones(len(room), dtype=np.bool_)
         for cls in followers:
             potential = session.placer.potential(cls)
@@ -42,13 +42,13 @@ def _keys(session: Session, wanted: dict[ClassRecord, int]) -> dict[str, list[Cl
     is there already."""
     found: dict[str, list[ClassRecord]] = {}
     for cls in wanted:
-        company = cls.company
+        company = cls.affinity
         if not company.peers.affinity:
             continue
-        crowd = company.stated[company_wanted(company.peers)]
-        near = cls.affinity_state(session.state.nodes.peers).nearness
+        crowd = company.stated_sets[company_wanted(company.peers)]
+        near = cls.affinity_state(session.state.nodes.affinity).affinity
         assert near is not None
-        if any(crowd in other.company.kin for other in wanted) and not any(
+        if any(crowd in other.affinity.matching_sets for other in wanted) and not any(
             each.counts.any() for each in near.counters
         ):
             for counter in near.counters:

@@ -114,5 +114,5 @@ def _kinds(session: Session, classes: tuple[ClassRecord, ...], rows: list[int]) 
 
 def _same_ports(one: ClassRecord, other: ClassRecord) -> bool:
     return one is other or any(
-        port.conflicts_with(taken) for port in one.pod_class.host_ports for taken in other.pod_class.host_ports
+        port.conflicts_with(taken) for port in one.spec.host_ports for taken in other.spec.host_ports
     )

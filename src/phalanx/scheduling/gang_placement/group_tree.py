@@ -61,7 +61,7 @@ def group_tree_of(composites: Composites, root: GangKey) -> GroupTree:
     found: list[tuple[int, GangKey, GroupTree | GangRecord]] = [
         (child.created, child.key, group_tree_of(composites, child.key)) for child in below
     ]
-    found += [(gang.noun.created, gang.key, gang) for gang in gangs if gang.noun is not None]
+    found += [(gang.spec.created, gang.key, gang) for gang in gangs if gang.spec is not None]
     children = tuple(child for _, _, child in sorted(found, key=lambda entry: entry[:2]))
     whole = GroupTree(root, noun.min_groups, children, noun.topology)
     if noun.initiated and any(gang.counts().active for gang in whole.gangs()):

@@ -123,7 +123,7 @@ class GroupTreePlacer:
 
 def _asks(gang: GangRecord, facts: object) -> bool:
     """Whether a refusal may speak of the gang."""
-    return not isinstance(facts, Shortage) or any(member.cls is facts.cls for member in gang.pending.values())
+    return not isinstance(facts, Shortage) or any(member.pod_class is facts.cls for member in gang.pending.values())
 
 
 def note_waiting(

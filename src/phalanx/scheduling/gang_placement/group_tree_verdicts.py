@@ -65,7 +65,7 @@ def _waiting(gang: GangKey, facts: Waits, why: Verdict | None) -> Verdict:
 
 
 def _verdict(facts: object, gang: GangRecord) -> Verdict:
-    assert gang.noun is not None
+    assert gang.spec is not None
     match facts:
         case Verdict():
             return facts
@@ -74,7 +74,7 @@ def _verdict(facts: object, gang: GangRecord) -> Verdict:
         case OverQuota():
             return over_ceiling_for_gang(facts, gang)
         case Gap():
-            return gap(facts, gang, gang.noun)
+            return gap(facts, gang, gang.spec)
         case Blocked():
             return held_account(f"gang {gang.key}", facts)
     raise TypeError(f"no words for {facts!r}")

@@ -18,8 +18,8 @@ from phalanx.scheduling.session.session import Session
 def nominated_members(unit: QueuedUnit) -> list[PodRecord]:
     """The pods of a unit for which room is held."""
     if unit.pod is not None:
-        return [unit.pod] if unit.pod.claim is not None else []
-    return [member for gang in unit.gangs for member in gang.pending.values() if member.claim is not None]
+        return [unit.pod] if unit.pod.nomination is not None else []
+    return [member for gang in unit.gangs for member in gang.pending.values() if member.nomination is not None]
 
 
 def place_where_nominated(session: Session, transaction: Transaction, calls: list[GangPlacement]) -> bool:
@@ -29,7 +29,7 @@ def place_where_nominated(session: Session, transaction: Transaction, calls: lis
     """
     for call in calls:
         call.placed = []
-        members = [m for batch in call.batches for m in batch.members if m.claim is not None and m.row >= 0]
+        members = [m for batch in call.batches for m in batch.members if m.nomination is not None and m.row >= 0]
         for member in members:
             if not put(session, transaction, member, member.row):
                 transaction.unplace()
@@ -48,8 +48,8 @@ def place_where_nominated(session: Session, transaction: Transaction, calls: lis
 
 def put(session: Session, transaction: Transaction, member: PodRecord, row: int) -> bool:
     """Places one pod on one node, if it fits there and its accounts allow it."""
-    cls = member.cls
-    if not session.quota_check.room(member.payer, cls.footprint):
+    cls = member.pod_class
+    if not session.quota_check.room(member.charge_path, cls.footprint):
         return False
     if session.placer.class_view(cls).score[row] == NOWHERE:
         return False
@@ -83,7 +83,7 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
     held = nominated_members(unit)
     if not held:
         return False
-    claim = held[0].claim
+    claim = held[0].nomination
     assert claim is not None
     if claim.awaited(session.state.lingering) and session.now < claim.until and _stands(session, held):
         await_leavers(session, unit, wanted)
@@ -95,22 +95,24 @@ def waits_on(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSi
 
 def _stands(session: Session, held: list[PodRecord]) -> bool:
     """Whether the pods may still go to the nodes on which room is held for them."""
-    return all(member.row >= 0 and session.placer.class_view(member.cls).static[member.row] for member in held)
+    return all(
+        member.row >= 0 and session.placer.class_view(member.pod_class).static[member.row] for member in held
+    )
 
 
 def nomination_verdict(held: list[PodRecord]) -> Leaving:
     """What the pods, for all of which one decision holds room, are told."""
-    claim = held[0].claim
+    claim = held[0].nomination
     assert claim is not None
-    return Leaving(len(claim.leavers), len(held), tuple(sorted({record.nominated for record in held})))
+    return Leaving(len(claim.victims), len(held), tuple(sorted({record.nominated_node for record in held})))
 
 
 def await_leavers(session: Session, unit: QueuedUnit, wanted: PodSignature | QuorumSignature) -> None:
     """Lets the unit wait until those who must leave for it have left."""
     held = nominated_members(unit)
-    claim = held[0].claim
+    claim = held[0].nomination
     assert claim is not None
-    demand = NominatedSignature(unit.key, wanted, claim.leavers)
+    demand = NominatedSignature(unit.key, wanted, claim.victims)
     refusal = FitError(nomination_verdict(held), session.state.version)
     tell_unit(session, unit, refusal.facts)
     session.set_unschedulable(unit, demand, refusal)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.colocation import ColocationGroups
@@ -19,7 +19,7 @@ class PodBatch:
     __slots__ = ("cls", "huddle", "members", "payer", "priority", "role")
 
     def __init__(
-        self, priority: int, cls: ClassRecord, role: str, payer: Payer | None, huddle: int | None = None
+        self, priority: int, cls: ClassRecord, role: str, payer: ChargePath | None, huddle: int | None = None
     ) -> None:
         self.priority = priority
         self.cls = cls
@@ -36,13 +36,19 @@ def batches_of(
     members: list[PodRecord], roles: set[str], charged: bool, huddles: ColocationGroups | None = None
 ) -> list[PodBatch]:
     """The members that can be read, in batches; `roles` are those that matter, `charged` whether anybody pays."""
-    found: dict[tuple[int, ClassRecord, str, Payer | None, int | None], PodBatch] = {}
+    found: dict[tuple[int, ClassRecord, str, ChargePath | None, int | None], PodBatch] = {}
     for member in members:
         pod = member.pod
         if pod.problem:
             continue
-        role, payer = pod.role if pod.role in roles else "", member.payer if charged else None
-        key = -pod.priority, member.cls, role, payer, huddles.group_of(member) if huddles is not None else None
+        role, payer = pod.role if pod.role in roles else "", member.charge_path if charged else None
+        key = (
+            -pod.priority,
+            member.pod_class,
+            role,
+            payer,
+            huddles.group_of(member) if huddles is not None else None,
+        )
         batch = found.get(key)
         if batch is None:
             batch = found[key] = PodBatch(*key)

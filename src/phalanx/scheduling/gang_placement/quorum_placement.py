@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import msgspec
 
-from phalanx.cluster.accounts import Payer, add_amounts
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.network.topology import Level
 from phalanx.cluster.pods.records import GangRecord, PodRecord
@@ -80,7 +80,7 @@ class GangPlacement:
         self.area: Area | None = None
         self.huddles: ColocationGroups | None = None
         if not self.need.satisfied:
-            noun = gang.noun
+            noun = gang.spec
             assert noun is not None
             self.area = area_of(noun.topology, gang.members.values() if noun.topology is not None else ())
             # What is half bound is finished whatever its accounts say meanwhile: nobody pays for a repair.
@@ -169,7 +169,7 @@ def signature_of(calls: list[GangPlacement]) -> QuorumSignature:
 
 def copies_of(
     session: Session, calls: list[GangPlacement], demand: QuorumSignature
-) -> Iterator[tuple[Payer, ClassRecord, int]]:
+) -> Iterator[tuple[ChargePath, ClassRecord, int]]:
     """How many pods of which class who pays for, if the first of the portions will do."""
     for call, part in zip(calls, demand.gangs, strict=True):
         left = part.total
@@ -184,9 +184,9 @@ def copies_of(
 
 def charges_of(
     session: Session, calls: list[GangPlacement], demand: QuorumSignature
-) -> dict[Payer, dict[str, int]]:
+) -> dict[ChargePath, dict[str, int]]:
     """What each payer would be charged."""
-    charges: dict[Payer, dict[str, int]] = {}
+    charges: dict[ChargePath, dict[str, int]] = {}
     for payer, cls, count in copies_of(session, calls, demand):
         add_amounts(charges.setdefault(payer, {}), cls.footprint.amounts, count)
     return charges
@@ -497,7 +497,7 @@ def _choice(session: Session, call: GangPlacement) -> FallbackPlacement:
     return FallbackPlacement(call.need.total, call.need.roles, call.rest.in_order(session, hardest_first))
 
 
-def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, Payer | None], int]]:
+def _kinds(batches: list[PodBatch]) -> Iterator[tuple[tuple[ClassRecord, str, ChargePath | None], int]]:
     return (((batch.cls, batch.role, batch.payer), len(batch.members)) for batch in batches)
 
 
@@ -506,7 +506,7 @@ def _reserve(gang: GangRecord) -> Requests:
 
     Only for groups without an admission of their own: those were counted when they were admitted.
     """
-    noun = gang.noun
+    noun = gang.spec
     assert noun is not None
     if noun.admission or not noun.min_resources:
         return ()

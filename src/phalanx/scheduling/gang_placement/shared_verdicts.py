@@ -36,8 +36,8 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             judge_unit(session, unit, culprit, no_room_for_gang(facts, culprit))
         case Gap():
             culprit = unit.gangs[facts.culprit]
-            assert culprit.noun is not None
-            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.noun))
+            assert culprit.spec is not None
+            judge_unit(session, unit, culprit, gap(facts, culprit, culprit.spec))
         case OverQuota() if unit.pod is not None:
             session.judge_pod(unit.pod, session.shared_verdict(facts))
         case OverQuota():
@@ -50,13 +50,13 @@ def tell_unit(session: Session, unit: QueuedUnit, facts: object) -> None:
             judge_unit(session, unit, culprit, held_account(f"gang {culprit.key}", facts))
         case NotAdmitted():
             for gang in unit.gangs:
-                told = gang.told[0] if gang.told is not None else None
+                told = gang.last_verdict[0] if gang.last_verdict is not None else None
                 if (
                     awaits_admission(gang)
-                    and gang.noun is not None
+                    and gang.spec is not None
                     and (not told or told.code == AWAITING_ADMISSION)
                 ):
-                    session.judge_gang(gang, awaiting_admission(gang, gang.noun, facts))
+                    session.judge_gang(gang, awaiting_admission(gang, gang.spec, facts))
         case GroupTreeFitError():
             tell_group_tree(session, unit, facts)
         case Leaving() if unit.pod is not None:
@@ -81,7 +81,9 @@ def tell_surplus(session: Session, gang: GangRecord, facts: Mapping[PodSignature
         surplus_domain(session, gang),
     )
     for member in gang.pending.values():
-        verdict = verdicts.get(rules.kind(member) if rules is not None else PodSignature(member.cls, member.payer))
+        verdict = verdicts.get(
+            rules.kind(member) if rules is not None else PodSignature(member.pod_class, member.charge_path)
+        )
         if verdict is not None and not member.pod.problem:
             session.judge_pod(member, verdict)
 

@@ -27,7 +27,7 @@ class SurplusSubgroup:
         self.alike = alike
         self.want: PodSignature | SubgroupSignature = kind
         if len(members) > 1:
-            counts = (((member.cls, "", member.payer), 1) for member in members)
+            counts = (((member.pod_class, "", member.charge_path), 1) for member in members)
             self.want = SubgroupSignature(
                 0, len(members), member_signatures(counts, set(), len(members)), kind.area
             )
@@ -37,7 +37,7 @@ class SurplusDomain:
     """What a gang with a topology or with subgroups asks for its further members, as of now."""
 
     def __init__(self, gang: GangRecord, above: Area | None) -> None:
-        noun = gang.noun
+        noun = gang.spec
         assert noun is not None
         self._rules = noun.subgroups
         self._area = _within(above, area_of(noun.topology, gang.members.values()))
@@ -55,9 +55,9 @@ class SurplusDomain:
     def kind(self, member: PodRecord) -> PodSignature:
         part = self.part(member)
         if part is None:
-            return PodSignature(member.cls, member.payer, self._area)
+            return PodSignature(member.pod_class, member.charge_path, self._area)
         area = _within(self._area, area_of(part.rule.topology, part.members))
-        return PodSignature(member.cls, member.payer, area, max(1, part.missing))
+        return PodSignature(member.pod_class, member.charge_path, area, max(1, part.missing))
 
     def next(self, members: Sequence[PodRecord]) -> SurplusSubgroup:
         """The group of the first of the waiting members. Of a subgroup that is too small to start all are alike."""
@@ -66,13 +66,13 @@ class SurplusDomain:
         if part is not None and part.missing:
             mates = [member for member in members if self.part(member) is part]
             return SurplusSubgroup(self.kind(mates[0]), mates[: part.missing], mates)
-        alike = [each for each in members if self.part(each) is part and each.cls is head.cls]
-        return SurplusSubgroup(kind, [head], [each for each in alike if each.payer is head.payer])
+        alike = [each for each in members if self.part(each) is part and each.pod_class is head.pod_class]
+        return SurplusSubgroup(kind, [head], [each for each in alike if each.charge_path is head.charge_path])
 
 
 def surplus_domain(session: Session, gang: GangRecord) -> SurplusDomain | None:
     """What has to be looked at for each member of the gang; None if members are alike wherever they are."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None:
         return None
     above = _area_above(session, gang) if noun.composite is not None else None
@@ -99,7 +99,7 @@ def _within(outer: Area | None, inner: Area | None) -> Area | None:
 def kind_of(session: Session, record: PodRecord) -> PodSignature:
     """The kind of a pod on its own, or of a member above its gang's minimum."""
     rules = surplus_domain(session, record.gang) if record.gang is not None else None
-    return rules.kind(record) if rules is not None else PodSignature(record.cls, record.payer)
+    return rules.kind(record) if rules is not None else PodSignature(record.pod_class, record.charge_path)
 
 
 def starts_singly(session: Session, record: PodRecord) -> bool:
@@ -124,11 +124,11 @@ def place_in_domain(session: Session, transaction: Transaction, group: SurplusSu
 def _place(session: Session, transaction: Transaction, members: Sequence[PodRecord]) -> list[Placement]:
     mark, placed = transaction.mark(), list[Placement]()
     for member in members:
-        allowed = session.quota_check.room(member.payer, member.cls.footprint)
-        rows = session.placer.place(member.cls, 1) if allowed else []
+        allowed = session.quota_check.room(member.charge_path, member.pod_class.footprint)
+        rows = session.placer.place(member.pod_class, 1) if allowed else []
         if not rows:
             transaction.back_to(mark)
             return []
-        transaction.place(member.cls, [member], rows)
+        transaction.place(member.pod_class, [member], rows)
         placed.append((member, rows[0]))
     return placed

@@ -31,4 +31,4 @@ def bundle_of_gangs(gang: GangRecord, gangs: Mapping[GangKey, GangRecord]) -> di
 
 
 def _named(gang: GangRecord) -> frozenset[GangKey]:
-    return frozenset(gang.noun.bundle) if gang.noun is not None else frozenset()
+    return frozenset(gang.spec.bundle) if gang.spec is not None else frozenset()

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from phalanx.cluster.composites import Composites
 from phalanx.cluster.pods.records import GangRecord, PodRecord
-from phalanx.model.gang import Dialect
 from phalanx.model.pod import MemberState
 
-_ALIVE = frozenset({MemberState.PENDING, MemberState.PLACED, MemberState.BOUND, MemberState.RUNNING})
+_ALIVE = frozenset({MemberState.PENDING, MemberState.ASSUMED, MemberState.BOUND, MemberState.RUNNING})
 
 
 class Priorities:
@@ -43,15 +42,15 @@ class Priorities:
         stated = self._stated(gang) if gang is not None else None
         if gang is None or stated is None:
             return own
-        whole = _is_native(gang) and gang.noun is not None and gang.noun.unit
+        whole = _is_native(gang) and gang.spec is not None and gang.spec.unit
         return stated if whole else max(stated, own)
 
     def _stated(self, gang: GangRecord) -> int | None:
         above = self._above(gang)
-        return above if above is not None else gang.noun.priority if gang.noun is not None else None
+        return above if above is not None else gang.spec.priority if gang.spec is not None else None
 
     def _above(self, gang: GangRecord) -> int | None:
-        if gang.noun is None or gang.noun.composite is None:
+        if gang.spec is None or gang.spec.composite is None:
             return None
         return self._composites.priority(gang)
 
@@ -64,4 +63,4 @@ class Priorities:
 
 
 def _is_native(gang: GangRecord) -> bool:
-    return gang.noun is not None and gang.noun.dialect is Dialect.NATIVE
+    return gang.spec is not None and gang.spec.rules.native

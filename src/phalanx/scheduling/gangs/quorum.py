@@ -75,7 +75,7 @@ def on_nodes(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> i
     """The members on nodes, or on the way to one, that already count towards the quorum, before this plan."""
     waiting_only = policy in (MatchPolicy.ONLY_WAITING, MatchPolicy.ONCE_SATISFIED)
     # Of the two policies that look at waiting members only, bound ones count just while their plan is unfinished.
-    return counts.placed if waiting_only and not repair else counts.active
+    return counts.assumed if waiting_only and not repair else counts.active
 
 
 def counted(counts: GangCounts, policy: MatchPolicy, repair: bool = False) -> int:
@@ -134,13 +134,13 @@ def unfinished_plan(record: GangRecord, gang: Gang) -> PlanMark | None:
     again = record.failures > 0 and record.confirmed(newest) < newest.size
     if record.marks[newest] >= newest.size and not again:
         return None
-    finished = record.finished
+    finished = record.finished_plan
     if finished is not None and finished.concerns(gang.uid) and finished.time >= newest.time:
         return None
     if not (newest in record.live_marks() or _has_succeeded(record, newest)):
         return None  # nobody is left of it: nothing is half bound
     left_over = any(member.pod.created <= newest.time for member in record.pending.values())
-    if gang.min_member <= 1 or not (left_over or (again and record.count(MemberState.PLACED))):
+    if gang.min_member <= 1 or not (left_over or (again and record.count(MemberState.ASSUMED))):
         return None
     return newest
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from phalanx.cluster.accounts import AccountRecord, Payer, add_amounts
+from phalanx.cluster.accounts import AccountRecord, ChargePath, add_amounts
 from phalanx.scheduling.ordering.entitlements import QUOTA_TREES, own_of, quota_of
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -44,12 +44,12 @@ class Borrowing:
     several such accounts he alone has, lest the loans of one be at the cost of what is another's own.
     """
 
-    def __init__(self, session: Session, payers: Iterable[Payer]) -> None:
+    def __init__(self, session: Session, payers: Iterable[ChargePath]) -> None:
         self._session = session
         # What queues deserve is nobody's right where nothing is ever taken back; a quota's min is.
         self._takes_back = session.pipeline.policy.eviction.reclaim
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
-        self._degrees: dict[Payer, list[tuple[AccountRecord, AccountRecord, int]]] = {}
+        self._degrees: dict[ChargePath, list[tuple[AccountRecord, AccountRecord, int]]] = {}
         self._limit = 0
         self._exempt: set[Entry] = set()
         self._waiting: list[_PutOff] = []
@@ -65,14 +65,14 @@ class Borrowing:
         """A round begins, perhaps anew."""
         self._waiting, self._behind = list(self._earlier), {}
 
-    def within(self, entry: Entry, payer: Payer | None, amounts: Amounts, count: int) -> int:
+    def within(self, entry: Entry, payer: ChargePath | None, amounts: Amounts, count: int) -> int:
         """How many of `count` copies of what an entry asks for have their turn now."""
         if not self.active or payer is None or entry in self._exempt:
             return count
         self._session.state.ledger.settle()
         return 0 if self._before(payer.path) else min(count, self._room(payer, amounts))
 
-    def is_late(self, unit: QueuedUnit, charges: Mapping[Payer, Amounts]) -> bool:
+    def is_late(self, unit: QueuedUnit, charges: Mapping[ChargePath, Amounts]) -> bool:
         """Whether the turn of a unit that would be charged so is later."""
         if not self.active or unit in self._exempt:
             return False
@@ -80,7 +80,7 @@ class Borrowing:
         behind = self._before(account for payer in charges for account in payer.path)
         return bool(behind) or self._degree(charges) > self._limit
 
-    def put_off(self, entries: Sequence[Entry], charges: Mapping[Payer, Amounts]) -> None:
+    def put_off(self, entries: Sequence[Entry], charges: Mapping[ChargePath, Amounts]) -> None:
         """Gives entries that could get something now their turn later. Nobody else is put off: whoever could get
         nothing anyway holds up nobody, as if he were not there."""
         self._session.state.ledger.settle()
@@ -122,10 +122,10 @@ class Borrowing:
         """Those of the accounts of which somebody has been put off in this round."""
         return [account for account in accounts if account in self._behind] if self._behind else []
 
-    def _degree(self, charges: Mapping[Payer, Amounts]) -> int:
+    def _degree(self, charges: Mapping[ChargePath, Amounts]) -> int:
         return max((degree for _, degree in self._exceeded(charges)), default=0)
 
-    def _exceeded(self, charges: Mapping[Payer, Amounts]) -> Iterator[tuple[AccountRecord, int]]:
+    def _exceeded(self, charges: Mapping[ChargePath, Amounts]) -> Iterator[tuple[AccountRecord, int]]:
         """Of the accounts that would hold more than their own: the leaf that pays, and the degree of the loan."""
         sums: dict[AccountRecord, dict[str, int]] = {}
         for payer, amounts in charges.items() if len(charges) > 1 else ():
@@ -136,7 +136,7 @@ class Borrowing:
                 if self._copies(account, sums.get(account, amounts)) < 1:
                     yield leaf, degree
 
-    def _room(self, payer: Payer, amounts: Amounts) -> int:
+    def _room(self, payer: ChargePath, amounts: Amounts) -> int:
         """How many times the amounts make no larger a loan than may be given in this round."""
         own = (account for account, _, degree in self._accounts(payer) if degree > self._limit)
         return min((self._copies(account, amounts) for account in own), default=UNLIMITED)
@@ -146,11 +146,11 @@ class Borrowing:
         for share in self._own[account]:
             for name, amount in amounts.items():
                 if amount > 0 and name in share:
-                    holds = account.used.get(name, 0) - account.leaving.get(name, 0)
+                    holds = account.used.get(name, 0) - account.releasing.get(name, 0)
                     room = min(room, max(0, (share[name] - holds) // amount))
         return room
 
-    def _accounts(self, payer: Payer) -> list[tuple[AccountRecord, AccountRecord, int]]:
+    def _accounts(self, payer: ChargePath) -> list[tuple[AccountRecord, AccountRecord, int]]:
         """The payer's queues and quotas that have anything of their own, each with the leaf of its tree, and the
         degree of a loan to it."""
         found = self._degrees.get(payer)
@@ -167,4 +167,4 @@ class Borrowing:
 
 
 def _keeps_order(queue: AccountRecord) -> bool:
-    return queue.noun is not None and queue.noun.fifo
+    return queue.spec is not None and queue.spec.fifo

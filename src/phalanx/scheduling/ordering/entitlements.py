@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import KOORDINATOR_BESIDE, Tree
 from phalanx.scheduling.framework.plugin import Plugin, overrides
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 QUOTA_TREES = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
-def quota_of(payer: Payer, tree: Tree) -> AccountRecord | None:
+def quota_of(payer: ChargePath, tree: Tree) -> AccountRecord | None:
     """The leaf that the payer's pods are charged to; the sum over all elastic quotas is none."""
     return next((account for account in payer.path if account.key.tree is tree), None)
 
@@ -36,7 +36,7 @@ def has_min(session: Session, tree: Tree) -> frozenset[str]:
 
     def compute() -> frozenset[str]:
         quotas = (account for account in session.ledger.accounts.values() if account.key.tree is tree)
-        nouns = (quota.noun for quota in quotas if quota.noun is not None and quota.fault is None)
+        nouns = (quota.spec for quota in quotas if quota.spec is not None and quota.fault is None)
         return frozenset(name for noun in nouns for name, _ in noun.deserved or ())
 
     return session.memo(("resources with a min", tree), compute)
@@ -64,6 +64,6 @@ def own_of(session: Session, account: AccountRecord) -> tuple[Mapping[str, int],
                 names = has_share(session, plugin) - _left_to_parents(session, plugin, account)
                 found.append({name: max(deserved.get(name, 0), least.get(name, 0)) for name in names})
     elif tree in QUOTA_TREES and account.key.name not in ("", *KOORDINATOR_BESIDE):
-        least = dict(account.noun.deserved or ()) if account.noun is not None else {}
+        least = dict(account.spec.deserved or ()) if account.spec is not None else {}
         found.append({name: least.get(name, 0) for name in has_min(session, tree)})
     return tuple(share for share in found if share)

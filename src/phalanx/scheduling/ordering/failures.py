@@ -14,6 +14,7 @@ from types import CodeType
 from phalanx.model.decisions import Failure
 from phalanx.scheduling.diagnosis.verdicts import planning_failed
 from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.result_checks import CheckedColocationGroups, CheckedPoint
 from phalanx.scheduling.ordering.queue_order import QueueOrder
 from phalanx.scheduling.ordering.surplus import SurplusTurn
 from phalanx.scheduling.queue.unit import QueuedUnit
@@ -154,6 +155,8 @@ def culprit(session: Session, error: Exception) -> tuple[Plugin | None, str]:
     step = error.__traceback__
     while step is not None:
         who = step.tb_frame.f_locals.get("self")
+        if isinstance(who, CheckedPoint | CheckedColocationGroups):
+            return who.plugin, who.point
         if id(who) in plugins and isinstance(who, Plugin):
             return who, _point(who, step.tb_frame.f_code)
         step = step.tb_next

@@ -58,7 +58,7 @@ class FifoQueues:
 
     def _queue(self, unit: QueuedUnit) -> AccountRecord | None:
         queue = self._session.payer(unit.members[0]).queue if self._any and unit.members else None
-        return queue if queue is not None and queue.noun is not None and queue.noun.fifo else None
+        return queue if queue is not None and queue.spec is not None and queue.spec.fifo else None
 
 
 def _name(unit: QueuedUnit) -> str:

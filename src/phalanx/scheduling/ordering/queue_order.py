@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from itertools import count
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.account import ROOT_QUEUE
 from phalanx.scheduling.ordering.surplus import SurplusTurn
@@ -46,7 +46,7 @@ class TurnQueue:
             created, namespace, name = self._units[self._next].rank[-3:]
             return created, namespace, name  # type: ignore[return-value]
         gang = self._turns[0][2].gang
-        return gang.noun.created if gang.noun is not None else 0, gang.key.namespace, gang.key.name
+        return gang.spec.created if gang.spec is not None else 0, gang.key.namespace, gang.key.name
 
     def take(self, alone: bool) -> list[QueuedUnit] | SurplusTurn:
         """The first unit (with those behind it that are of its kind, if nobody else is waiting) or turn."""
@@ -134,7 +134,7 @@ class QueueOrder:
         self._tenants = session.pipeline.plugins("subqueues")
         self._way: list[QueueBranch] = []
         # A lane and the branches that lead to it, from the root down.
-        self._lanes: dict[tuple[Payer, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
+        self._lanes: dict[tuple[ChargePath, Rank, int], tuple[TurnQueue, list[QueueBranch]]] = {}
         # The one lane that has anybody left, once that is known: then nobody needs to be compared.
         self._sole: TurnQueue | None = None
         for unit in units:
@@ -164,7 +164,7 @@ class QueueOrder:
         return self._taken(node, way, alone)
 
     @property
-    def payers(self) -> set[Payer]:
+    def payers(self) -> set[ChargePath]:
         """Who pays for anybody that was in it."""
         return {payer for payer, _, _ in self._lanes}
 
@@ -200,7 +200,7 @@ class QueueOrder:
             branch.size += 1
         return known[0]
 
-    def _payer(self, unit: QueuedUnit) -> Payer:
+    def _payer(self, unit: QueuedUnit) -> ChargePath:
         """Who pays for the first gang of a bundle, or for the pod."""
         if unit.pod is not None:
             return self._session.payer(unit.pod)
@@ -208,7 +208,7 @@ class QueueOrder:
             return self._session.payer(unit.gangs[0])
         return self._session.payer(min(unit.gangs, key=lambda gang: (self._session.rank(gang), gang.key)))
 
-    def _steps(self, payer: Payer, band: Rank, stage: int) -> list[Step]:
+    def _steps(self, payer: ChargePath, band: Rank, stage: int) -> list[Step]:
         steps: list[Step] = [(band[0], lambda _: (band[0],))]
         if self._queues and payer.queue is not None:
             lineage = [each for each in payer.queue.lineage() if each.key.name != ROOT_QUEUE]
@@ -229,7 +229,7 @@ class QueueOrder:
         """As in Volcano, the older queue goes first where the plugins know no difference."""
         session = self._session
         session.state.ledger.settle()
-        created = account.noun.created if account.noun is not None else 0
+        created = account.spec.created if account.spec is not None else 0
         return (*[plugin.queue_order(session, account) for plugin in self._queues], created, account.key.name)
 
     def _tenant_place(self, account: AccountRecord, below: QueueBranch | TurnQueue) -> Rank:
@@ -246,6 +246,6 @@ def _rank(unit: QueuedUnit) -> Rank:
 def _kind(unit: QueuedUnit) -> Hashable:
     """What units of a run have in common; None for what goes one by one."""
     record: PodRecord | None = unit.pod
-    if record is None or record.pod.problem or record.claim is not None:
+    if record is None or record.pod.problem or record.nomination is not None:
         return None
-    return record.cls, record.payer
+    return record.pod_class, record.charge_path

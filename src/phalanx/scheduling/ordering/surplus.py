@@ -37,11 +37,11 @@ class SurplusTurn:
         self.near: SurplusDomain | None = surplus_domain(session, gang)
         self.refused: dict[PodSignature, None] = {}
         # Members of Kubernetes' own groups follow into their domain at once, before somebody else takes it.
-        noun = gang.noun
-        topology = noun.topology if noun is not None and noun.dialect.by_native_rules else None
+        noun = gang.spec
+        topology = noun.topology if noun is not None and noun.rules.by_native_rules else None
         self.together = topology is not None and topology.hard
         # Somebody for whom room is held goes first.
-        for member in sorted(session.pending_in_order(gang), key=lambda member: member.claim is None):
+        for member in sorted(session.pending_in_order(gang), key=lambda member: member.nomination is None):
             if member.pod.problem:
                 session.judge_pod(member, unreadable(member))
                 session.withdraw_nominations([member])
@@ -53,7 +53,9 @@ class SurplusTurn:
         if self.near is not None:
             return 1
         head = self.members[0]
-        same = takewhile(lambda each: each.cls is head.cls and each.payer is head.payer, self.members)
+        same = takewhile(
+            lambda each: each.pod_class is head.pod_class and each.charge_path is head.charge_path, self.members
+        )
         return sum(1 for _ in same)
 
     def rank(self, session: Session) -> Rank:
@@ -63,8 +65,8 @@ class SurplusTurn:
         The turn depends on what the gangs have, not on how often they were asked: a cycle that is cut short goes
         on where it was.
         """
-        assert self.gang.noun is not None
-        return (*session.rank(self.gang), _extra(self.gang), self.gang.noun.created, self.gang.key)
+        assert self.gang.spec is not None
+        return (*session.rank(self.gang), _extra(self.gang), self.gang.spec.created, self.gang.key)
 
 
 class SurplusTurns:
@@ -85,32 +87,36 @@ class SurplusTurns:
         """Places the gang's next member, or a run of at most so many that are equal."""
         session = self._session
         head = turn.members[0]
-        if head.claim is not None and (turn.near is None or turn.near.starts_singly(head)):
+        if head.nomination is not None and (turn.near is None or turn.near.starts_singly(head)):
             self._take_promised(turn, head)
             return
         session.withdraw_nominations([head])
         if turn.near is not None:
             self._take_near(turn, turn.near)
             return
-        kind = PodSignature(head.cls, head.payer)
+        kind = PodSignature(head.pod_class, head.charge_path)
         rows: list[int] = []
         if session.known_fit_error(kind) is None:
             wanted = min(
-                turn.run_length() if most > 1 else 1, most, session.quota_check.room(kind.payer, head.cls.footprint)
+                turn.run_length() if most > 1 else 1,
+                most,
+                session.quota_check.room(kind.payer, head.pod_class.footprint),
             )
             huddles = session.colocation_groups(turn.gang) if wanted else None
             with session.placer.with_extra_score(huddles.scores(head, ()) if huddles is not None else None):
-                rows = session.placer.place(head.cls, wanted) if wanted else []
+                rows = session.placer.place(head.pod_class, wanted) if wanted else []
         if rows:
             transaction = session.state.transaction(charging=False)
-            transaction.place(head.cls, turn.members[: len(rows)], rows)
+            transaction.place(head.pod_class, turn.members[: len(rows)], rows)
             for record, row in transaction.commit():
                 session.bind_member(record, row, turn.gang)
             turn.members = turn.members[len(rows) :]
         else:
             session.record_fit_error(kind, *session.fit_error_facts(kind))
             turn.refused[kind] = None
-            turn.members = [each for each in turn.members if (each.cls, each.payer) != (kind.cls, kind.payer)]
+            turn.members = [
+                each for each in turn.members if (each.pod_class, each.charge_path) != (kind.cls, kind.payer)
+            ]
         if not turn.members:
             self._settle(turn.unit)
 
@@ -194,5 +200,5 @@ def _place(kind: PodSignature) -> tuple[int, object, str]:
 
 
 def _extra(gang: GangRecord) -> int:
-    assert gang.noun is not None
-    return gang.counts().active - gang.noun.min_member
+    assert gang.spec is not None
+    return gang.counts().active - gang.spec.min_member

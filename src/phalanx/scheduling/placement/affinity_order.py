@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[ClassRecord]]) -> list[T]:
     """In their order, but each after those who may be the ones that it has to be near to."""
-    if not any(cls.company.peers.affinity for each in followers for cls in classes_of(each)):
+    if not any(cls.affinity.peers.affinity for each in followers for cls in classes_of(each)):
         return list(followers)
 
     def follow(one: T, other: T) -> bool:
@@ -31,8 +31,8 @@ def leaders_first(followers: Sequence[T], classes_of: Callable[[T], Collection[C
 
 def follows_affinity(cls: ClassRecord, other: ClassRecord) -> bool:
     """Whether pods of the class have to be near to pods of the other; not where they would do themselves."""
-    company = cls.company
+    company = cls.affinity
     if not company.peers.affinity:
         return False
-    wanted = company.stated[company_wanted(company.peers)]
-    return wanted in other.company.kin and wanted not in company.kin
+    wanted = company.stated_sets[company_wanted(company.peers)]
+    return wanted in other.affinity.matching_sets and wanted not in company.matching_sets

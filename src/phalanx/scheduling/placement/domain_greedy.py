@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.affinity.domains import Domains
-from phalanx.cluster.affinity.state import Evenness
+from phalanx.cluster.affinity.domains import LabelDomains
+from phalanx.cluster.affinity.state import SpreadConstraint
 from phalanx.cluster.resource_space import BoolArray, FloatArray, IntArray
 from phalanx.scheduling.placement.inter_pod_constraints import (
     Grouping,
@@ -34,7 +34,7 @@ _DEEPER = 8
 class GrowingLimit:
     """A required spread over domains of one row each: no further row opens until the emptiest have filled up."""
 
-    def __init__(self, evenness: Evenness) -> None:
+    def __init__(self, evenness: SpreadConstraint) -> None:
         region = evenness.counter.region
         self._where = region.where
         self._counts = evenness.counter.counts.copy()
@@ -58,7 +58,7 @@ class GrowingLimit:
 class _Varying:
     """A required spread over groups."""
 
-    def __init__(self, evenness: Evenness, rows: RowArray) -> None:
+    def __init__(self, evenness: SpreadConstraint, rows: RowArray) -> None:
         region = evenness.counter.region
         self._ids = evenness.domains.ids[rows]
         self._labelled = self._ids >= 0
@@ -124,9 +124,9 @@ class DomainGreedy:
         first: FloatArray,
         limits: Callable[[RowArray], IntArray],
         ladder: CopyScores,
-        varying: Sequence[Evenness],
-        closing: Sequence[Domains],
-        rising: Sequence[Evenness],
+        varying: Sequence[SpreadConstraint],
+        closing: Sequence[LabelDomains],
+        rising: Sequence[SpreadConstraint],
     ) -> None:
         groups = grouping.rows
         self._of = grouping.of
@@ -240,7 +240,7 @@ class DomainGreedy:
         return found
 
 
-def until_limits_grow(rising: Sequence[Evenness], rows: list[int]) -> list[int]:
+def until_limits_grow(rising: Sequence[SpreadConstraint], rows: list[int]) -> list[int]:
     """The rows up to the first that opens others."""
     if rising:
         levels = [GrowingLimit(each) for each in rising]

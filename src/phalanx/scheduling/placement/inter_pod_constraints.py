@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.affinity.domains import Counter, Domains
-from phalanx.cluster.affinity.state import AffinityState, Evenness, through
+from phalanx.cluster.affinity.domains import DomainCounter, LabelDomains
+from phalanx.cluster.affinity.state import AffinityState, SpreadConstraint, through
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
@@ -27,7 +27,7 @@ _GRAIN = 2.0**20
 
 T = TypeVar("T")
 RowArray = npt.NDArray[np.intp]
-Gates = list[tuple[Domains, BoolArray]]
+Gates = list[tuple[LabelDomains, BoolArray]]
 
 
 class SoftConstraint:
@@ -35,7 +35,7 @@ class SoftConstraint:
 
     __slots__ = ("evenness", "growth", "skew", "weight")
 
-    def __init__(self, evenness: Evenness, growth: int, considered: BoolArray) -> None:
+    def __init__(self, evenness: SpreadConstraint, growth: int, considered: BoolArray) -> None:
         self.evenness = evenness
         self.growth = growth
         self.skew = evenness.rule.max_skew
@@ -50,9 +50,9 @@ class PreferredAffinity:
 
     __slots__ = ("domains", "growth", "parts")
 
-    def __init__(self, domains: Domains) -> None:
+    def __init__(self, domains: LabelDomains) -> None:
         self.domains = domains
-        self.parts: list[tuple[Counter, int]] = []
+        self.parts: list[tuple[DomainCounter, int]] = []
         self.growth = 0
 
     def weighed(self) -> IntArray:
@@ -78,17 +78,17 @@ class InterPodConstraints:
         self._labels = nodes.relabelled.end
         self._groupings: dict[tuple[int, ...], Grouping] = {}
         self._marks: dict[int, int] = {}
-        for tally, amount in cls.company.marks:
+        for tally, amount in cls.affinity.tallies:
             self._marks[id(tally)] = self._marks.get(id(tally), 0) + amount
-        self.even = [each for each in bearing.evenness if rules.spread and self._growth(each.counter)]
-        closing = [*bearing.anti, *bearing.unwelcome] if rules.affinity else []
+        self.even = [each for each in bearing.spread if rules.spread and self._growth(each.counter)]
+        closing = [*bearing.anti_affinity, *bearing.existing_anti_affinity] if rules.affinity else []
         self.exclusive = list(dict.fromkeys(each.region.domains for each in closing if self._growth(each)))
         self.labelled: BoolArray = static.copy()
-        for wish in bearing.wishes:
+        for wish in bearing.soft_spread:
             if not wish.rule.lenient:
                 self.labelled &= wish.domains.ids >= 0
         self.wishes = (
-            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in bearing.wishes]
+            [SoftConstraint(each, self._growth(each.counter), self.labelled) for each in bearing.soft_spread]
             if rules.spread_weight
             else []
         )
@@ -115,7 +115,7 @@ class InterPodConstraints:
     @property
     def begins(self) -> bool:
         """Whether the next copy is the one to which all others have to be near."""
-        near = self._bearing.nearness
+        near = self._bearing.affinity
         return self._rules.affinity and near is not None and near.begins
 
     def open(self) -> BoolArray:
@@ -126,39 +126,40 @@ class InterPodConstraints:
     def open_whatever_comes(self) -> BoolArray:
         """bool[N]: where a copy may be let in yet, whoever is placed before it."""
         gates = [
-            (each.region.domains, each.counts <= 0) for each in (*self._bearing.anti, *self._bearing.unwelcome)
+            (each.region.domains, each.counts <= 0)
+            for each in (*self._bearing.anti_affinity, *self._bearing.existing_anti_affinity)
         ]
         if not gates or not self._rules.affinity:
             return np.ones(self._nodes.capacity, dtype=np.bool_)
         return through(gates, slice(None))
 
-    def open_but_for(self, varying: Sequence[Evenness], closing: Sequence[Domains]) -> BoolArray:
+    def open_but_for(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> BoolArray:
         """bool[N]: where one more copy is let in, some constraints and dislikes within some labels aside."""
         bearing, rules = self._bearing, self._rules
         gates: Gates = [
-            (each.domains, each.open()) for each in bearing.evenness if rules.spread and each not in varying
+            (each.domains, each.open()) for each in bearing.spread if rules.spread and each not in varying
         ]
         if rules.affinity:
-            gates += bearing.nearness.open() if bearing.nearness is not None else []
+            gates += bearing.affinity.open() if bearing.affinity is not None else []
             gates += [
                 (each.region.domains, each.counts <= 0)
-                for each in (*bearing.anti, *bearing.unwelcome)
+                for each in (*bearing.anti_affinity, *bearing.existing_anti_affinity)
                 if each.region.domains not in closing
             ]
         return through(gates, slice(None)) if gates else np.ones(self._nodes.capacity, dtype=np.bool_)
 
-    def tolerant(self, domains: Domains) -> BoolArray:
+    def tolerant(self, domains: LabelDomains) -> BoolArray:
         """bool[domains + 1]: which domains of a label nobody keeps closed."""
         parts = [
             each.counts <= 0
-            for each in (*self._bearing.anti, *self._bearing.unwelcome)
+            for each in (*self._bearing.anti_affinity, *self._bearing.existing_anti_affinity)
             if each.region.domains is domains
         ]
         found: BoolArray = np.logical_and.reduce(parts)
         return found
 
     def limited(
-        self, copies: IntArray, rows: RowArray, rising: Sequence[Evenness], lonely: Sequence[Domains]
+        self, copies: IntArray, rows: RowArray, rising: Sequence[SpreadConstraint], lonely: Sequence[LabelDomains]
     ) -> IntArray:
         """Of `copies` int64[rows] those that constraints with one row a domain allow as things are."""
         for domains in lonely:
@@ -183,7 +184,7 @@ class InterPodConstraints:
             found = min(found, elsewhere + len(np.unique(ids[(ids >= 0) & (potential > 0)])))
         return found
 
-    def grouping(self, varying: Sequence[Evenness], closing: Sequence[Domains]) -> Grouping:
+    def grouping(self, varying: Sequence[SpreadConstraint], closing: Sequence[LabelDomains]) -> Grouping:
         """The rows that the class may use by labels and taints, in groups that its copies keep as they are."""
         key = (*(id(each) for each in varying), *(id(each) for each in closing), int(self.restless))
         found = self._groupings.get(key)
@@ -237,13 +238,13 @@ class InterPodConstraints:
         result: FloatArray = np.floor(100.0 * ((raw - least) / (most - least))) * self._rules.affinity_weight
         return result
 
-    def _growth(self, counter: Counter) -> int:
+    def _growth(self, counter: DomainCounter) -> int:
         """What one more pod of the class adds to a count."""
         return sum(sign * self._marks.get(id(tally), 0) for tally, sign in counter.parts)
 
     def _pulls(self) -> list[PreferredAffinity]:
         found: dict[str, PreferredAffinity] = {}
-        for counter, weight, hard in self._bearing.pulls:
+        for counter, weight, hard in self._bearing.preferred:
             domains = counter.region.domains
             weight = weight * self._rules.hard_weight if hard else weight
             pull = found.setdefault(domains.key, PreferredAffinity(domains))
@@ -257,7 +258,7 @@ def partition(each: Sequence[T], last: Callable[[T], bool]) -> tuple[list[T], li
     return [one for one in each if not last(one)], [one for one in each if last(one)]
 
 
-def node_domains(domains: Domains) -> bool:
+def node_domains(domains: LabelDomains) -> bool:
     """Whether no domain has more than one row."""
     return int(domains.rows.max(initial=0)) <= 1
 

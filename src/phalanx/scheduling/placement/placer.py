@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 import numpy.typing as npt
 
-from phalanx.cluster.allocators.base import MANY, Stock
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES, NodeAllocator
 from phalanx.cluster.allocators.ports import PORTS
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
@@ -178,7 +178,7 @@ class Placer:
 
     def _choose(self, cls: ClassRecord, count: int) -> list[int]:
         view = self._current(cls)
-        if count == 1 or self._single or any(stock.shared(cls.pod_class) for stock in self.allocators_of(cls)):
+        if count == 1 or self._single or any(stock.shared(cls.spec) for stock in self.allocators_of(cls)):
             return self._place_one(view)
         if view.peering is not None:
             return self._place_among_peers(view, view.peering, count)
@@ -264,9 +264,9 @@ class Placer:
         """The rows to which placements are limited now; None for all."""
         return self._scope
 
-    def allocators_of(self, cls: ClassRecord) -> list[Stock]:
+    def allocators_of(self, cls: ClassRecord) -> list[NodeAllocator]:
         """The stocks that concern the class and that the policy looks at."""
-        return [stock for stock in cls.stocks if stock.name in self._stocks]
+        return [stock for stock in cls.allocators if stock.name in self._stocks]
 
     def fits(self, cls: ClassRecord) -> bool:
         """Whether at least one copy of the class fits somewhere."""
@@ -333,7 +333,7 @@ class Placer:
     def _copies(self, view: ClassView, rows: Rows) -> IntArray:
         cls = view.cls
         idle = self._nodes.idle[cls.columns][:, rows]
-        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, MANY)
+        fits: IntArray = (idle // cls.amounts[:, None]).min(axis=0).clip(0, UNLIMITED_COPIES)
         for plugin in self._rooms:
             fits = np.minimum(fits, plugin.max_copies(cls, self._nodes, rows))
         return fits if view.limit is None else np.minimum(fits, view.limit[rows])
@@ -342,7 +342,7 @@ class Placer:
         return score if self._scope is None else np.where(self._scope[: len(score)], score, NOWHERE)
 
     def _stock_ends(self, cls: ClassRecord) -> tuple[int, ...]:
-        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.stocks else ()
+        return tuple(stock.changes.end for stock in self.allocators_of(cls)) if cls.allocators else ()
 
     def _place_block(
         self,
@@ -377,10 +377,10 @@ class Placer:
     def _meet_peers(self, view: ClassView) -> None:
         """Brings what other pods mean for the class up to date."""
         nodes, cls = self._nodes, view.cls
-        if not cls.company.restricts or self._rules == NO_RULES:
+        if not cls.affinity.restricts or self._rules == NO_RULES:
             view.peering = None
             return
-        bearing = cls.affinity_state(nodes.peers)
+        bearing = cls.affinity_state(nodes.affinity)
         if view.peering is None or not view.peering.holds(bearing, view.static):
             view.peering = InterPodConstraints(nodes, cls, bearing, self._rules, view.static)
             view.peer_stamp = ()
@@ -417,9 +417,9 @@ class Placer:
         if view.limit is None:
             rows, view.allowed = slice(None), view.static.copy()
             view.limit = np.zeros(len(view.static), dtype=np.int64)
-        limit = np.full(view.limit[rows].shape, MANY, dtype=np.int64)
+        limit = np.full(view.limit[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
         for stock in stocks:
-            limit = np.minimum(limit, stock.copies(view.cls.pod_class, rows))
+            limit = np.minimum(limit, stock.copies(view.cls.spec, rows))
         view.limit[rows] = limit
         view.allowed[rows] = view.static[rows] & (limit > 0)
 
@@ -475,7 +475,7 @@ class Placer:
     def _score_rows(self, view: ClassView, rows: RowArray) -> None:
         """Scores some rows (repeats are harmless)."""
         cls, nodes = view.cls, self._nodes
-        fits = (nodes.idle.take(rows, axis=1) >= cls.least).all(axis=0)
+        fits = (nodes.idle.take(rows, axis=1) >= cls.min_idle).all(axis=0)
         fits &= view.allowed.take(rows)
         for plugin in self._rooms:
             fits &= plugin.max_copies(cls, nodes, rows) > 0

@@ -1,12 +1,16 @@
-"""For whom others may have to go: a bundle's quorums, or one pod."""
+"""For whom others may have to go: a bundle's quorums, one pod, or pods that are alike; and who of them is first."""
 
 from __future__ import annotations
 
-from phalanx.cluster.accounts import Payer, add_amounts
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import groupby
+
+from phalanx.cluster.accounts import ChargePath, add_amounts
 from phalanx.cluster.composites import Composites
-from phalanx.cluster.pods.records import PodRecord
+from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.transaction import Transaction
 from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
+from phalanx.scheduling.gang_placement.group_tree_attempt import group_tree_attempt_of
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
 from phalanx.scheduling.gang_placement.quorum_placement import (
     GangPlacement,
@@ -15,16 +19,27 @@ from phalanx.scheduling.gang_placement.quorum_placement import (
     place_gangs,
     signature_of,
 )
-from phalanx.scheduling.gang_placement.surplus_domains import SurplusSubgroup, kind_of, place_in_domain
+from phalanx.scheduling.gang_placement.surplus_domains import (
+    SurplusSubgroup,
+    kind_of,
+    place_in_domain,
+    starts_singly,
+)
 from phalanx.scheduling.placement.topology_domains import Area, DomainDemand
 from phalanx.scheduling.preemption.solution import Placement
-from phalanx.scheduling.queue.signatures import PodSignature, QuorumSignature
+from phalanx.scheduling.queue.signatures import (
+    GroupTreeSignature,
+    PodSignature,
+    QuorumSignature,
+    SchedulingSignature,
+    SurplusSignature,
+)
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
 from phalanx.scheduling.session.session import Session
 
 
-class QuorumBeneficiary:
+class QuorumPreemptor:
     """The quorums of all gangs of a bundle.
 
     `name` is what people call it, `priority` what victims' priorities are compared with; members of one of its own
@@ -43,7 +58,7 @@ class QuorumBeneficiary:
         self.name = f"gang {names[0]}" if len(names) == 1 else f"gangs {', '.join(names)}"
         # Of several gangs the lowest counts: the bundle as a whole is worth no more.
         composites = session.state.surroundings.composites
-        self.priority = min(_right(call, composites) for call in asking)
+        self.priority = min(_preempting_priority(call, composites) for call in asking)
         members = [member for call in asking for batch in call.batches for member in batch.members]
         self.pod_priority = min((member.pod.priority for member in members), default=0)
         self.preempts = all(member.pod.preempts for member in members) and all(map(composites.preempts, unit.gangs))
@@ -70,10 +85,10 @@ class QuorumBeneficiary:
         return facts
 
 
-def _right(call: GangPlacement, composites: Composites) -> int:
+def _preempting_priority(call: GangPlacement, composites: Composites) -> int:
     """With which priority a gang may take from others: its own, else the lowest among those who would be placed.
     (Nobody goes for the sake of a member that is not worth it.)"""
-    noun, above = call.gang.noun, composites.priority(call.gang)
+    noun, above = call.gang.spec, composites.priority(call.gang)
     if above is not None:
         return above
     if noun is not None and noun.priority is not None:
@@ -82,30 +97,33 @@ def _right(call: GangPlacement, composites: Composites) -> int:
     return min(priorities[: call.need.total], default=0)
 
 
-class PodBeneficiary:
+class PodPreemptor:
     """One pod, on its own or a member above its gang's minimum; or several alike on their own, of which each has a
     unit of its own. The same is known of them as of a bundle."""
 
-    def __init__(self, session: Session, unit: QueuedUnit, *records: PodRecord) -> None:
+    def __init__(self, session: Session, units: Sequence[QueuedUnit], *records: PodRecord) -> None:
         first = records[0]
-        self.unit = unit
+        self.unit = units[0]
+        self.units = units
         self.records = records
         self.kind = kind_of(session, first)
         self.demand: PodSignature | QuorumSignature = self.kind
         self.gangs = (first.gang,) if first.gang is not None else ()
         self.name = f"pod {first.pod.key}"
-        noun = first.gang.noun if first.gang is not None else None
+        noun = first.gang.spec if first.gang is not None else None
         stated = noun.priority if noun is not None else None
         self.pod_priority = first.pod.priority
         self.priority = stated if stated is not None else self.pod_priority
         self.preempts = first.pod.preempts
-        self.claimed = [record for record in records if record.claim is not None]
-        self.classes = (first.cls,)
+        self.claimed = [record for record in records if record.nomination is not None]
+        self.classes = (first.pod_class,)
         self.total = len(records)
-        self.copies = [(first.cls, self.total)]
-        self.payers: dict[Payer, dict[str, int]] = {}
-        if first.payer is not None:
-            add_amounts(self.payers.setdefault(first.payer, {}), first.cls.footprint.amounts, self.total)
+        self.copies = [(first.pod_class, self.total)]
+        self.payers: dict[ChargePath, dict[str, int]] = {}
+        if first.charge_path is not None:
+            add_amounts(
+                self.payers.setdefault(first.charge_path, {}), first.pod_class.footprint.amounts, self.total
+            )
         self.placed: list[Placement] = []
 
     @property
@@ -136,4 +154,80 @@ class PodBeneficiary:
         return facts
 
 
-Beneficiary = QuorumBeneficiary | PodBeneficiary
+Preemptor = QuorumPreemptor | PodPreemptor
+
+
+def in_order(session: Session, units: Iterable[QueuedUnit]) -> Iterator[list[QueuedUnit]]:
+    """Units that wait for room, as they have their turn; pods on their own that are one question and follow each
+    other come together."""
+    for kind, run in groupby(sorted(units, key=lambda unit: unit.rank), key=lambda unit: _kind(session, unit)):
+        alike = list(run)
+        if kind is not None:
+            yield alike
+        else:
+            yield from ([unit] for unit in alike)
+
+
+def _kind(session: Session, unit: QueuedUnit) -> Hashable:
+    """What pods on their own have in common that are one question; None for what goes one by one."""
+    demand, record = session.unschedulable[unit.key][0], unit.pod
+    if record is None or not isinstance(demand, PodSignature) or record.nomination is not None:
+        return None
+    return demand, record.pod.priority, record.pod.preempts
+
+
+def joint_preemptors(session: Session, alike: Sequence[QueuedUnit]) -> Iterator[PodPreemptor]:
+    """The first of units that are alike with as many of the others as there are, then with fewer, down to one."""
+    most = len(alike)
+    while most > 1:
+        yield PodPreemptor(session, alike[:most], *(unit.pod for unit in alike[:most] if unit.pod is not None))
+        most //= 2
+
+
+def least_preemptor_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Preemptor | None:
+    """For whom of a unit that waits with this demand others may have to go, at the least; None where nobody may."""
+    if isinstance(demand, SurplusSignature):
+        return next((PodPreemptor(session, [unit], alike[0]) for alike in _surplus_of(session, unit)), None)
+    return next(preemptors_of(session, unit, demand), None)
+
+
+def preemptors_of(session: Session, unit: QueuedUnit, demand: SchedulingSignature) -> Iterator[Preemptor]:
+    """All for whom others may have to go, to be asked about in this order: of surplus as many at once as are alike,
+    then fewer, down to one; then those of another kind."""
+    match demand:
+        case PodSignature() if unit.pod is not None:
+            yield PodPreemptor(session, [unit], unit.pod)
+        case QuorumSignature():
+            yield QuorumPreemptor(session, unit)
+        case GroupTreeSignature():
+            attempt = group_tree_attempt_of(session, unit)
+            core = attempt.core_unit(unit) if attempt is not None else None
+            if core is not None:
+                yield QuorumPreemptor(session, core)
+        case SurplusSignature():
+            for alike in _surplus_of(session, unit):
+                most = len(alike)
+                while most:
+                    yield PodPreemptor(session, [unit], *alike[:most])
+                    most //= 2
+
+
+def _surplus_of(session: Session, unit: QueuedUnit) -> Iterable[list[PodRecord]]:
+    """The members above the minimum that may have others evicted, those that are one question together."""
+    found: dict[Hashable, list[PodRecord]] = {}
+    for gang in unit.gangs:
+        for member in session.pending_in_order(gang) if _surplus_preempts(session, gang) else ():
+            if member.nomination is None and not member.pod.problem and starts_singly(session, member):
+                kind = kind_of(session, member)
+                # What has to be near others chooses its domain by who is there: one after the other.
+                alone = member if kind.area is not None else None
+                question = gang, kind, member.pod.priority, member.pod.preempts, alone
+                found.setdefault(question, []).append(member)
+    return found.values()
+
+
+def _surplus_preempts(session: Session, gang: GangRecord) -> bool:
+    """Whether members above the minimum may have others evicted. Those of Kubernetes' own groups preempt each by
+    itself, as in kube-scheduler; others best effort only, unless the policy says otherwise."""
+    native = gang.spec is not None and gang.spec.rules.by_native_rules
+    return native or session.pipeline.policy.eviction.surplus

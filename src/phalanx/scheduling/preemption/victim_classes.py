@@ -6,17 +6,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.cluster.pods.victim_index import Kind, Table
+from phalanx.cluster.pods.victim_index import VictimClass, VictimTable
 from phalanx.cluster.resource_space import BoolArray, IntArray
 from phalanx.model.account import Tree
+from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.session.session import Session
 
 _QUOTAS = (Tree.ELASTIC_QUOTA, Tree.KOORDINATOR, Tree.ACK)
 
 
-class Columns:
+class VictimClassArrays:
     """int64[K] each: `payer` (a place in `payers`), `priority` (`Session.victim_priority`), `pod_priority`; and
     `foreign` (of other schedulers), `fixed` (belongs to its node), `marked` (as not preemptable, pod by pod),
     `stated` (they, their gangs or their quotas are), `guarded` (a cooldown or a disruption budget may count),
@@ -26,14 +27,14 @@ class Columns:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._kinds: Sequence[Kind] = session.state.tenancy.kinds
+        self._kinds: Sequence[VictimClass] = session.state.tenancy.kinds
         self._generation = session.state.tenancy.generation
-        self.payers: list[Payer] = []
+        self.payers: list[ChargePath] = []
         self.gangs: dict[GangRecord, list[int]] = {}
-        self._places: dict[Payer, int] = {}
+        self._places: dict[ChargePath, int] = {}
         self._rows: list[tuple[int, int, int, bool, bool, bool, bool, bool, bool]] = []
         self._seen = -1
-        self.standing: tuple[Table, Standing] | None = None
+        self.standing: tuple[VictimTable, LowestPriority] | None = None
         self._update()
 
     def current(self) -> bool:
@@ -79,10 +80,10 @@ class Columns:
         self.guarded: BoolArray = table[:, 8] > 0
 
 
-class Standing:
+class LowestPriority:
     """Of all pods on nodes: the `lowest` priority, and what queues and quotas there are among them."""
 
-    def __init__(self, columns: Columns, table: Table) -> None:
+    def __init__(self, columns: VictimClassArrays, table: VictimTable) -> None:
         there = table.pods(len(columns.priority)) > 0
         self.lowest = int(columns.priority[there].min()) if there.any() else None
         payers = [columns.payers[place] for place in np.unique(columns.payer[there]).tolist()]
@@ -90,18 +91,42 @@ class Standing:
         self.quotas = any(has_quota(payer) for payer in payers)
 
 
-def columns_of(session: Session) -> Columns:
+def victim_class_arrays(session: Session) -> VictimClassArrays:
     """The kinds as arrays, worked out once a session."""
     found = session.columns
-    if not isinstance(found, Columns) or not found.current():
-        found = session.columns = Columns(session)
+    if not isinstance(found, VictimClassArrays) or not found.current():
+        found = session.columns = VictimClassArrays(session)
     return found
 
 
 def _forbids(gang: GangRecord | None) -> bool:
-    return gang is not None and gang.noun is not None and not gang.noun.preemptable
+    return gang is not None and gang.spec is not None and not gang.spec.preemptable
 
 
-def has_quota(payer: Payer) -> bool:
+def has_quota(payer: ChargePath) -> bool:
     """Whether a quota pays, beside a queue."""
     return any(account.key.tree in _QUOTAS for account in payer.path)
+
+
+def no_lower_priority(session: Session, unit: QueuedUnit) -> bool:
+    """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
+    lower priority make room, and there are none. (False proves nothing.)"""
+    state = session.state
+    if session.pipeline.policy.eviction.levels or state.leaving or state.promised:
+        return False
+    if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
+        return False
+    table = state.tenancy_table()
+    columns = victim_class_arrays(session)
+    if columns.standing is None or columns.standing[0] is not table:
+        columns.standing = (table, LowestPriority(columns, table))
+    _, standing = columns.standing
+    if standing.lowest is None:
+        return True
+    payers = [session.payer(member) for member in unit.members]
+    alike = not standing.quotas and all({payer.queue} == standing.queues for payer in payers)
+    return (
+        alike
+        and not any(has_quota(payer) for payer in payers)
+        and all(session.priority(each) <= standing.lowest for each in (*unit.members, *unit.gangs))
+    )

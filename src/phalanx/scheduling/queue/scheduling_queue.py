@@ -126,7 +126,7 @@ class SchedulingQueue:
         """Pods for which room is held, of gangs that are not declared any more, or by another object: nobody asks
         for it."""
         stray, self._orphaned = self._orphaned, {}
-        return [member for member in stray.values() if member.claim is not None]
+        return [member for member in stray.values() if member.nomination is not None]
 
     def add_unschedulable(self, unit: QueuedUnit, demand: SchedulingSignature, refusal: FitError) -> None:
         group = self._groups.get(demand)
@@ -373,7 +373,7 @@ class SchedulingQueue:
 
     def _note_content(self, key: GangKey, asks: bool) -> None:
         record = self._state.gangs[key]
-        waits = record.told is not None and record.told[0] is not None
+        waits = record.last_verdict is not None and record.last_verdict[0] is not None
         if waits and not asks:
             self._satisfied[key] = record
         else:
@@ -382,14 +382,16 @@ class SchedulingQueue:
     def _lapsed(self, key: GangKey) -> list[PodRecord]:
         """Members for whom room is held although nobody declares their gang, or another object does now."""
         record = self._state.gangs.get(key)
-        if record is None or not (record.noun is None or record.renewed):
+        if record is None or not (record.spec is None or record.redeclared):
             return []
-        record.renewed = False
-        return [member for member in record.pending.values() if member.claim is not None]
+        record.redeclared = False
+        return [member for member in record.pending.values() if member.nomination is not None]
 
 
 def _opens(unit: QueuedUnit) -> bool:
     """Whether others may go where they could not if its pods are placed."""
     if unit.pod is not None:
-        return unit.pod.cls.company.opens
-    return any(member.cls.company.opens for gang in unit.gangs for member in gang.pending.values())
+        return unit.pod.pod_class.affinity.may_unblock_others
+    return any(
+        member.pod_class.affinity.may_unblock_others for gang in unit.gangs for member in gang.pending.values()
+    )

@@ -11,7 +11,7 @@ from typing import ClassVar, Protocol
 
 import msgspec
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.model.account import AccountKey
 from phalanx.model.resources import Requests
@@ -41,7 +41,7 @@ class PodSignature(msgspec.Struct, frozen=True):
     """
 
     cls: ClassRecord
-    payer: Payer | None = None
+    payer: ChargePath | None = None
     area: Area | None = None
     count: int = 1
 
@@ -82,7 +82,7 @@ class SurplusSignature(msgspec.Struct, frozen=True, cache_hash=True):
 class QuotaBlocked(msgspec.Struct, frozen=True):
     """Units of a payer that may be charged nothing new, whatever its size."""
 
-    payer: Payer
+    payer: ChargePath
 
 
 class FifoBlocked(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class MemberSignature(msgspec.Struct, frozen=True, cache_hash=True):
     cls: ClassRecord
     role: str
     count: int
-    payer: Payer | None = None
+    payer: ChargePath | None = None
 
 
 class SubgroupSignature(msgspec.Struct, frozen=True, cache_hash=True):
@@ -239,11 +239,11 @@ def helped_by_placements(demand: SchedulingSignature) -> bool:
     too empty."""
     match demand:
         case PodSignature():
-            return demand.cls.company.hopes
+            return demand.cls.affinity.may_be_unblocked
         case SurplusSignature():
-            return any(kind.cls.company.hopes for kind in demand.kinds)
+            return any(kind.cls.affinity.may_be_unblocked for kind in demand.kinds)
         case QuorumSignature():
-            return any(cls.company.hopes for cls in demand.classes)
+            return any(cls.affinity.may_be_unblocked for cls in demand.classes)
         case GroupTreeSignature():
             return any(map(helped_by_placements, demand.parts))
         case NominatedSignature():
@@ -251,7 +251,7 @@ def helped_by_placements(demand: SchedulingSignature) -> bool:
     return False
 
 
-MemberKind = tuple[ClassRecord, str, Payer | None]
+MemberKind = tuple[ClassRecord, str, ChargePath | None]
 """(class, role, payer) of a member."""
 
 

@@ -51,5 +51,5 @@ class QueuedUnit:
 
 
 def awaits_admission(gang: GangRecord) -> bool:
-    noun = gang.noun
+    noun = gang.spec
     return noun is not None and noun.admission and not noun.admitted and not gang.admitted

@@ -83,11 +83,11 @@ class UnitIndex:
         """The gang's unit, with those for whose word it waits, and the gangs whose unit that is."""
         record = self._declared(key)
         self._overbundled.discard(key)
-        if record is None or record.noun is None:
+        if record is None or record.spec is None:
             return None, (key,)
-        if record.noun.composite is not None:
+        if record.spec.composite is not None:
             return self._forest.kin(key), (key,)
-        if not record.noun.bundle:
+        if not record.spec.bundle:
             return (key,), (key,)
         bundle = bundle_of_gangs(record, self._gangs)
         if bundle is None:
@@ -95,12 +95,12 @@ class UnitIndex:
             bundle = {key: record}
         else:
             self._overbundled -= bundle.keys()
-        named = (each.noun.bundle for each in bundle.values() if each.noun is not None)
+        named = (each.spec.bundle for each in bundle.values() if each.spec is not None)
         return tuple(sorted({key}.union(*named))), tuple(bundle)
 
     def _declared(self, key: GangKey) -> GangRecord | None:
         record = self._gangs.get(key)
-        return record if record is not None and record.noun is not None else None
+        return record if record is not None and record.spec is not None else None
 
     def _drop(self, unit: BundleKey) -> None:
         del self._owners[unit]

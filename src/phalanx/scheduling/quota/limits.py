@@ -59,8 +59,8 @@ class Bar(msgspec.Struct, frozen=True):
         kept = 0
         for each in self.below:
             # What is kept for it, less what of that is for its other children.
-            kept += each.idle_guarantee(resource) - each.reserved.get(resource, 0)
-        return limit - account.reserved.get(resource, 0) + kept, used, kept
+            kept += each.idle_guarantee(resource) - each.reserved_for_children.get(resource, 0)
+        return limit - account.reserved_for_children.get(resource, 0) + kept, used, kept
 
     def hint(self, resource: str) -> str:
         """What somebody could do about the ceiling, "" where nobody can: lower the guarantee for whose sake most is
@@ -75,9 +75,9 @@ class Bar(msgspec.Struct, frozen=True):
         ]:
             account = max(others, key=lambda child: (child.idle_guarantee(resource), child.key.name))
             holder = account
-            if account.guarantee.get(resource, 0) - account.used.get(resource, 0) >= account.reserved.get(
+            if account.guarantee.get(resource, 0) - account.used.get(
                 resource, 0
-            ):
+            ) >= account.reserved_for_children.get(resource, 0):
                 break
         return f"lower the guarantee of {holder.label}" if holder is not None else ""
 

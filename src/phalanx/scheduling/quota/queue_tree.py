@@ -51,10 +51,10 @@ def takes_part(queue: AccountRecord) -> bool:
 def requested(account: AccountRecord, less: Iterable[AccountRecord] = ()) -> dict[str, int]:
     """What an account's pods hold and ask for, less what is its children's."""
     amounts = dict(account.used)
-    for name, amount in account.asked.items():
+    for name, amount in account.pending.items():
         amounts[name] = amounts.get(name, 0) + amount
     for child in less:
-        for sums in (child.used, child.asked):
+        for sums in (child.used, child.pending):
             for name, amount in sums.items():
                 amounts[name] -= amount
     return {name: amount for name, amount in amounts.items() if amount > 0}
@@ -65,7 +65,7 @@ def guarantee(queue: AccountRecord) -> Amounts:
 
 
 def capability(queue: AccountRecord) -> Amounts:
-    return dict(queue.noun.capability) if queue.noun is not None and queue.noun.capability else _NOTHING
+    return dict(queue.spec.capability) if queue.spec is not None and queue.spec.capability else _NOTHING
 
 
 def guaranteed(queues: Iterable[AccountRecord]) -> dict[str, int]:
@@ -152,7 +152,7 @@ class QueueShareRequests:
         self._sums: dict[AccountKey, dict[str, int]] = {}
 
     def of(self, session: QueueView, queue: AccountRecord) -> Amounts:
-        self._version, changed = session.state.promises.claims_since(self._version)
+        self._version, changed = session.state.promises.claimed_since(self._version)
         for name, amounts in changed.items():
             record = session.ledger.accounts.get(AccountKey(Tree.QUEUE, name))
             for account in record.lineage() if record is not None else ():
@@ -210,7 +210,7 @@ def admission_objection(session: QueueView, gang: GangRecord) -> tuple[str, str]
 
 def _entrance(session: QueueView, gang: GangRecord) -> tuple[AccountRecord | None, tuple[str, str] | None]:
     """The group's queue, and (why nothing goes into it, what would help)."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None:
         return None, None
     queue = session.ledger.accounts.get(AccountKey(Tree.QUEUE, noun.queue))
@@ -226,7 +226,7 @@ def _bounds(
     session: QueueView, gang: GangRecord, queue: AccountRecord | None
 ) -> Iterator[tuple[AccountRecord, str, int, int, int]]:
     """(queue, resource, what the group asks for, real capability, what is held and promised of it), leaf first."""
-    noun = gang.noun
+    noun = gang.spec
     if noun is None or queue is None or not noun.min_resources:
         return
     reals = real_capabilities(session)

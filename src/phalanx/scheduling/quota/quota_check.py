@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.ledger import Ledger
 from phalanx.scheduling.quota.limits import UNLIMITED, Bar, Limit, OverQuota
@@ -19,9 +19,9 @@ class QuotaCheck:
     def __init__(self, ledger: Ledger, ceilings_of: Callable[[AccountRecord], Iterable[Limit]]) -> None:
         self._ledger = ledger
         self._ceilings_of = ceilings_of
-        self._bars: dict[Payer, list[Bar]] = {}
+        self._bars: dict[ChargePath, list[Bar]] = {}
 
-    def bars(self, payer: Payer) -> list[Bar]:
+    def bars(self, payer: ChargePath) -> list[Bar]:
         """Every ceiling on the payer's path, leaf first."""
         found = self._bars.get(payer)
         if found is None:
@@ -29,14 +29,14 @@ class QuotaCheck:
             found = self._bars[payer] = list(self._find(payer))
         return found
 
-    def room(self, payer: Payer | None, footprint: Footprint) -> int:
+    def room(self, payer: ChargePath | None, footprint: Footprint) -> int:
         """How many more pods with this footprint the payer's accounts allow.
 
         (Upstream compares some resources that the pod does not ask for as well; research/coscheduling.md, 3.1.)
         """
         return self.room_for(payer, footprint.amounts) if payer is not None else UNLIMITED
 
-    def room_for(self, payer: Payer, amounts: Mapping[str, int]) -> int:
+    def room_for(self, payer: ChargePath, amounts: Mapping[str, int]) -> int:
         """How many times the amounts are allowed on top of what is held."""
         bars = self.bars(payer)
         if not bars:
@@ -46,7 +46,7 @@ class QuotaCheck:
 
     def over_quota(
         self,
-        payer: Payer | None,
+        payer: ChargePath | None,
         footprint: Footprint,
         count: int = 1,
         placed: int = 0,
@@ -91,7 +91,7 @@ class QuotaCheck:
         first = min(found, key=lambda excess: 0 if excess.change else 1 if excess.hint else 2)
         return first if len(found) == 1 else msgspec.structs.replace(first, change="")
 
-    def overdrawn(self, payers: Mapping[Payer, Mapping[str, int]]) -> Iterator[AccountRecord]:
+    def overdrawn(self, payers: Mapping[ChargePath, Mapping[str, int]]) -> Iterator[AccountRecord]:
         """The accounts that hold more now than they may of what their payers ask for."""
         for payer, wanted in payers.items():
             for bar in self.bars(payer):
@@ -100,7 +100,7 @@ class QuotaCheck:
                     if used > limit:
                         yield bar.account
 
-    def _find(self, payer: Payer) -> Iterator[Bar]:
+    def _find(self, payer: ChargePath) -> Iterator[Bar]:
         below: list[AccountRecord] = []
         for account in payer.path:
             if below and below[-1].parent is not account:

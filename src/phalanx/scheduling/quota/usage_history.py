@@ -87,20 +87,25 @@ class UsageHistory:
         """Takes in what an account holds and asks for since `now`. Cheap if nothing has changed."""
         moment = self._moment(now)
         entry = self._entries.get(record.key)
-        budget = record.noun.budget if record.noun is not None else None
+        budget = record.spec.budget if record.spec is not None else None
         if entry is None:
-            if not (self._half_life or budget) or not (record.used or record.asked):
+            if not (self._half_life or budget) or not (record.used or record.pending):
                 return
             entry = self._entries[record.key] = _Entry(AccountUsage(record.key, moment))
-        siblings, waits = entry.siblings, bool(record.asked)
+        siblings, waits = entry.siblings, bool(record.pending)
         if siblings is None or record.parent is not entry.parent:
             siblings, entry.parent = self._group(record), record.parent
         if not entry.seen:
             entry.see(record)
             self._join(entry, siblings, waits, moment)
-        if (entry.siblings, entry.waits, entry.budget, entry.base.held) == (siblings, waits, budget, record.held):
+        if (entry.siblings, entry.waits, entry.budget, entry.base.held) == (
+            siblings,
+            waits,
+            budget,
+            record.allocated,
+        ):
             return
-        self._write_down(entry, moment, record.held)
+        self._write_down(entry, moment, record.allocated)
         if entry.budget != budget:
             entry.open(budget, moment)
         self._join(entry, siblings, waits, moment)
@@ -275,8 +280,8 @@ class _Entry:
     def see(self, record: AccountRecord) -> None:
         """The account is back: what it held before and holds now, it held in between."""
         self.seen = True
-        self.budget = record.noun.budget if record.noun is not None else None
-        now = record.held
+        self.budget = record.spec.budget if record.spec is not None else None
+        now = record.allocated
         held = {name: min(amount, now[name]) for name, amount in self.base.held.items() if name in now}
         self.base = msgspec.structs.replace(self.base, held=held)
 

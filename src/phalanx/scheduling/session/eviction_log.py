@@ -60,9 +60,9 @@ class EvictionLog:
 
 def rates(record: PodRecord) -> Iterator[tuple[AccountRecord, EvictionRate]]:
     """The accounts that the pod is charged to and that may lose so many pods only."""
-    for account in record.payer.path if record.payer is not None else ():
-        if account.noun is not None and account.noun.eviction_rate is not None:
-            yield account, account.noun.eviction_rate
+    for account in record.charge_path.path if record.charge_path is not None else ():
+        if account.spec is not None and account.spec.eviction_rate is not None:
+            yield account, account.spec.eviction_rate
 
 
 def pace(account: AccountRecord, rate: EvictionRate) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
-from phalanx.cluster.pods.nominations import Claim
+from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.occupancy import hands
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
@@ -154,13 +154,13 @@ class Session:
         return self._priorities.victim(gang, own)
 
     def requirement(self, gang: GangRecord) -> QuorumRequirement:
-        noun = gang.noun
+        noun = gang.spec
         assert noun is not None
-        match gang.known:
+        match gang.cached:
             case (known, QuorumRequirement() as need) if known is noun:
                 return need
         need = quorum_requirement(gang, noun)
-        gang.known = (noun, need)
+        gang.cached = (noun, need)
         return need
 
     def totals(self) -> dict[str, tuple[int, int]]:
@@ -216,16 +216,16 @@ class Session:
             if ceiling is not None:
                 yield ceiling
 
-    def payer(self, unit: GangRecord | PodRecord) -> Payer:
+    def payer(self, unit: GangRecord | PodRecord) -> ChargePath:
         """Who pays for a pod, or for a gang's next members."""
         if isinstance(unit, PodRecord):
-            assert unit.payer is not None
-            return unit.payer
+            assert unit.charge_path is not None
+            return unit.charge_path
         for member in unit.pending.values():
-            if member.payer is not None:
-                return member.payer
-        assert unit.noun is not None
-        return self.state.ledger.payer_of_group(unit.key.namespace, unit.noun.queue)
+            if member.charge_path is not None:
+                return member.charge_path
+        assert unit.spec is not None
+        return self.state.ledger.charge_path_of_group(unit.key.namespace, unit.spec.queue)
 
     def blocked(self, unit: GangRecord | PodRecord) -> Blocked | None:
         """What forbids the unit's payer anything new."""
@@ -256,7 +256,7 @@ class Session:
         plugins = self.pipeline.plugins("pod_order")
         pending: Iterable[PodRecord] = gang.pending.values()
         if self.slots_only:
-            pending = (member for member in pending if member.cls.pod_class.best_effort)
+            pending = (member for member in pending if member.pod_class.spec.best_effort)
         return sorted(
             pending,
             key=lambda member: (*[plugin.pod_order(self, member) for plugin in plugins], *member.order[1:]),
@@ -432,22 +432,22 @@ class Session:
                 pod.uid, pod.namespace, pod.name, node, gang, mark, self.cause, preparations, annotations, together
             )
         )
-        if record.told is not None:
+        if record.last_verdict is not None:
             self.judge_pod(record, None)
 
     def bind_member(self, record: PodRecord, row: int, gang: GangRecord | None) -> None:
         """The same for a pod on its own (no `gang`), or one more member of a gang that has its quorum."""
-        if gang is None or gang.noun is None:
+        if gang is None or gang.spec is None:
             self.bind(record, row, None, None)
         else:
-            self.bind(record, row, gang.key, joining_mark(gang.noun, self.cause, int(self.now)))
+            self.bind(record, row, gang.key, joining_mark(gang.spec, self.cause, int(self.now)))
 
     def next_cause(self) -> str:
         """A name for one more decision of this cycle."""
         self._causes += 1
         return f"{self.cause}.{self._causes}"
 
-    def nominate(self, record: PodRecord, row: int, claim: Claim) -> None:
+    def nominate(self, record: PodRecord, row: int, claim: Nomination) -> None:
         """Holds room for a pod that waits until others have left."""
         self.state.claim(record, row, claim)
         self._nominated(record)
@@ -460,9 +460,9 @@ class Session:
 
     def _nominated(self, record: PodRecord, heir: str = "") -> None:
         """Says on which node room is held for a pod now, if on any."""
-        pod, claim = record.pod, record.claim
+        pod, claim = record.pod, record.nomination
         cause = claim.cause if claim is not None else self.cause
-        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated, cause, heir))
+        self.plan.nominations.append(Nominate(pod.uid, pod.namespace, pod.name, record.nominated_node, cause, heir))
 
     def evict(
         self, record: PodRecord, reason: EvictionReason, message: str, beneficiary: str = "", cause: str = ""
@@ -501,12 +501,12 @@ class Session:
         """Puts into the plan what is news to somebody: a new verdict, or a gang that has a new pending member."""
         for key, (gang, verdict) in self._gang_verdicts.items():
             news = (verdict, gang.arrivals)
-            if gang.told != news:
-                gang.told = news
+            if gang.last_verdict != news:
+                gang.last_verdict = news
                 self.plan.gangs.append(GangVerdict(key, verdict))
                 for member in gang.pending.values() if verdict is not None else ():
-                    member.told = None  # what the gang is told now takes the place of it
+                    member.last_verdict = None  # what the gang is told now takes the place of it
         for uid, (record, verdict) in self._pod_verdicts.items():
-            if record.told != verdict:
-                record.told = verdict
+            if record.last_verdict != verdict:
+                record.last_verdict = verdict
                 self.plan.pods.append(PodVerdict(uid, verdict))

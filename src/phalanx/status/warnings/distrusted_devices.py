@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from phalanx.cluster.devices.shared import SHARED_DEVICES, SharedDevices
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.warnings import Notice, pod_ref
+from phalanx.dialects.warnings import ObjectWarning, pod_ref
 
 # How they are counted among annotations that are not believed.
 DEVICE_RESULTS = "device results"
@@ -21,9 +21,9 @@ class DistrustedDevices:
         self._counted = counted
         self._told: dict[str, str] = {}
 
-    def new_notices(self) -> list[Notice]:
+    def new_notices(self) -> list[ObjectWarning]:
         """What has come up since the last call."""
-        stock = self._state.nodes.stocks[SHARED_DEVICES]
+        stock = self._state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)
         if not stock.doubts and not self._told:
             return []
@@ -36,8 +36,8 @@ class DistrustedDevices:
         self._told = doubts
         return [self._notice(uid) for uid in fresh]
 
-    def _notice(self, uid: str) -> Notice:
+    def _notice(self, uid: str) -> ObjectWarning:
         self._counted()
         pod = self._state.pods[uid].pod
         note = f"{self._told[uid]}; it counts for what it asks for on the cards where most is free; delete it"
-        return Notice(pod_ref(pod.namespace, pod.name, uid), "Warning", _CODE, note)
+        return ObjectWarning(pod_ref(pod.namespace, pod.name, uid), "Warning", _CODE, note)

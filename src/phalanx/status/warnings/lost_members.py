@@ -6,8 +6,8 @@ import asyncio
 
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.dialects.families import native
 from phalanx.dialects.gangs.status_input import shortfall
+from phalanx.dialects.registry import Dialects
 from phalanx.kube.events import EventRecorder
 from phalanx.model.gang import GangKey
 from phalanx.scheduling.gangs.quorum import quorum_requirement
@@ -24,7 +24,8 @@ class LostMembers:
     Kubernetes' own groups have no such event: their scheduler asks for nothing more once they have started.
     """
 
-    def __init__(self, state: ClusterState, recorder: EventRecorder) -> None:
+    def __init__(self, state: ClusterState, recorder: EventRecorder, dialects: Dialects | None = None) -> None:
+        self._dialects = dialects or Dialects()
         self._state = state
         self._recorder = recorder
         self._told: dict[GangKey, str] = {}
@@ -33,7 +34,7 @@ class LostMembers:
     def touch(self, key: GangKey) -> None:
         """Something about a gang is different now; cheap."""
         record = self._state.gangs.get(key)
-        if record is None or not _is_short(record):
+        if record is None or not self._is_short(record):
             self._told.pop(key, None)
         elif key not in self._planned:
             self._planned.add(key)
@@ -43,27 +44,28 @@ class LostMembers:
         self._planned.discard(key)
         record = self._state.gangs.get(key)
         source = source_reference(record) if record is not None else None
-        if record is None or source is None or record.noun is None or not _is_short(record):
+        if record is None or source is None or record.spec is None or not self._is_short(record):
             self._told.pop(key, None)
             return
         roles = {role: record.counts(role) for role in record.roles()}
-        note = shortfall(record.noun, record.counts(), roles)
+        note = shortfall(record.spec, record.counts(), roles)
         if self._told.get(key) != note:
             self._told[key] = note
             self._recorder.record(source, type="Warning", reason="Unschedulable", action="Scheduling", note=note)
 
+    def _is_short(self, record: GangRecord) -> bool:
+        """Whether some members run, and with all that exist the minimum is out of reach, though it still counts.
 
-def _is_short(record: GangRecord) -> bool:
-    """Whether some members run, and with all that exist the minimum is out of reach, though it is still asked for.
-
-    Where members wait, their gang's verdict tells it.
-    """
-    noun, counts = record.noun, record.counts()
-    if noun is None or noun.source is None or noun.source.group == native.GROUP:
-        return False
-    if not counts.running or record.pending:
-        return False
-    short = counts.present + counts.succeeded < noun.min_member or any(
-        (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
-    )
-    return short and not quorum_requirement(record, noun).satisfied
+        Where members wait, their gang's verdict tells it.
+        """
+        noun, counts = record.spec, record.counts()
+        if noun is None or noun.source is None:
+            return False
+        if not self._dialects.group_of(noun.source).says_short:
+            return False
+        if not counts.running or record.pending:
+            return False
+        short = counts.present + counts.succeeded < noun.min_member or any(
+            (role := record.counts(name)).present + role.succeeded < minimum for name, minimum in noun.roles
+        )
+        return short and not quorum_requirement(record, noun).satisfied

@@ -5,7 +5,7 @@ from __future__ import annotations
 from phalanx.cluster.network.hypernodes import Fault
 from phalanx.cluster.network.topology import Topology
 from phalanx.dialects.nodes.hypernodes import HYPER_NODES
-from phalanx.dialects.warnings import Notice, ObjectRef
+from phalanx.dialects.warnings import ObjectRef, ObjectWarning
 
 
 class NetworkFaults:
@@ -16,7 +16,7 @@ class NetworkFaults:
         self._as_of: object = None
         self._told: frozenset[Fault] = frozenset()
 
-    def new_notices(self) -> list[Notice]:
+    def new_notices(self) -> list[ObjectWarning]:
         """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""
         if self._as_of == self._topology.version:
             return []
@@ -26,7 +26,7 @@ class NetworkFaults:
         self._told = frozenset(faults)
         api_version = f"{HYPER_NODES.group}/{HYPER_NODES.versions[0]}"
         return [
-            Notice(
+            ObjectWarning(
                 ObjectRef(api_version, HYPER_NODES.kind, "", fault.hypernode, ""),
                 "Warning",
                 "HyperNodeConflict",

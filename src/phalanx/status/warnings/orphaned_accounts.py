@@ -29,7 +29,7 @@ class OrphanedAccounts:
         self._looked = version
         found: dict[str, str] = {}
         for record in self._state.ledger.accounts.values():
-            fault, noun = record.fault, record.noun
+            fault, noun = record.fault, record.spec
             if fault is None or fault.code not in _CODES or noun is None or noun.source is None:
                 continue
             if record.parent is not None and record.parent.fault is fault:

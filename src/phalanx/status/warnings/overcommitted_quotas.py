@@ -34,7 +34,7 @@ class OvercommittedQuotas:
         if version == self._looked:
             return
         self._looked = version
-        nouns = [record.noun for record in self._state.ledger.accounts.values() if record.noun is not None]
+        nouns = [record.spec for record in self._state.ledger.accounts.values() if record.spec is not None]
         quotas = [noun for noun in nouns if noun.key.tree is Tree.ELASTIC_QUOTA]
         roots = [noun for noun in nouns if noun.key.tree is Tree.ACK and noun.parent is None]
         guaranteed = {noun.key for noun in nouns if noun.key.tree is Tree.QUEUE and noun.guarantee}
@@ -48,10 +48,10 @@ class OvercommittedQuotas:
         self._compare(Tree.ACK, roots, offered, "the min of the root of the ElasticQuotaTree exceeds")
         self._compare(Tree.QUEUE, queues, offered, "the guarantees of all queues together exceed")
         for record in self._state.ledger.accounts.values():
-            parent = record.noun
+            parent = record.spec
             if parent is None or record.key.tree is not Tree.QUEUE or not record.children or not parent.capability:
                 continue
-            below = [noun for child in record.children.values() if (noun := child.noun) and noun.guarantee]
+            below = [noun for child in record.children.values() if (noun := child.spec) and noun.guarantee]
             capability = dict(parent.capability)
             limits = {name: capability.get(name, UNLIMITED) for noun in below for name, _ in noun.guarantee}
             sentence = f"the guarantees of the queues below {record.label} together exceed"

@@ -27,7 +27,7 @@ class QuotasAboveHard:
             return
         found: dict[str, str] = {}
         for record in self._state.ledger.accounts.values():
-            noun = record.noun
+            noun = record.spec
             if noun is None or noun.key.tree is not Tree.ELASTIC_QUOTA or noun.source is None:
                 continue
             above = self._above(noun, noun.source.namespace)

@@ -5,7 +5,7 @@ about the language is in here; the rest of the house sees `compile_text`, `decla
 """
 
 from phalanx_local.schema.cel.authorizing import AUTHORIZER, CHECK
-from phalanx_local.schema.cel.compiler import Program, compile_text
+from phalanx_local.schema.cel.compiler import CelProgram, compile_text
 from phalanx_local.schema.cel.conversions import converter
 from phalanx_local.schema.cel.errors import BudgetError, CompileError, EvalError, InstantiationError
 from phalanx_local.schema.cel.macros import STEPS
@@ -21,12 +21,12 @@ __all__ = [
     "STEPS",
     "Authorizer",
     "BudgetError",
+    "CelProgram",
     "Check",
     "CompileError",
     "EvalError",
     "InstantiationError",
     "Option",
-    "Program",
     "Type",
     "compile_text",
     "converter",

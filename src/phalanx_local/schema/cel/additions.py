@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
+from phalanx.model.quantity import NANO, Quantity, QuantityError, exact_quantity
 from phalanx_local.schema.cel.errors import EvalError
 from phalanx_local.schema.cel.functions import Overload, Table, member, parses, searched
 from phalanx_local.schema.cel.types import (
@@ -30,7 +31,6 @@ from phalanx_local.validation.names import (
     label_value,
     masked,
 )
-from phalanx_local.validation.quantity import NANO, Quantity, QuantityError, parse_quantity
 
 # pattern searches -----------------------------------------------------------------------------------------
 
@@ -58,12 +58,10 @@ def _searches() -> Table:
 
 
 def _quantity(text: str) -> Quantity:
-    if text != text.strip():
-        raise EvalError("quantities must match the regular expression")
     try:
-        return parse_quantity(text)
+        return exact_quantity(text)
     except QuantityError as error:
-        raise EvalError(str(error)) from None
+        raise EvalError(error.reason) from None
 
 
 def _as_integer(quantity: Quantity) -> int:
@@ -73,7 +71,7 @@ def _as_integer(quantity: Quantity) -> int:
 
 
 def _is_integer(quantity: Quantity) -> bool:
-    return quantity.whole and -(2**63) <= quantity.nano // NANO < 2**63
+    return quantity.is_integer and -(2**63) <= quantity.nano // NANO < 2**63
 
 
 def _compare(left: Any, right: Any) -> int:

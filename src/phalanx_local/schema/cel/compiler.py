@@ -17,8 +17,8 @@ from phalanx_local.schema.cel.conversions import converter
 from phalanx_local.schema.cel.errors import CompileError, EvalError, InstantiationError
 from phalanx_local.schema.cel.functions import Overload, searched, standard
 from phalanx_local.schema.cel.library import libraries
-from phalanx_local.schema.cel.operators import OPERATORS, equality, key_of, lookup, merge, no_overload
-from phalanx_local.schema.cel.syntax import Call, Ident, Index, ListOf, Literal, MapOf, Node, Select, parse
+from phalanx_local.schema.cel.operators import OPERATORS, equality, field_of, key_of, lookup, merge, no_overload
+from phalanx_local.schema.cel.syntax import CallExpr, Ident, Index, ListOf, Literal, MapOf, Node, Select, parse
 from phalanx_local.schema.cel.text import check_format
 from phalanx_local.schema.cel.types import (
     BOOL,
@@ -45,7 +45,7 @@ TYPE_NAMES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class CelProgram:
     """A compiled expression: what it evaluates to, which variables it reads, and the types of the tree's parts."""
 
     run: Run
@@ -56,7 +56,7 @@ class Program:
     kinds: dict[int, Type]
 
 
-def compile_text(source: str, scope: Scope) -> Program:
+def compile_text(source: str, scope: Scope) -> CelProgram:
     """Reads and checks an expression; CompileError tells what is wrong and where."""
     tree = parse(source)
     notes = Notes()
@@ -64,7 +64,7 @@ def compile_text(source: str, scope: Scope) -> Program:
         run, kind = compile_node(tree, dict(scope), notes)
     except RecursionError:
         raise CompileError("expression recursion limit exceeded") from None
-    return Program(run, kind, frozenset(notes.names & scope.keys()), source, tree, notes.kinds)
+    return CelProgram(run, kind, frozenset(notes.names & scope.keys()), source, tree, notes.kinds)
 
 
 def compile_node(node: Node, scope: Scope, notes: Notes) -> tuple[Run, Type]:
@@ -161,17 +161,6 @@ def _select(node: Select, scope: Scope, notes: Notes) -> tuple[Run, Type]:
         return found.value
 
     return read, below
-
-
-def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
-    """A field's name in JSON and its type; CompileError when the type has no such field."""
-    if kind.kind == "object":
-        if field not in kind.fields:
-            raise CompileError(f"undefined field '{field}'", position)
-        return kind.fields[field]
-    if kind.kind in ("map", "dyn"):
-        return field, kind.item or DYN
-    raise CompileError(f"type '{kind}' does not support field selection", position)
 
 
 def _index(node: Index, scope: Scope, notes: Notes) -> tuple[Run, Type]:
@@ -282,7 +271,7 @@ for _part in (libraries(), addresses(), additions(), authorizing()):
         FUNCTIONS.setdefault(_name, []).extend(_overloads)
 
 
-def _call(node: Call, scope: Scope, notes: Notes) -> tuple[Run, Type]:
+def _call(node: CallExpr, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     if node.name in OPERATORS:
         return OPERATORS[node.name](node, scope, notes, compile_node)
     target, name = node.target, node.name
@@ -320,7 +309,7 @@ def _call(node: Call, scope: Scope, notes: Notes) -> tuple[Run, Type]:
     return _dispatch(fitting, runs, certain), result
 
 
-def _check_format(node: Call, template: Any, args: ListOf, scope: Scope) -> None:
+def _check_format(node: CallExpr, template: Any, args: ListOf, scope: Scope) -> None:
     items = [item for _, item in args.items]
     kinds = [compile_node(item, scope, Notes())[1].kind for item in items]
     problem, place = check_format(str(template), kinds)

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from phalanx_local.schema.cel.compiler import FUNCTIONS, Program, dotted
+from phalanx_local.schema.cel.compiler import FUNCTIONS, CelProgram, dotted
 from phalanx_local.schema.cel.functions import Overload
 from phalanx_local.schema.cel.macros import COMPREHENSIONS
 from phalanx_local.schema.cel.prices import LIST, LOOPS, MAP, NAMED_LIMIT, RULES, WALK, compared
 from phalanx_local.schema.cel.ranges import LIMIT, ONE, UNKNOWN, ZERO, Range, fixed
-from phalanx_local.schema.cel.syntax import Call, Ident, Index, ListOf, Literal, MapOf, Node, Select
+from phalanx_local.schema.cel.syntax import CallExpr, Ident, Index, ListOf, Literal, MapOf, Node, Select
 from phalanx_local.schema.cel.types import DYN, Type
 
 _SCALARS: Final = frozenset(("bool", "double", "duration", "int", "timestamp", "uint"))
@@ -24,7 +24,7 @@ _SCALARS: Final = frozenset(("bool", "double", "duration", "int", "timestamp", "
 Path = tuple[str, ...]
 
 
-def estimated_cost(program: Program, declared: Type) -> int:
+def estimated_cost(program: CelProgram, declared: Type) -> int:
     """The most that one evaluation may cost, where ``self`` and ``oldSelf`` are of the declared type."""
     return _Coster(program.kinds, declared).cost(program.tree).high
 
@@ -187,7 +187,7 @@ class _Coster:
         self.entries[id(node)] = inside or _Entries(ZERO, ZERO)
         return total
 
-    def _call(self, node: Call) -> Range:
+    def _call(self, node: CallExpr) -> Range:
         special = {
             "has": self._has,
             "dyn": self._dyn,
@@ -204,11 +204,11 @@ class _Coster:
             return self._comprehension(node)
         return self._function(node)
 
-    def _has(self, node: Call) -> Range:
+    def _has(self, node: CallExpr) -> Range:
         arg = node.args[0]
         return self.cost(arg.operand) if isinstance(arg, Select) else ZERO
 
-    def _dyn(self, node: Call) -> Range:
+    def _dyn(self, node: CallExpr) -> Range:
         total = self.cost(node.args[0]) + ONE
         self._same_sizes(node, node.args[0])
         return total
@@ -220,11 +220,11 @@ class _Coster:
         if inside is not None:
             self.entries[id(node)] = inside
 
-    def _logic(self, node: Call) -> Range:
+    def _logic(self, node: CallExpr) -> Range:
         left, right = (self.cost(arg) for arg in node.args)
         return Range(left.low, (left + right).high)
 
-    def _choice(self, node: Call) -> Range:
+    def _choice(self, node: CallExpr) -> Range:
         condition, chosen, other = (self.cost(arg) for arg in node.args)
         self._either(node, node.args[1], node.args[2])
         self.sizes[id(node)] = self.sized(node.args[1]) | self.sized(node.args[2])
@@ -249,7 +249,7 @@ class _Coster:
             self.locals[name] = before
         return total
 
-    def _opt_map(self, node: Call) -> Range:
+    def _opt_map(self, node: CallExpr) -> Range:
         assert node.target is not None
         target = self.cost(node.target)
         name = node.args[0]
@@ -259,11 +259,11 @@ class _Coster:
         chosen = bound + ONE if node.name == "optMap" else bound
         return target + ONE + (chosen | ONE)
 
-    def _sort_by(self, node: Call) -> Range:
+    def _sort_by(self, node: CallExpr) -> Range:
         assert node.target is not None
         total = LIST + self.cost(node.target)
         local = _Local(self.path(node.target), self.size(node.target), self.entry_sizes(node.target))
-        keys = Call(node.position, "map", node.args, Ident(node.position, "@input"))
+        keys = CallExpr(node.position, "map", node.args, Ident(node.position, "@input"))
         self.kinds[id(keys.target)] = self.kind(node.target)
         self.kept.append(keys)
         mapped = self._bound_to("@input", local, keys)
@@ -272,7 +272,7 @@ class _Coster:
         sort = count * count * (2 + WALK * (key_kind in ("string", "bytes"))) + ONE + LIST
         return total + ONE + mapped + sort
 
-    def _comprehension(self, node: Call) -> Range:
+    def _comprehension(self, node: CallExpr) -> Range:
         """The macro as the loop that it stands for: a start, a condition and a step per round, and a result."""
         assert node.target is not None
         total = self.cost(node.target)
@@ -313,7 +313,7 @@ class _Coster:
         local = self.locals[name]
         return self.bound(local.path) or local.size or UNKNOWN
 
-    def _function(self, node: Call) -> Range:
+    def _function(self, node: CallExpr) -> Range:
         target, name = node.target, node.name
         space = dotted(target) if target is not None else ""
         if space and f"{space}.{name}" in FUNCTIONS and id(target) not in self.kinds:
@@ -338,12 +338,12 @@ class _Coster:
             self.sizes[id(node)] = result
         return total + (estimate or ONE)
 
-    def _membership(self, node: Call, kinds: tuple[Type, ...]) -> Range:
+    def _membership(self, node: CallExpr, kinds: tuple[Type, ...]) -> Range:
         walked = self.sized(node.args[1])
         return {"list": walked, "map": ONE}.get(kinds[1].kind, walked | ONE)
 
     def _overload(
-        self, name: str, over: Overload, node: Call, target: Node | None, operands: list[Node]
+        self, name: str, over: Overload, node: CallExpr, target: Node | None, operands: list[Node]
     ) -> tuple[Range, Range | None]:
         """What one form of a function costs beyond its operands, and the size of what it returns."""
         sizes = [self.sized(operand) for operand in operands]
@@ -367,7 +367,7 @@ class _Coster:
         rule = RULES.get(name)
         return rule(sizes, over) if rule is not None else (ONE, None)
 
-    def _equality(self, name: str, node: Call, sizes: list[Range]) -> Range:
+    def _equality(self, name: str, node: CallExpr, sizes: list[Range]) -> Range:
         left, right = (self.kind(arg) for arg in node.args)
         if name == "_==_" and left.kind == right.kind:
             if left.kind in ("ip", "cidr", "quantity", "semver"):

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from phalanx_local.schema.cel.errors import BudgetError, CompileError, EvalError
-from phalanx_local.schema.cel.syntax import Call, Ident, Index, Node, Select
+from phalanx_local.schema.cel.operators import field_of
+from phalanx_local.schema.cel.syntax import CallExpr, Ident, Index, Node, Select
 from phalanx_local.schema.cel.types import (
     BOOL,
     DYN,
@@ -26,7 +27,7 @@ from phalanx_local.schema.cel.values import NONE, Option, equal
 STEPS: Final = "@steps"
 
 
-def expand(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type] | None:
+def expand(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type] | None:
     """The compiled macro, or None when the call is an ordinary one."""
     if node.target is None:
         if node.name == "has":
@@ -64,9 +65,7 @@ COMPREHENSIONS: Final = {
 }
 
 
-def _has(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
-    from phalanx_local.schema.cel.compiler import field_of
-
+def _has(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     arg = node.args[0] if len(node.args) == 1 else None
     if isinstance(arg, Index) and not arg.optional:
         raise CompileError("invalid argument to has() macro", node.position)
@@ -96,13 +95,13 @@ def _variable(node: Node) -> str:
     return node.name
 
 
-def _sort_by(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _sort_by(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
-    keys = Call(node.position, "map", node.args, node.target)
-    return compile_node(Call(node.position, "@sortBy", (node.target, keys)), scope, notes)
+    keys = CallExpr(node.position, "map", node.args, node.target)
+    return compile_node(CallExpr(node.position, "@sortBy", (node.target, keys)), scope, notes)
 
 
-def _opt_map(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _opt_map(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
     operand, kind = compile_node(node.target, scope, notes)
     if kind.kind not in ("optional_type", "dyn"):
@@ -128,7 +127,7 @@ def _opt_map(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> t
     return chain, result if flat else optional_of(result)
 
 
-def _comprehension(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _comprehension(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     assert node.target is not None
     holder, kind = compile_node(node.target, scope, notes)
     if kind.kind not in ("list", "map", "dyn"):
@@ -178,14 +177,14 @@ Bodies = list[tuple[Run, Type]]
 Kinds = tuple[Type, Type, Type]
 
 
-def _predicate(node: Call, body: tuple[Run, Type]) -> Run:
+def _predicate(node: CallExpr, body: tuple[Run, Type]) -> Run:
     run, kind = body
     if kind.kind not in ("bool", "dyn"):
         raise CompileError(f"expected type 'bool' but found '{kind}'", node.args[-1].position)
     return run
 
 
-def _quantifier(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _quantifier(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     """all and exists: an element that decides outweighs elements without a value."""
     test = _predicate(node, bodies[0])
     decisive = node.name == "exists"
@@ -209,12 +208,12 @@ def _quantifier(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tup
     return decide, BOOL
 
 
-def _exactly_one(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _exactly_one(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     test = _predicate(node, bodies[0])
     return (lambda env: sum(test(local) is True for local in rounds(env)) == 1), BOOL
 
 
-def _filter(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _filter(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     test = _predicate(node, bodies[0])
     name = _variable(node.args[0])
     kind, element, key_kind = kinds
@@ -222,7 +221,7 @@ def _filter(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[R
     return (lambda env: [local[name] for local in rounds(env) if test(local) is True]), result
 
 
-def _map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _map(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     run, kind = bodies[-1]
     if len(bodies) == 2:
         test = bodies[0][0]
@@ -230,7 +229,7 @@ def _map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run,
     return (lambda env: [run(local) for local in rounds(env)]), list_of(kind)
 
 
-def _transform_map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _transform_map(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     run, kind = bodies[-1]
     test = bodies[0][0] if len(bodies) == 2 else None
     name = _variable(node.args[0])
@@ -241,7 +240,7 @@ def _transform_map(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> 
     return build, Type("map", kind, key_kind=kinds[2].kind)
 
 
-def _transform_entry(node: Call, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
+def _transform_entry(node: CallExpr, rounds: Rounds, bodies: Bodies, kinds: Kinds) -> tuple[Run, Type]:
     run, kind = bodies[-1]
     test = bodies[0][0] if len(bodies) == 2 else None
 

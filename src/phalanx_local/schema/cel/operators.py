@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from phalanx_local.schema.cel.errors import CompileError, EvalError
-from phalanx_local.schema.cel.syntax import Call
+from phalanx_local.schema.cel.syntax import CallExpr
 from phalanx_local.schema.cel.types import (
     BOOL,
     DYN,
@@ -35,6 +35,17 @@ def key_of(kind: Type) -> Type:
     return INT if kind.kind == "list" else Type(kind.key_kind)
 
 
+def field_of(kind: Type, field: str, position: int) -> tuple[str, Type]:
+    """A field's name in JSON and its type; CompileError when the type has no such field."""
+    if kind.kind == "object":
+        if field not in kind.fields:
+            raise CompileError(f"undefined field '{field}'", position)
+        return kind.fields[field]
+    if kind.kind in ("map", "dyn"):
+        return field, kind.item or DYN
+    raise CompileError(f"type '{kind}' does not support field selection", position)
+
+
 def lookup(holder: Any, key: Any) -> Option:
     """The entry of a list or map, if there is one; EvalError when the value has no entries."""
     if isinstance(holder, list):
@@ -54,7 +65,7 @@ def lookup(holder: Any, key: Any) -> Option:
     raise EvalError("no such overload")
 
 
-def equality(node: Call, runs: list[Run], kinds: tuple[Type, ...]) -> Run:
+def equality(node: CallExpr, runs: list[Run], kinds: tuple[Type, ...]) -> Run:
     """``==`` and ``!=``; sets and map lists are equal in any order."""
     left_kind, right_kind = kinds
     # Numbers of different types are ordered, but not compared for equality.
@@ -112,7 +123,7 @@ def _truth(value: Any) -> bool:
     raise EvalError("no such overload")
 
 
-def _both_sides(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _both_sides(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     """``&&`` and ``||``: one side can decide although the other has no value."""
     left, left_kind = compile_node(node.args[0], scope, notes)
     right, right_kind = compile_node(node.args[1], scope, notes)
@@ -133,14 +144,14 @@ def _both_sides(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -
     return decide, BOOL
 
 
-def _negation(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _negation(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     run, kind = compile_node(node.args[0], scope, notes)
     if kind.kind not in ("bool", "dyn"):
         raise no_overload("!_", (kind,), node.position)
     return (lambda env: not _truth(run(env))), BOOL
 
 
-def _choice(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _choice(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     condition, condition_kind = compile_node(node.args[0], scope, notes)
     chosen, chosen_kind = compile_node(node.args[1], scope, notes)
     other, other_kind = compile_node(node.args[2], scope, notes)
@@ -149,7 +160,7 @@ def _choice(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tu
     return (lambda env: chosen(env) if _truth(condition(env)) else other(env)), joined(chosen_kind, other_kind)
 
 
-def _membership(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _membership(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     item, item_kind = compile_node(node.args[0], scope, notes)
     holder, holder_kind = compile_node(node.args[1], scope, notes)
     fits = {
@@ -173,7 +184,7 @@ def _membership(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -
     return contains, BOOL
 
 
-def _type_of(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
+def _type_of(node: CallExpr, scope: Scope, notes: Notes, compile_node: Compile) -> tuple[Run, Type]:
     if len(node.args) != 1 or node.target is not None:
         raise CompileError("undeclared reference to 'type' (in container '')", node.position)
     run, static = compile_node(node.args[0], scope, notes)
@@ -188,7 +199,7 @@ def _type_of(node: Call, scope: Scope, notes: Notes, compile_node: Compile) -> t
     return name, TYPE
 
 
-OPERATORS: Final[dict[str, Callable[[Call, Scope, Notes, Compile], tuple[Run, Type]]]] = {
+OPERATORS: Final[dict[str, Callable[[CallExpr, Scope, Notes, Compile], tuple[Run, Type]]]] = {
     "_&&_": _both_sides,
     "_||_": _both_sides,
     "!_": _negation,

@@ -51,7 +51,7 @@ class Index:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class CallExpr:
     """``name(args)``, or ``target.name(args)``."""
 
     position: int
@@ -76,7 +76,7 @@ class MapOf:
     entries: tuple[tuple[bool, Node, Node], ...]
 
 
-Node = Literal | Ident | Select | Index | Call | ListOf | MapOf
+Node = Literal | Ident | Select | Index | CallExpr | ListOf | MapOf
 
 RESERVED: Final = frozenset(
     (
@@ -200,7 +200,7 @@ class _Parser:
         if mark is not None:
             chosen = self._either()
             self._take(":")
-            condition = Call(mark.position, "_?_:_", (condition, chosen, self.expression()))
+            condition = CallExpr(mark.position, "_?_:_", (condition, chosen, self.expression()))
         self.depth -= 1
         return condition
 
@@ -223,19 +223,19 @@ class _Parser:
         while self.tokens[self.at].text in _RELATIONS and self.tokens[self.at].kind != "string":
             mark = self.tokens[self.at]
             self.at += 1
-            node = Call(mark.position, f"_{mark.text}_" if mark.text != "in" else "@in", (node, self._sum()))
+            node = CallExpr(mark.position, f"_{mark.text}_" if mark.text != "in" else "@in", (node, self._sum()))
         return node
 
     def _sum(self) -> Node:
         node = self._product()
         while (mark := self._accept("+", "-")) is not None:
-            node = Call(mark.position, f"_{mark.text}_", (node, self._product()))
+            node = CallExpr(mark.position, f"_{mark.text}_", (node, self._product()))
         return node
 
     def _product(self) -> Node:
         node = self._unary()
         while (mark := self._accept("*", "/", "%")) is not None:
-            node = Call(mark.position, f"_{mark.text}_", (node, self._unary()))
+            node = CallExpr(mark.position, f"_{mark.text}_", (node, self._unary()))
         return node
 
     def _unary(self) -> Node:
@@ -249,7 +249,7 @@ class _Parser:
         self.depth += 1
         if self.depth > _DEPTH:
             raise CompileError("expression recursion limit exceeded", mark.position)
-        node = Call(mark.position, f"{mark.text}_", (self._unary(),))
+        node = CallExpr(mark.position, f"{mark.text}_", (self._unary(),))
         self.depth -= 1
         return node
 
@@ -273,7 +273,7 @@ class _Parser:
             self.at += 1
             if token.kind == "name" and not optional and self._peek("("):
                 opening = self._take("(")
-                node = Call(opening.position, token.text, self._arguments(), node)
+                node = CallExpr(opening.position, token.text, self._arguments(), node)
             else:
                 node = Select(mark.position, node, token.text.strip("`"), optional)
 
@@ -314,7 +314,7 @@ class _Parser:
             return Literal(token.position, {"true": True, "false": False, "null": None}[token.text])
         if self._peek("("):
             opening = self._take("(")
-            return Call(opening.position, token.text, self._arguments())
+            return CallExpr(opening.position, token.text, self._arguments())
         if token.text in RESERVED:
             raise CompileError(f"reserved identifier: {token.text}", token.position)
         return Ident(token.position, token.text)
@@ -348,7 +348,7 @@ def _balanced(name: str, terms: list[Node], marks: list[int]) -> Node:
         return terms[0]
     middle = len(terms) // 2
     left = _balanced(name, terms[:middle], marks[: middle - 1])
-    return Call(marks[middle - 1], name, (left, _balanced(name, terms[middle:], marks[middle:])))
+    return CallExpr(marks[middle - 1], name, (left, _balanced(name, terms[middle:], marks[middle:])))
 
 
 def _number(text: str, kind: str, position: int) -> Literal:

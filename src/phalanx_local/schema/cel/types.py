@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from phalanx_local.schema.cel import syntax
-from phalanx_local.schema.nodes import ANYTHING, Node
+from phalanx_local.schema.nodes import ANYTHING, SchemaNode
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -176,7 +176,7 @@ def joined(left: Type, right: Type) -> Type:
     return DYN
 
 
-def declared(node: Node, *, root: bool = False) -> Type | None:
+def declared(node: SchemaNode, *, root: bool = False) -> Type | None:
     """The type of values that a schema describes; None when rules cannot see them.
 
     At the root of a resource (also of an embedded one) ``apiVersion``, ``kind``, ``metadata.name`` and
@@ -198,18 +198,18 @@ def declared(node: Node, *, root: bool = False) -> Type | None:
     return _SCALARS.get(node.type)
 
 
-def _declared_list(node: Node, element: Type) -> Type:
+def _declared_list(node: SchemaNode, element: Type) -> Type:
     unordered = node.list_type in ("set", "map")
     limit = _LONGEST // (element.min_size + 1) if node.max_items is None else max(node.max_items, 0)
     return Type("list", element, unordered=unordered, keys=node.list_keys, max_elements=limit, min_size=2)
 
 
-def _declared_map(node: Node, value: Type) -> Type:
+def _declared_map(node: SchemaNode, value: Type) -> Type:
     limit = _LONGEST // (value.min_size + 6) if node.max_properties is None else max(node.max_properties, 0)
     return Type("map", value, max_elements=limit, min_size=2)
 
 
-def _declared_object(node: Node, root: bool) -> Type:
+def _declared_object(node: SchemaNode, root: bool) -> Type:
     fields: dict[str, tuple[str, Type]] = {}
     size = 2
     for name, sub in node.properties.items():
@@ -230,7 +230,7 @@ def _declared_object(node: Node, root: bool) -> Type:
     return Type("object", fields=fields, min_size=size)
 
 
-def _declared_text(node: Node) -> Type:
+def _declared_text(node: SchemaNode) -> Type:
     if node.format == "byte":
         limit = _LONGEST if node.max_length is None else max(node.max_length, 0)
         return Type("bytes", convert="bytes", max_elements=limit, min_size=2)
@@ -243,7 +243,7 @@ def _declared_text(node: Node) -> Type:
     return Type("string", max_elements=limit, min_size=2)
 
 
-def _declares_meta(node: Node) -> bool:
+def _declares_meta(node: SchemaNode) -> bool:
     """Whether a schema itself declares everything that is always there; then what else it declares counts, too."""
     meta = node.properties.get("metadata")
     wanted = [node.properties.get("kind"), node.properties.get("apiVersion")]

@@ -26,7 +26,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from phalanx_local.validation.types import ABSENT, ANY, FieldType, Member
+from phalanx_local.validation.types import ABSENT, ANY, FieldType, StructField
 
 SCALARS: Final = {
     "s": "string",
@@ -143,13 +143,13 @@ class _Catalogue:
                     table[name.lstrip("*")] = (name.startswith("*"), words)
         return table
 
-    def _member(self, stem: str, notation: str, present: bool) -> Member:
+    def _member(self, stem: str, notation: str, present: bool) -> StructField:
         core = notation.rstrip("^#")
         kind = self._type(stem, core)
         empty: object = ABSENT
         if present:
             empty = {} if kind.form == "struct" else EMPTY_SCALARS.get(kind.scalar)
-        return Member(kind, empty, "^" in notation[len(core) :], "#" in notation[len(core) :])
+        return StructField(kind, empty, "^" in notation[len(core) :], "#" in notation[len(core) :])
 
     def _type(self, stem: str, notation: str) -> FieldType:
         if notation in SCALARS:

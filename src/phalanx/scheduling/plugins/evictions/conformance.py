@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.framework.view import View
 
 _SYSTEM = "kube-system"

@@ -8,7 +8,8 @@ from phalanx.cluster.pods.records import PodRecord
 from phalanx.model.duration import format_duration
 from phalanx.model.pod import bound_at
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.framework.vocabulary import FOREIGN_VICTIMS
 
@@ -38,12 +39,12 @@ class Protection(Plugin):
 
 def _for_a_time(session: View, record: PodRecord) -> Iterator[EvictVeto]:
     since = bound_at(record.pod)
-    for account in record.payer.path if record.payer is not None else ():
-        least = account.noun.min_run_time if account.noun is not None else 0
+    for account in record.charge_path.path if record.charge_path is not None else ():
+        least = account.spec.min_run_time if account.spec is not None else 0
         if least and since + least > session.now:
             span = format_duration(least)
             yield EvictVeto(
                 f"has not had the {span} yet that {account.label} lets its pods run", float(since + least)
             )
-    if record.spared > session.now:
-        yield EvictVeto("could not be evicted a short while ago", record.spared)
+    if record.no_eviction_until > session.now:
+        yield EvictVeto("could not be evicted a short while ago", record.no_eviction_until)

@@ -13,7 +13,8 @@ from phalanx.model.account import Tree
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import MemberState
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.evictions.node_balance import WHOLE, Balance
 
@@ -144,20 +145,20 @@ class _Round:
         amounts = record.footprint.amounts
         if not self._strategy.node_fit:
             return NO_ROW if all(amounts.get(name, 0) <= room for name, room in self._room.items()) else None
-        rows = self._session.placer.place(record.cls, 1)
+        rows = self._session.placer.place(record.pod_class, 1)
         return rows[0] if rows and self._balance.takes(rows[0], amounts) else None
 
     def _arrive(self, record: PodRecord, target: int) -> None:
         for name in self._room:
             self._room[name] -= record.footprint.amounts.get(name, 0)
         if target != NO_ROW:
-            self._transaction.place(record.cls, [record], [target])
+            self._transaction.place(record.pod_class, [record], [target])
 
     def _may_move(self, record: PodRecord) -> bool:
         pod = record.pod
         if record.state is not MemberState.RUNNING or not pod.controlled or pod.priority >= self._strategy.priority:
             return False
-        path = record.payer.path if record.payer is not None else ()
+        path = record.charge_path.path if record.charge_path is not None else ()
         return not self._queues or any(
             account.key.tree is Tree.QUEUE and account.key.name in self._queues for account in path
         )
@@ -166,7 +167,7 @@ class _Round:
 def _least_important_first(record: PodRecord) -> tuple[object, ...]:
     """Volcano's order, priority and then QoS, as far as the class tells it; of equals the one that lost least."""
     pod = record.pod
-    return pod.priority, not record.cls.pod_class.best_effort, -pod.started, pod.key
+    return pod.priority, not record.pod_class.spec.best_effort, -pod.started, pod.key
 
 
 def _low_node_utilization(entry: Arguments, remarks: list[str]) -> Strategy:

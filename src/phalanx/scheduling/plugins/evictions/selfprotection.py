@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import EvictVeto, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.framework.view import View
 
 _FIRM = EvictVeto("is not preemptible, and holds no more than its quota's min", own=True)
@@ -26,6 +27,6 @@ class SelfProtectionPlugin(Plugin):
             return _FIRM
         if not pod.preemptable:
             return _MARKED
-        if gang is not None and gang.noun is not None and not gang.noun.preemptable:
+        if gang is not None and gang.spec is not None and not gang.spec.preemptable:
             return EvictVeto(f"belongs to gang {gang.key}, which is marked as not preemptable", own=True)
         return None

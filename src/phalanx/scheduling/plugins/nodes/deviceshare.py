@@ -60,9 +60,9 @@ class DeviceShare(Plugin):
         _stock(nodes).equip(self._families, self._policy)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
-        if cls.pod_class.devices is None:
+        if cls.spec.devices is None:
             return 0.0
-        points = _stock(load.nodes).points(cls.pod_class, load.rows, load.depth)
+        points = _stock(load.nodes).points(cls.spec, load.rows, load.depth)
         if points is None:
             return 0.0
         weighted: FloatArray = points * float(self._weight)
@@ -70,6 +70,6 @@ class DeviceShare(Plugin):
 
 
 def _stock(nodes: NodeTable) -> SharedDevices:
-    stock = nodes.stocks[SHARED_DEVICES]
+    stock = nodes.allocators[SHARED_DEVICES]
     assert isinstance(stock, SharedDevices)
     return stock

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
@@ -15,7 +15,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.duration import parse_nanoseconds
 from phalanx.model.verdict import Verdict
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.nodes.extender_calls import (
     Caller,
@@ -165,7 +166,7 @@ class Extender(Plugin):
 
     # queues and groups
 
-    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
         queue = payer.queue
         if queue is None:
             return None
@@ -190,7 +191,7 @@ class Extender(Plugin):
         self._link.ask(self._enqueued, (gang.key, session.now), lambda: {"job": job_of(gang)})
 
     def _minds(self, cls: ClassRecord) -> bool:
-        return not self._managed or any(name in self._managed for name, _ in cls.pod_class.requests)
+        return not self._managed or any(name in self._managed for name, _ in cls.spec.requests)
 
     def _unasked(self) -> bool:
         """Whether what could not be asked counts as agreed to."""

@@ -61,7 +61,7 @@ class Link:
 
 def task_of(cls: ClassRecord) -> Document:
     """Any pod of a class: it has no name, as the answer holds for all of them."""
-    pod_class = cls.pod_class
+    pod_class = cls.spec
     requests = {name: _quantity(name, amount) for name, amount in pod_class.requests}
     spec = {
         "nodeSelector": dict(pod_class.node_selector),
@@ -91,7 +91,7 @@ def node_of(nodes: NodeTable, row: int) -> Document:
 
 
 def job_of(gang: GangRecord) -> Document:
-    noun = gang.noun
+    noun = gang.spec
     return {
         "UID": str(gang.key),
         "Name": gang.key.name,
@@ -107,7 +107,7 @@ def queue_of(account: AccountRecord) -> Document:
     return {
         "UID": account.key.name,
         "Name": account.key.name,
-        "Weight": account.noun.weight if account.noun is not None else 1,
+        "Weight": account.spec.weight if account.spec is not None else 1,
         "Allocated": _resource(tuple(sorted(account.used.items()))),
     }
 

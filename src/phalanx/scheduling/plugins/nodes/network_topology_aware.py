@@ -75,7 +75,7 @@ class NetworkTopologyAware(Plugin):
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         columns = [
             (column, weight)
-            for name, amount in cls.pod_class.requests
+            for name, amount in cls.spec.requests
             if amount and (weight := self._weights.get(name, 0)) and (column := load.column(name)) is not None
         ]
         whole = sum(weight for _, weight in columns)

@@ -60,7 +60,7 @@ class NodeGroup(Plugin):
         return result
 
     def _rule(self, cls: ClassRecord) -> PoolRule | None:
-        rule = cls.pod_class.pool
+        rule = cls.spec.pool
         if rule is None or not rule.names_groups or (rule.inherited and not self._inherits):
             return None
         return rule

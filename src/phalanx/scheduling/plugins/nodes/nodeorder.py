@@ -55,22 +55,22 @@ class NodeOrder(Plugin):
             used = load.scored()
             # LeastAllocated is 100 minus the mean of the used parts, MostAllocated is the mean.
             total = (used[0] + used[1]) * (50.0 * (self._most - self._least)) + 100.0 * self._least
-        if self._balanced and not cls.pod_class.best_effort:
+        if self._balanced and not cls.spec.best_effort:
             # BalancedAllocation 1.36: 75 for no change, more where the pod evens out CPU and memory. The standard
             # deviation of two fractions is half their distance.
             after = load.processor_and_memory()
             before = load.processor_and_memory_before()
             gain = np.abs(before[0] - before[1]) - np.abs(after[0] - after[1])
             total = total + (gain * 25.0 + 75.0) * self._balanced
-        if self._claims and cls.pod_class.claims:
+        if self._claims and cls.spec.claims:
             total = total + self._listed(cls, load)
         return total
 
     def _listed(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         """DynamicResources: nodes that serve earlier alternatives of the pod's claims."""
-        claims = load.nodes.stocks[CLAIMS]
+        claims = load.nodes.allocators[CLAIMS]
         assert isinstance(claims, DeviceClaims)
-        merits = claims.merits(cls.pod_class, load.rows, load.depth)
+        merits = claims.merits(cls.spec, load.rows, load.depth)
         if merits is None:
             return 0.0
         return (merits[:, 0] if load.copies is None else merits) * float(self._claims)
@@ -89,7 +89,7 @@ class NodeOrder(Plugin):
 
     def _at_hand(self, cls: ClassRecord, nodes: NodeTable) -> FloatArray | None:
         """ImageLocality: nodes that have the pod's images already."""
-        images, containers = cls.pod_class.images, len(cls.pod_class.images) - cls.pod_class.image_volumes
+        images, containers = cls.spec.images, len(cls.spec.images) - cls.spec.image_volumes
         points = nodes.images.points(images, containers, nodes.capacity, len(nodes))
         if points is None:
             return None
@@ -98,10 +98,10 @@ class NodeOrder(Plugin):
 
     def _preferred(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
         """The sum of the weights of matching preferred terms, normalised to the best node."""
-        if not cls.pod_class.preferred:
+        if not cls.spec.preferred:
             return None
         points = np.zeros(nodes.capacity)
-        for preferred in cls.pod_class.preferred:
+        for preferred in cls.spec.preferred:
             matches = term_matches(preferred.term, nodes.labels, nodes.name_column, slice(None))
             points += np.where(matches, float(preferred.weight), 0.0)
         best = points[mask].max(initial=0.0)
@@ -113,7 +113,7 @@ class NodeOrder(Plugin):
             [
                 sum(
                     taint.effect == "PreferNoSchedule"
-                    and not any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+                    and not any(tolerates(toleration, taint) for toleration in cls.spec.tolerations)
                     for taint in taints
                 )
                 for taints in nodes.taints.sets

@@ -27,10 +27,10 @@ class NumaAware(Plugin):
         self._weight = arguments.integer("weight", 1, least=0)
 
     def score(self, cls: ClassRecord, load: Load) -> FloatArray | float:
-        pod_class = cls.pod_class
+        pod_class = cls.spec
         if not (self._weight and pod_class.cpus and pod_class.numa) or pod_class.numa == AS_THE_NODE:
             return 0.0
-        stock = load.nodes.stocks[NUMA]
+        stock = load.nodes.allocators[NUMA]
         assert isinstance(stock, NumaNodes)
-        points: FloatArray = stock.closeness(cls.pod_class, load.rows, load.depth) * float(self._weight)
+        points: FloatArray = stock.closeness(cls.spec, load.rows, load.depth) * float(self._weight)
         return points[:, 0] if load.copies is None else points

@@ -76,29 +76,29 @@ class Predicates(Plugin):
                 arguments.boolean(key, True)
 
     def pre_filter(self, cls: ClassRecord) -> str | None:
-        if cls.pod_class.claims and not self._claims:
+        if cls.spec.claims and not self._claims:
             return f"spec.resourceClaims: the policy sets {_CLAIMS_ENABLED} to false"
-        fields = cls.pod_class.unsupported
+        fields = cls.spec.unsupported
         if not fields:
             return None
         return f"{', '.join(fields)}: not supported by this version of Phalanx"
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        if cls.pod_class.unsupported or (cls.pod_class.claims and not self._claims):
+        if cls.spec.unsupported or (cls.spec.claims and not self._claims):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
-        if self._volumes and is_refused(cls.pod_class):
+        if self._volumes and is_refused(cls.spec):
             return np.zeros(nodes.alive[rows].shape, dtype=np.bool_)
         mask: BoolArray = self._schedulable(cls, nodes, rows)
-        if cls.pod_class.features:
+        if cls.spec.features:
             mask &= self._declared(cls, nodes, rows)
         if self._taints:
             mask &= self._tolerated(cls, nodes, rows)
         if self._affinity:
             mask &= self._selected(cls, nodes, rows)
-        if self._volumes and cls.pod_class.volumes:
-            mask &= reachable(cls.pod_class, nodes, rows)
-        if self._zones and cls.pod_class.volumes:
-            mask &= in_zone(cls.pod_class, nodes, rows)
+        if self._volumes and cls.spec.volumes:
+            mask &= reachable(cls.spec, nodes, rows)
+        if self._zones and cls.spec.volumes:
+            mask &= in_zone(cls.spec, nodes, rows)
         return mask
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
@@ -109,17 +109,17 @@ class Predicates(Plugin):
             reasons.extend(self._by_taint(cls, nodes, rows))
         if self._affinity:
             reasons.append((_mismatch(cls), ~self._selected(cls, nodes, rows)))
-        if cls.pod_class.features:
+        if cls.spec.features:
             reasons.append(("node(s) didn't match Pod's required features", ~self._declared(cls, nodes, rows)))
-        if self._volumes and cls.pod_class.volumes:
-            reasons.append((OUT_OF_REACH, ~reachable(cls.pod_class, nodes, rows)))
-        if self._zones and cls.pod_class.volumes:
-            reasons.append((OTHER_ZONE, ~in_zone(cls.pod_class, nodes, rows)))
+        if self._volumes and cls.spec.volumes:
+            reasons.append((OUT_OF_REACH, ~reachable(cls.spec, nodes, rows)))
+        if self._zones and cls.spec.volumes:
+            reasons.append((OTHER_ZONE, ~in_zone(cls.spec, nodes, rows)))
         return reasons
 
     def _declared(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         """Nodes that declare every feature that the pod needs."""
-        needed, places = frozenset(cls.pod_class.features), row_numbers(rows, nodes.capacity)
+        needed, places = frozenset(cls.spec.features), row_numbers(rows, nodes.capacity)
         found = (_declares(nodes.nodes[row], needed) for row in places.tolist())
         return np.fromiter(found, dtype=np.bool_, count=len(places))
 
@@ -132,7 +132,7 @@ class Predicates(Plugin):
         further: dict[str, BoolArray] = {}
         for number in np.unique(ids).tolist():
             taints = nodes.taints.sets[number]
-            for place, taint in enumerate(objections(cls.pod_class.tolerations, taints)):
+            for place, taint in enumerate(objections(cls.spec.tolerations, taints)):
                 reason = f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
                 parts = further if place else first
                 parts[reason] = parts.get(reason, np.zeros(ids.shape, dtype=np.bool_)) | (ids == number)
@@ -144,14 +144,14 @@ class Predicates(Plugin):
         return ~nodes.unschedulable[rows]
 
     def _tolerated(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        return tolerated(cls.pod_class.tolerations, nodes, rows)
+        return tolerated(cls.spec.tolerations, nodes, rows)
 
     def _selected(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
-        return selected(cls.pod_class.node_selector, cls.pod_class.affinity, nodes, rows)
+        return selected(cls.spec.node_selector, cls.spec.affinity, nodes, rows)
 
 
 def _tolerated(cls: ClassRecord, taint: Taint) -> bool:
-    return any(tolerates(toleration, taint) for toleration in cls.pod_class.tolerations)
+    return any(tolerates(toleration, taint) for toleration in cls.spec.tolerations)
 
 
 def _declares(node: Node | None, features: frozenset[str]) -> bool:
@@ -161,5 +161,5 @@ def _declares(node: Node | None, features: frozenset[str]) -> bool:
 def _mismatch(cls: ClassRecord) -> str:
     """Names the terms that nothing can match: they are false, and their sisters still count."""
     reason = "node(s) didn't match Pod's node affinity/selector"
-    faults = [term.invalid for term in cls.pod_class.affinity or () if term.invalid]
+    faults = [term.invalid for term in cls.spec.affinity or () if term.invalid]
     return f"{reason} ({'; '.join(faults)})" if faults else reason

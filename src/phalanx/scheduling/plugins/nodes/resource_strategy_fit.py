@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from phalanx.cluster.allocators.base import MANY
+from phalanx.cluster.allocators.base import UNLIMITED_COPIES
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.node_table import NodeTable
 from phalanx.cluster.nodes.labels import Rows
@@ -61,8 +61,8 @@ class ResourceStrategyFit(Plugin):
     def max_copies(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> IntArray:
         """Of CPU and memory so much stays idle as what is idle of each scarce resource goes with; who asks for one
         of those may use it."""
-        found = np.full(nodes.alive[rows].shape, MANY, dtype=np.int64)
-        requests = dict(cls.pod_class.requests)
+        found = np.full(nodes.alive[rows].shape, UNLIMITED_COPIES, dtype=np.int64)
+        requests = dict(cls.spec.requests)
         if any(name in requests for name, _, _ in self._kept):
             return found
         for name, cpu, memory in self._kept:
@@ -107,7 +107,7 @@ class ResourceStrategyFit(Plugin):
     def _fit(self, cls: ClassRecord, load: Load) -> FloatArray | float:
         chosen = [
             (column, strategy)
-            for name, amount in cls.pod_class.requests
+            for name, amount in cls.spec.requests
             if amount and (strategy := self._strategy_for(cls, name)) is not None and strategy.weight
             if (column := load.column(name)) is not None
         ]
@@ -125,7 +125,7 @@ class ResourceStrategyFit(Plugin):
         if found is None:
             prefixes = [name for name in self._strategies if name.endswith("*") and resource.startswith(name[:-1])]
             found = self._strategies[max(prefixes, key=len)] if prefixes else None
-        override = cls.pod_class.strategy
+        override = cls.spec.strategy
         return _overridden(override, resource, found) if override else found
 
 

@@ -15,7 +15,8 @@ from phalanx.cluster.resource_space import BoolArray, FloatArray
 from phalanx.model.decisions import EvictionReason
 from phalanx.model.pod import CAN_LEAVE
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Evictee, Plugin
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Evictee
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.nodes.time_windows import Window, next_turn, parse_offset
 
@@ -71,17 +72,17 @@ class Tdm(Plugin):
 
     def filter(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> BoolArray:
         lent = self._lent(nodes, rows)
-        return ~lent | self._opened(nodes, rows) if cls.pod_class.revocable else ~lent
+        return ~lent | self._opened(nodes, rows) if cls.spec.revocable else ~lent
 
     def explain(self, cls: ClassRecord, nodes: NodeTable, rows: Rows) -> list[tuple[str, BoolArray]]:
         lent, opened = self._lent(nodes, rows), self._opened(nodes, rows)
         reasons = [("node(s) were in a revocable zone that is closed now", lent & ~opened)]
-        if not cls.pod_class.revocable:
+        if not cls.spec.revocable:
             reasons.append(("node(s) were in a revocable zone, for preemptable pods only", opened))
         return reasons
 
     def static_score(self, cls: ClassRecord, nodes: NodeTable, mask: BoolArray) -> FloatArray | None:
-        if not (cls.pod_class.revocable and self._open):
+        if not (cls.spec.revocable and self._open):
             return None
         opened = self._opened(nodes, slice(None))
         return np.where(opened, _BEST, 0.0) if opened.any() else None
@@ -91,12 +92,12 @@ class Tdm(Plugin):
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> bool:
         """Whoever may not use lent nodes first."""
         if isinstance(gang, PodRecord):
-            return bool(gang.cls.pod_class.revocable)
-        return gang.noun is not None and gang.noun.revocable
+            return bool(gang.pod_class.spec.revocable)
+        return gang.spec is not None and gang.spec.revocable
 
     def victim_order(self, session: View, record: PodRecord) -> bool:
         """Whoever says that he may be evicted first."""
-        return not record.cls.pod_class.revocable
+        return not record.pod_class.spec.revocable
 
     # the end of a window
 
@@ -139,9 +140,9 @@ class Tdm(Plugin):
 
 
 def _stays_by_leave(record: PodRecord) -> bool:
-    return record.state in CAN_LEAVE and bool(record.cls.pod_class.revocable)
+    return record.state in CAN_LEAVE and bool(record.pod_class.spec.revocable)
 
 
 def _has_budget(gang: GangRecord) -> bool:
-    noun = gang.noun
+    noun = gang.spec
     return noun is not None and (noun.min_available is not None or noun.max_unavailable is not None)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from phalanx.cluster.accounts import Payer
+from phalanx.cluster.accounts import ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.queue.unit import awaits_admission
 
@@ -37,7 +38,7 @@ class Sla(Plugin):
     def admission_key(self, gang: GangRecord) -> Hashable:
         return self._deadline(gang)
 
-    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
         """The deadline of a group that waits to be admitted: then its vote changes by itself."""
         if isinstance(unit, PodRecord) or not awaits_admission(unit):
             return None
@@ -48,7 +49,7 @@ class Sla(Plugin):
         if isinstance(unit, PodRecord):
             created, wait = unit.pod.created, self._waiting_time
         else:
-            noun = unit.noun
+            noun = unit.spec
             assert noun is not None
             created, wait = noun.created, noun.sla_waiting_time or self._waiting_time
         return created + wait if created and wait else _NEVER

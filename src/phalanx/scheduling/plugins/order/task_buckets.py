@@ -143,11 +143,11 @@ class TaskBuckets:
         """int64[N]: how many of the bucket fit on each row, this one first, then the smallest ones."""
         nodes = self._nodes
         room = nodes.idle + nodes.releasing
-        wanted = record.cls.footprint.usage.copy()
+        wanted = record.pod_class.footprint.usage.copy()
         fits: BoolArray = np.logical_and.reduce((room >= wanted[:, None])[wanted > 0], axis=0)
         count: IntArray = fits.astype(np.int64)
         for mate in sorted(mates, key=lambda each: (_weight(each), each.pod.key))[:_MATES]:
-            wanted += mate.cls.footprint.usage
+            wanted += mate.pod_class.footprint.usage
             fits &= np.logical_and.reduce((room >= wanted[:, None])[wanted > 0], axis=0)
             if not fits.any():
                 break

@@ -30,13 +30,13 @@ class TaskTopologyPlugin(Plugin):
         return buckets.order(pod) if buckets is not None else (1,)
 
     def _buckets(self, session: View, gang: GangRecord) -> TaskBuckets | None:
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or noun.tasks is None:
             return None
         version = session.state.version
-        match gang.parted:
+        match gang.task_buckets:
             case (known, stated, TaskBuckets() as found) if known == version and stated is noun:
                 return found
         found = TaskBuckets(noun.tasks, gang.members.values(), session.state.nodes, self._weight)
-        gang.parted = version, noun, found
+        gang.task_buckets = version, noun, found
         return found

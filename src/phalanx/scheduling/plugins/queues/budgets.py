@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import Budget
 from phalanx.model.duration import format_duration, format_moment
@@ -25,7 +25,7 @@ class Budgets(Plugin):
 
     name = "budgets"
 
-    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> Verdict | None:
+    def blocked(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> Verdict | None:
         for account, budget, resource, cap, spent in _overdrawn(session, payer):
             end = format_moment(window_end(session.now, budget))
             # In tenths of the budget, so that the sentence stays the same while what runs goes on being charged.
@@ -40,16 +40,16 @@ class Budgets(Plugin):
             )
         return None
 
-    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: Payer) -> float | None:
+    def recheck_at(self, session: View, unit: GangRecord | PodRecord, payer: ChargePath) -> float | None:
         """When the last of the windows ends whose budget is spent."""
         ends = [window_end(session.now, budget) for _, budget, _, _, _ in _overdrawn(session, payer)]
         return float(max(ends)) if ends else None
 
 
-def _overdrawn(session: View, payer: Payer) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
+def _overdrawn(session: View, payer: ChargePath) -> Iterator[tuple[AccountRecord, Budget, str, int, int]]:
     """(account, budget, resource, cap in the resource's units, spent in units x milliseconds), leaf first."""
     for account in payer.path if session.state.ledger.budgeted else ():
-        budget = account.noun.budget if account.noun is not None else None
+        budget = account.spec.budget if account.spec is not None else None
         if budget is not None:
             spending = session.history.spent(account, session.now)
             for resource, cap in budget.hours:

@@ -9,13 +9,7 @@ from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.plugins.queues.queue_admission import QueueAdmission
 from phalanx.scheduling.quota.dominant_share import order_by_share
 from phalanx.scheduling.quota.limits import Limit
-from phalanx.scheduling.quota.queue_tree import (
-    Amounts,
-    capability,
-    guarantee,
-    real_capabilities,
-    takes_part,
-)
+from phalanx.scheduling.quota.queue_tree import Amounts, capability, guarantee, real_capabilities, takes_part
 
 _RECLAIM_LEVEL = "ancestorReclaimLevel"
 _DEVICES = ("capacity.DRAConsumableCapacityEnable", "capacity.DynamicResourceAllocationEnable")
@@ -50,7 +44,7 @@ class Capacity(QueueAdmission):
         session.state.ledger.settle()
         deserved = self._deserved(session, account)
         share = order_by_share(_of(account.used, deserved), deserved, unfounded=True) if deserved else 1.0
-        return (-account.noun.priority if account.noun is not None else 0, share, not deserved)
+        return (-account.spec.priority if account.spec is not None else 0, share, not deserved)
 
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
@@ -68,7 +62,7 @@ class Capacity(QueueAdmission):
         return session.memo(("capacity stated", account.key), lambda: self._stated(session, account))
 
     def _stated(self, session: View, account: AccountRecord) -> frozenset[str]:
-        declared = (account.noun.deserved or ()) if account.noun is not None else ()
+        declared = (account.spec.deserved or ()) if account.spec is not None else ()
         below = (
             self.declared_resources(session, child) for child in account.children.values() if takes_part(child)
         )
@@ -78,7 +72,7 @@ class Capacity(QueueAdmission):
         return session.memo(("capacity deserved", account.key), lambda: self._deserve(session, account))
 
     def _deserve(self, session: View, account: AccountRecord) -> Amounts:
-        noun = account.noun
+        noun = account.spec
         declared = dict(noun.deserved or ()) if noun is not None else {}
         below: dict[str, int] = {}
         for child in account.children.values():

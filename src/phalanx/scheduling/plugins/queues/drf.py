@@ -30,10 +30,10 @@ class Drf(Plugin):
         self.disabled_points = frozenset() if arguments.hierarchical else frozenset({"queue_order"})
 
     def gang_order(self, session: View, gang: GangRecord | PodRecord) -> float:
-        if isinstance(gang, PodRecord) or not gang.holdings:
+        if isinstance(gang, PodRecord) or not gang.allocated:
             return 0.0
         held: dict[str, int] = {}
-        for footprint, count in gang.holdings.items():
+        for footprint, count in gang.allocated.items():
             for name, amount in footprint.amounts.items():
                 held[name] = held.get(name, 0) + amount * count
         return order_by_share(held.items(), session.memo("offered", lambda: _offered(session)))
@@ -118,7 +118,7 @@ def _offered(session: View) -> dict[str, int]:
 
 def _spelt(account: AccountRecord) -> list[tuple[str, int]]:
     """(name, weight) from below the root down, as the queue's annotations have it."""
-    return list(account.noun.hierarchy[1:]) if account.noun is not None else []
+    return list(account.spec.hierarchy[1:]) if account.spec is not None else []
 
 
 def _path(account: AccountRecord) -> list[tuple[str, int]]:
@@ -134,8 +134,8 @@ def _held(account: AccountRecord) -> Amounts:
 
 
 def _asked(account: AccountRecord) -> Amounts:
-    asked = account.asked
-    return asked if not account.children else _less(asked, [child.asked for child in account.children.values()])
+    asked = account.pending
+    return asked if not account.children else _less(asked, [child.pending for child in account.children.values()])
 
 
 def _less(amounts: Amounts, others: list[dict[str, int]]) -> Amounts:

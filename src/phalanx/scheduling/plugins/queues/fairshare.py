@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.model.account import AccountKey
 from phalanx.scheduling.framework.arguments import Arguments
 from phalanx.scheduling.framework.capabilities import UsageDecay
@@ -53,7 +53,7 @@ class Fairshare(Plugin):
             idle = [key for key, on in (("fairshare.denied", denied), ("fairshare.shift", shift)) if on]
             self.remarks = tuple(f"{key} has no effect without fairshare.half-life" for key in idle)
 
-    def subqueues(self, session: View, payer: Payer) -> tuple[AccountRecord, ...]:
+    def subqueues(self, session: View, payer: ChargePath) -> tuple[AccountRecord, ...]:
         levels = ((self._namespaces, payer.namespace), (self._users, payer.user))
         return tuple(account for wanted, account in levels if wanted and account is not None)
 

@@ -30,7 +30,7 @@ class Guarantees(Plugin):
 
 
 def _ceiling(session: View, account: AccountRecord) -> Limit | None:
-    named = account.kept
+    named = account.guaranteed_resources
     if not named:
         return None
     real = real_capabilities(session).of(account)

@@ -7,7 +7,8 @@ from collections.abc import Hashable
 from phalanx.cluster.pods.records import GangRecord
 from phalanx.model.quantity import format_quantity
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 
 _DEFAULT_FACTOR = 1.2
@@ -36,7 +37,7 @@ class Overcommit(Plugin):
         return Vote.PERMIT if self.max_admissions(session, gang) else Vote.REJECT
 
     def why_not_admitted(self, session: View, gang: GangRecord) -> tuple[str, str] | None:
-        noun = gang.noun
+        noun = gang.spec
         promised, totals = session.inqueue_resources(), session.totals()
         for name, amount in noun.min_resources or () if noun is not None else ():
             allocatable, used = totals.get(name, (0, 0))
@@ -59,7 +60,7 @@ class Overcommit(Plugin):
         return ()
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
-        noun = gang.noun
+        noun = gang.spec
         if noun is None or not noun.min_resources:
             return _UNLIMITED
         promised, totals = session.inqueue_resources(), session.totals()

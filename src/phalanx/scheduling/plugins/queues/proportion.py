@@ -50,7 +50,7 @@ class Proportion(QueueAdmission):
         session.state.ledger.settle()
         deserved = self._deserved(session).get(account.key, _NONE)
         share = order_by_share(account.used.items(), deserved, unfounded=True)
-        return (-account.noun.priority if account.noun is not None else 0, share)
+        return (-account.spec.priority if account.spec is not None else 0, share)
 
     def limit(self, session: View, account: AccountRecord) -> Limit | None:
         if account.key.tree is not Tree.QUEUE or account.parent is None:
@@ -181,7 +181,7 @@ def _needs(
 
 def _charged(session: View) -> set[AccountKey]:
     """The queues that pods are charged to directly; mostly those without children."""
-    return {payer.queue.key for payer in session.ledger.payers if payer.queue is not None}
+    return {payer.queue.key for payer in session.ledger.charge_paths if payer.queue is not None}
 
 
 def _own(queue: AccountRecord, charged: set[AccountKey]) -> dict[str, int]:

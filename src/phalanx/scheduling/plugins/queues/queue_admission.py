@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from phalanx.cluster.pods.records import GangRecord
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 from phalanx.scheduling.quota.queue_tree import admission_objection, admission_room
 

@@ -40,7 +40,7 @@ class Quotas(Plugin):
         tree = account.key.tree
         if tree is Tree.QUEUE:
             return _own(account, "capability")
-        if tree is Tree.ACK or (tree is Tree.ELASTIC_QUOTA and account.noun is not None):
+        if tree is Tree.ACK or (tree is Tree.ELASTIC_QUOTA and account.spec is not None):
             return _own(account, "max")
         if tree is Tree.ELASTIC_QUOTA:
             return session.memo("sum of all min", lambda: _sum_of_minima(account.children.values()))
@@ -56,7 +56,7 @@ class Quotas(Plugin):
 
 
 def _own(account: AccountRecord, word: str) -> Limit | None:
-    noun = account.noun
+    noun = account.spec
     if noun is None or not noun.capability:
         return None
     return Limit(word, dict(noun.capability), f"raise its {word}")
@@ -66,10 +66,10 @@ def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Limit | None:
     sums: dict[str, int] = {}
     broken: list[AccountRecord] = []
     for quota in quotas:
-        if quota.fault is not None or quota.noun is None:
+        if quota.fault is not None or quota.spec is None:
             broken.append(quota)
             continue
-        for name, amount in quota.noun.deserved or ():
+        for name, amount in quota.spec.deserved or ():
             sums[name] = sums.get(name, 0) + amount
     # What a broken quota still holds is charged to all together, and must not be at the cost of the others.
     for quota in broken:
@@ -80,9 +80,9 @@ def _sum_of_minima(quotas: Iterable[AccountRecord]) -> Limit | None:
 
 def _firm(account: AccountRecord) -> Limit | None:
     quota = account.parent
-    if quota is None or quota.noun is None or not quota.noun.deserved:
+    if quota is None or quota.spec is None or not quota.spec.deserved:
         return None
-    return Limit("min", dict(quota.noun.deserved), "raise the min of its quota")
+    return Limit("min", dict(quota.spec.deserved), "raise the min of its quota")
 
 
 # Koordinator
@@ -143,7 +143,7 @@ def _nodes(accounts: Collection[AccountRecord]) -> dict[AccountKey, QuotaNode]:
 
 def _node(account: AccountRecord) -> QuotaNode:
     request = requested(account, less=account.children.values())
-    noun = account.noun
+    noun = account.spec
     if noun is None:
         return QuotaNode(account.key.name, request=request)
     return QuotaNode(

@@ -9,7 +9,8 @@ from phalanx.model.account import ResourceQuota
 from phalanx.model.quantity import format_quantity
 from phalanx.model.resources import PODS
 from phalanx.scheduling.framework.arguments import Arguments
-from phalanx.scheduling.framework.plugin import Plugin, Vote
+from phalanx.scheduling.framework.plugin import Plugin
+from phalanx.scheduling.framework.points import Vote
 from phalanx.scheduling.framework.view import View
 
 _UNLIMITED = 2**62
@@ -47,7 +48,7 @@ class ResourceQuotaPlugin(Plugin):
         return None
 
     def admission_key(self, gang: GangRecord) -> Hashable:
-        return gang.key.namespace, gang.noun.min_member if gang.noun is not None else 0
+        return gang.key.namespace, gang.spec.min_member if gang.spec is not None else 0
 
     def max_admissions(self, session: View, gang: GangRecord) -> int:
         rooms = (room // amount for _, _, amount, room in _claims(session, gang))
@@ -56,7 +57,7 @@ class ResourceQuotaPlugin(Plugin):
 
 def _claims(session: View, gang: GangRecord) -> Iterator[tuple[ResourceQuota, str, int, int]]:
     """(quota, the name in it, what the group would take, what is left), by name."""
-    noun, namespace = gang.noun, gang.key.namespace
+    noun, namespace = gang.spec, gang.key.namespace
     quotas = session.state.resource_quotas.get(namespace)
     if noun is None or not noun.min_resources or not quotas:
         return

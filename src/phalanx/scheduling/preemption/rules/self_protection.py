@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 import numpy as np
 
-from phalanx.cluster.accounts import AccountRecord, Payer
+from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import Footprint
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.model.account import SelfProtection, Tree
@@ -15,20 +15,48 @@ from phalanx.model.decisions import EvictionReason
 from phalanx.model.duration import format_duration
 from phalanx.model.gang import GangKey
 from phalanx.model.pod import ACTIVE, bound_at
-from phalanx.scheduling.framework.plugin import EvictVeto
+from phalanx.scheduling.framework.points import EvictVeto
 from phalanx.scheduling.ordering.entitlements import own_of
-from phalanx.scheduling.preemption.rules.gang_integrity import bundle_of, spare_members
-from phalanx.scheduling.preemption.rules.protection_limits import ProtectionRule, protection_rule
-from phalanx.scheduling.preemption.rules.rule import Ground
-from phalanx.scheduling.preemption.victim_classes import Columns, columns_of
+from phalanx.scheduling.preemption.rules.min_available import bundle_of, dispensable_members
+from phalanx.scheduling.preemption.rules.rule import ReclaimRule
+from phalanx.scheduling.preemption.victim_classes import VictimClassArrays, victim_class_arrays
 from phalanx.scheduling.session.session import Session
+
+# From the strictest to the laxest.
+_STRICTNESS = tuple(SelfProtection)
+
+
+class ProtectionRule(msgspec.Struct, frozen=True):
+    """How far a payer's pods may protect themselves, by whose `word`; for at most `limit` seconds from their
+    binding on (0: without limit), by whose (`limiter`)."""
+
+    reach: SelfProtection
+    word: str
+    limit: int = 0
+    limiter: str = ""
+
+
+def protection_rule(payer: ChargePath, default: SelfProtection) -> ProtectionRule:
+    """In every tree the account nearest to the leaf decides that says anything, among trees the strictest word; of
+    all limits the shortest holds."""
+    nearest: dict[Tree, tuple[SelfProtection, str]] = {}
+    limits: list[tuple[int, str]] = []
+    for account in payer.path:
+        noun = account.spec
+        if noun is not None and noun.self_protection is not None:
+            nearest.setdefault(account.key.tree, (noun.self_protection, account.label))
+        if noun is not None and noun.max_protection:
+            limits.append((noun.max_protection, account.label))
+    stated = min(nearest.values(), key=lambda each: _STRICTNESS.index(each[0]), default=(default, "the policy"))
+    return ProtectionRule(*stated, *min(limits, default=(0, "")))
+
 
 Amounts = Mapping[str, int]
 Needs = tuple[tuple[tuple[AccountRecord, str], int, int], ...]
 """((account, resource), amount, what the account has of its own of that)."""
 
 
-class OwnWords:
+class ProtectedPods:
     """Answers for one session; to be made before anything is tried.
 
     Where an account says `guaranteed`, pods are covered by what their queues and quotas have of their own, the
@@ -38,39 +66,39 @@ class OwnWords:
     states anything of its own.
     """
 
-    def __init__(self, session: Session, columns: Columns) -> None:
+    def __init__(self, session: Session, columns: VictimClassArrays) -> None:
         self._session = session
         self._own: dict[AccountRecord, tuple[Amounts, ...]] = {}
-        self._rules: dict[Payer, ProtectionRule] = {}
+        self._rules: dict[ChargePath, ProtectionRule] = {}
         self._covered: set[str] = set()
         # Why those are not covered that are not.
         self._beyond: dict[str, str] = {}
         self._holding: dict[tuple[AccountRecord, str], int] = {}
-        self._needs: dict[tuple[Payer, Footprint], Needs | None] = {}
-        self._hold: dict[tuple[Payer, EvictionReason], bool] = {}
+        self._needs: dict[tuple[ChargePath, Footprint], Needs | None] = {}
+        self._hold: dict[tuple[ChargePath, EvictionReason], bool] = {}
         stated = sorted(self._stated(columns), key=_age)
-        self._by_payer: dict[Payer, list[PodRecord]] = {}
+        self._by_payer: dict[ChargePath, list[PodRecord]] = {}
         for record in stated:
-            assert record.payer is not None
-            self._by_payer.setdefault(record.payer, []).append(record)
+            assert record.charge_path is not None
+            self._by_payer.setdefault(record.charge_path, []).append(record)
         self._cover(stated)
 
-    def objection(self, record: PodRecord, spared: EvictVeto, ground: Ground) -> EvictVeto | None:
+    def objection(self, record: PodRecord, spared: EvictVeto, ground: ReclaimRule) -> EvictVeto | None:
         """What a plugin says against an eviction, as far as it counts on this ground."""
         if not spared.own:
             return spared
         if self.overrules(record, ground) is not None:
             return None
-        assert record.payer is not None
-        limit = self._rule(record.payer).limit
+        assert record.charge_path is not None
+        limit = self._rule(record.charge_path).limit
         until = float(bound_at(record.pod) + limit)
         if not limit or (spared.until is not None and spared.until <= until):
             return spared
         return msgspec.structs.replace(spared, until=until)
 
-    def overrules(self, record: PodRecord, ground: Ground) -> str | None:
+    def overrules(self, record: PodRecord, ground: ReclaimRule) -> str | None:
         """Why what the pod's owner says does not count on this ground; None if it does."""
-        payer = record.payer
+        payer = record.charge_path
         assert payer is not None
         rule = self._rule(payer)
         if rule.reach is SelfProtection.NONE:
@@ -83,7 +111,7 @@ class OwnWords:
             return None
         return self._beyond.get(record.pod.uid, "no queue or quota guarantees it anything")
 
-    def hold_for_all(self, payer: Payer, ground: Ground) -> bool:
+    def hold_for_all(self, payer: ChargePath, ground: ReclaimRule) -> bool:
         """Whether the owners' word counts for every pod of the payer's, now and later."""
         key = (payer, ground.reason)
         if key not in self._hold:
@@ -93,7 +121,7 @@ class OwnWords:
             )
         return self._hold[key]
 
-    def remark(self, record: PodRecord, ground: Ground) -> str:
+    def remark(self, record: PodRecord, ground: ReclaimRule) -> str:
         """What whoever is evicted in spite of his word is told, a clause; "" where that is not so."""
         for spared in self._words(record):
             why = self.overrules(record, ground)
@@ -104,8 +132,8 @@ class OwnWords:
     def verdict(self, record: PodRecord) -> str:
         """What whoever asks about a pod is told of how far its owner's word counts, a clause; "" if it does, or if
         there is none."""
-        against_others = self.remark(record, Ground(EvictionReason.RECLAIMED, False))
-        if against_others and not self.remark(record, Ground(EvictionReason.PREEMPTED, True)):
+        against_others = self.remark(record, ReclaimRule(EvictionReason.RECLAIMED, False))
+        if against_others and not self.remark(record, ReclaimRule(EvictionReason.PREEMPTED, True)):
             return f"{against_others}, where others take back what is theirs"
         return against_others
 
@@ -115,7 +143,7 @@ class OwnWords:
             if spared is not None and spared.own:
                 yield spared
 
-    def _rule(self, payer: Payer) -> ProtectionRule:
+    def _rule(self, payer: ChargePath) -> ProtectionRule:
         found = self._rules.get(payer)
         if found is None:
             default = self._session.pipeline.policy.self_protection
@@ -124,7 +152,7 @@ class OwnWords:
 
     # what is covered
 
-    def _stated(self, columns: Columns) -> Iterator[PodRecord]:
+    def _stated(self, columns: VictimClassArrays) -> Iterator[PodRecord]:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
@@ -132,11 +160,11 @@ class OwnWords:
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
             for record in session.state.tenants(row):
-                if record.payer is None or record.state not in ACTIVE:
+                if record.charge_path is None or record.state not in ACTIVE:
                     continue
                 pod, gang = record.pod, record.gang
                 marked = not pod.preemptable or pod.firm
-                marked = marked or (gang is not None and gang.noun is not None and not gang.noun.preemptable)
+                marked = marked or (gang is not None and gang.spec is not None and not gang.spec.preemptable)
                 if marked or (guards and (pod.cooldown or pod.budgets) and any(self._words(record))):
                     yield record
 
@@ -166,7 +194,7 @@ class OwnWords:
             seen.update(mate.key for mate in mates)
             for mate in mates:
                 members = sorted(_active(mate), key=lambda each: (each.pod.uid not in uids, *_age(each)))
-                needed = len(members) - max(0, spare_members(mate, composites)[0])
+                needed = len(members) - max(0, dispensable_members(mate, composites)[0])
                 core += members[:needed]
                 single += [member for member in members[needed:] if member.pod.uid in uids]
             yield core, sorted(single, key=_age)
@@ -176,8 +204,8 @@ class OwnWords:
         why, holding = "", self._holding
         sums: dict[tuple[AccountRecord, str], int] = {}
         for record in block:
-            assert record.payer is not None
-            needs = self._needs_of(record.payer, record.footprint)
+            assert record.charge_path is not None
+            needs = self._needs_of(record.charge_path, record.footprint)
             if needs is None:
                 why = "no queue or quota guarantees it anything"
             for place, amount, limit in needs or ():
@@ -192,7 +220,7 @@ class OwnWords:
         self._covered.update(record.pod.uid for record in block)
         return True
 
-    def _needs_of(self, payer: Payer, footprint: Footprint) -> Needs | None:
+    def _needs_of(self, payer: ChargePath, footprint: Footprint) -> Needs | None:
         """What a pod takes of what its accounts have of their own; None where they have nothing of their own."""
         key = (payer, footprint)
         if key not in self._needs:
@@ -213,36 +241,36 @@ class OwnWords:
     def _own_of(self, account: AccountRecord) -> tuple[Amounts, ...]:
         found = self._own.get(account)
         if found is None:
-            found = () if account.noun is not None and account.noun.problem else own_of(self._session, account)
-            if not found and _states(account) and account.noun is not None and account.key.tree is Tree.QUEUE:
-                noun = account.noun  # no plugin speaks of what queues deserve
+            found = () if account.spec is not None and account.spec.problem else own_of(self._session, account)
+            if not found and _states(account) and account.spec is not None and account.key.tree is Tree.QUEUE:
+                noun = account.spec  # no plugin speaks of what queues deserve
                 stated = dict(noun.deserved or ())
                 found = ({name: max(stated.get(name, 0), n) for name, n in noun.guarantee} | stated,)
             self._own[account] = found
         return found
 
 
-def own_words_of(session: Session) -> OwnWords:
+def protected_pods_of(session: Session) -> ProtectedPods:
     """One for all questions of a session."""
     found = session.own_words
-    if not isinstance(found, OwnWords):
+    if not isinstance(found, ProtectedPods):
         session.state.ledger.settle()
         session.state.tenancy_table()  # all kinds are known
-        found = session.own_words = OwnWords(session, columns_of(session))
+        found = session.own_words = ProtectedPods(session, victim_class_arrays(session))
     return found
 
 
-def objection(session: Session, record: PodRecord, ground: Ground) -> EvictVeto | None:
+def evict_veto_on(session: Session, record: PodRecord, ground: ReclaimRule) -> EvictVeto | None:
     """What the first plugin says that objects to the pod's eviction on this ground."""
-    return next(objections(session, record, ground), None)
+    return next(evict_vetoes_on(session, record, ground), None)
 
 
-def objections(session: Session, record: PodRecord, ground: Ground | None) -> Iterator[EvictVeto]:
+def evict_vetoes_on(session: Session, record: PodRecord, ground: ReclaimRule | None) -> Iterator[EvictVeto]:
     """What all plugins say; without a ground, whatever owners say counts."""
     for plugin in session.pipeline.plugins("evict_veto"):
         spared = plugin.evict_veto(session, record)
         if spared is not None and ground is not None:
-            spared = own_words_of(session).objection(record, spared, ground)
+            spared = protected_pods_of(session).objection(record, spared, ground)
         if spared is not None:
             yield spared
 
@@ -258,11 +286,11 @@ def _least(shares: Iterable[Amounts]) -> Amounts:
 
 def _states(account: AccountRecord) -> bool:
     """Whether something is said to be the account's own."""
-    return account.noun is not None and bool(account.noun.guarantee or account.noun.deserved)
+    return account.spec is not None and bool(account.spec.guarantee or account.spec.deserved)
 
 
 def _active(gang: GangRecord) -> Iterable[PodRecord]:
-    return (member for member in gang.members.values() if member.state in ACTIVE and member.payer is not None)
+    return (member for member in gang.members.values() if member.state in ACTIVE and member.charge_path is not None)
 
 
 def _age(record: PodRecord) -> tuple[int, str, str]:

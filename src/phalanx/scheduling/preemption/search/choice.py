@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
 
-from phalanx.scheduling.preemption.cost import dear
-from phalanx.scheduling.preemption.preemptor import Beneficiary
-from phalanx.scheduling.preemption.search.affinity_dependents import Interplay
-from phalanx.scheduling.preemption.search.exhaustive import CompleteSearch, Outcome
-from phalanx.scheduling.preemption.search.removed import Taken
-from phalanx.scheduling.preemption.search.victim_sequence import Rules, admissible, without_absorbed
-from phalanx.scheduling.preemption.search.work_limit import Effort
+from phalanx.cluster.transaction import Transaction
+from phalanx.scheduling.preemption.preemptor import Preemptor
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.preemption.search.removed_victims import AffinityDependents, RemovedVictims
+from phalanx.scheduling.preemption.search.victim_sequence import (
+    SearchContext,
+    admissible,
+    possible_order,
+    without_members_of_whole,
+)
+from phalanx.scheduling.preemption.solution import Eviction, EvictionCost, cost_of, victim_cost
 from phalanx.scheduling.preemption.victims import Victim
 
-if TYPE_CHECKING:
-    from phalanx.cluster.transaction import Transaction
-    from phalanx.scheduling.preemption.solution import Eviction
+MakeSolution = Callable[[RemovedVictims, Sequence[Victim]], Eviction | None]
+"""What makes an answer of the victims that are off, if that answers the question."""
 
+# The work of a search is counted, not timed, in looks at a pod or a node: equal questions get equal answers.
+_FIND = 80_000
+_IMPROVE = 16_000
+_FEWEST_TRIES = 24
+_LOOK, _MOVE = 6, 4
+_CHEAP = 400
 # Up to so many victims each is tried without, everything placed anew; beyond, only what is not touched comes back.
 _RETRIES = 64
 # So few candidates are looked through completely.
@@ -26,18 +34,58 @@ _FEW = 16
 _CHOICE = 200
 
 
-class Choice:
+class WorkLimit:
+    """What is left for finding a choice at all (`find`), and for better ones (`improve`). A try costs `attempt`."""
+
+    def __init__(self, attempt: int) -> None:
+        self._attempt = attempt
+        self._left = self._to_find = max(_FIND, _FEWEST_TRIES * attempt)
+        self._to_improve = max(_IMPROVE, _FEWEST_TRIES // 2 * attempt)
+        self._improving = False
+
+    @property
+    def lasts(self) -> bool:
+        return self._left > 0
+
+    @property
+    def cheap(self) -> bool:
+        """Whether a try costs little, so that several ways to the same end can be tried."""
+        return self._attempt <= _CHEAP
+
+    def find(self) -> None:
+        """From now on something is to be found at all."""
+        if self._improving:
+            self._to_improve, self._left, self._improving = self._left, self._to_find, False
+
+    def improve(self) -> None:
+        """From now on something better is to be found."""
+        if not self._improving:
+            self._to_find, self._left, self._improving = self._left, self._to_improve, True
+
+    def attempt(self) -> None:
+        self._left -= self._attempt
+
+    def look(self, victims: int) -> None:
+        """So many victims are asked about."""
+        self._left -= _LOOK * victims
+
+    def move(self, victims: Sequence[Victim]) -> None:
+        """The pods of these are taken off their nodes, or put back."""
+        self._left -= _MOVE * sum(len(victim.records) for victim in victims)
+
+
+class VictimChoice:
     """Tries choices within a transaction. `fits` tells whether the beneficiary can be placed now, `outcome` makes
     an answer of those who are off."""
 
     def __init__(
         self,
-        rules: Rules,
-        beneficiary: Beneficiary,
+        rules: SearchContext,
+        beneficiary: Preemptor,
         transaction: Transaction,
-        effort: Effort,
+        effort: WorkLimit,
         fits: Callable[[], bool],
-        outcome: Outcome,
+        outcome: MakeSolution,
     ) -> None:
         self._rules = rules
         self._for = beneficiary
@@ -45,7 +93,7 @@ class Choice:
         self._effort = effort
         self._fits = fits
         self._outcome = outcome
-        self._taken = Taken(rules, transaction, Interplay(rules.session, beneficiary.classes))
+        self._taken = RemovedVictims(rules, transaction, AffinityDependents(rules.session, beneficiary.classes))
 
     def of(self, orders: Iterable[list[Victim]], candidates: Sequence[Victim]) -> Eviction | None:
         """The best that is found when candidates go in one of the orders, or in whatever way if they are few."""
@@ -117,14 +165,14 @@ class Choice:
             for victim in sorted(chosen, key=lambda victim: victim.key, reverse=True):
                 if not self._effort.lasts:
                     break
-                if victim not in without_absorbed(chosen):
+                if victim not in without_members_of_whole(chosen):
                     continue
                 self._stay([victim])
                 if self._fits():
                     chosen.remove(victim)
                 else:
                     self._go([victim])
-        kept = without_absorbed(chosen)
+        kept = without_members_of_whole(chosen)
         self._stay([victim for victim in chosen if victim not in kept])
         return kept
 
@@ -163,17 +211,101 @@ class Choice:
             return best  # of one pod's nodes each has been weighed
         tried: set[Victim] = set()
         while self._effort.lasts:
-            worst = next((v for v in sorted(best.victims, key=dear, reverse=True) if v not in tried), None)
+            worst = next((v for v in sorted(best.victims, key=victim_cost, reverse=True) if v not in tried), None)
             if worst is None:
                 return best
             tried.add(worst)
             others = [victim for victim in best.victims if victim is not worst]
-            cheaper = [v for v in candidates[:_CHOICE] if v is not worst and dear(v) <= dear(worst)]
+            cheaper = [v for v in candidates[:_CHOICE] if v is not worst and victim_cost(v) <= victim_cost(worst)]
             found = self.shrink([*others, *(victim for victim in cheaper if victim not in others)])
             if found is not None and found.cost.decisive < best.cost.decisive:
                 best = found
         return best
 
     def _complete(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
-        search = CompleteSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
+        search = ExhaustiveSearch(self._rules, self._taken, self._fits, self._effort, self._outcome)
         return search.run(candidates, best)
+
+
+class ExhaustiveSearch:
+    """Decides on one candidate after the other, the most valuable first: it stays, if the beneficiary would fit
+    were everybody gone on whom is not decided yet, or it goes. What costs as much as the best so far is left.
+
+    `fits` tells whether the beneficiary can be placed now. Once the `effort` is spent the best so far is it.
+    """
+
+    def __init__(
+        self,
+        rules: SearchContext,
+        taken: RemovedVictims,
+        fits: Callable[[], bool],
+        effort: WorkLimit,
+        outcome: MakeSolution,
+    ) -> None:
+        self._rules = rules
+        self._taken = taken
+        self._fits = fits
+        self._effort = effort
+        self._outcome = outcome
+        self._best: Eviction | None = None
+        self._victims: list[Victim] = []
+        self._twins: list[object] = []
+
+    def run(self, candidates: Sequence[Victim], best: Eviction | None) -> Eviction | None:
+        """The best choice, if it is better than what is known (`best`)."""
+        self._best = best
+        # A whole gang comes before its single members.
+        self._victims = sorted(candidates, key=lambda victim: (victim_cost(victim), victim.key), reverse=True)
+        self._twins = [_twin(victim) for victim in self._victims]
+        # Candidates are judged by what accounts hold before anybody is off.
+        accounts = {account for victim in candidates for payer in victim.amounts for account in payer.path}
+        holdings = {account: dict(self._rules.holding(account)) for account in accounts}
+        self._rules = self._rules._replace(holding=holdings.__getitem__)
+        self._taken.go(self._victims)
+        if self._fits():
+            self._decide(0, [])
+        self._taken.stay(self._victims)
+        return self._best
+
+    def _decide(self, place: int, chosen: list[Victim]) -> None:
+        if place == len(self._victims):
+            found = self._outcome(self._taken, chosen)
+            if found is not None and (self._best is None or found.cost.decisive < self._best.cost.decisive):
+                self._best = found
+            return
+        victim = self._victims[place]
+        absorbed = any(other.whole and not set(other.gangs).isdisjoint(victim.gangs) for other in chosen)
+        # Of those who are alike the one with the least to lose goes first: it comes last here.
+        forced = self._twins[place] is not None and any(
+            other in chosen and self._twins[number] == self._twins[place]
+            for number, other in enumerate(self._victims[:place])
+        )
+        if not forced or absorbed:
+            self._taken.stay([victim])
+            if absorbed or (self._effort.lasts and self._fits()):
+                self._decide(place + 1, chosen)
+            self._taken.go([victim])
+        more = [*chosen, victim]
+        if absorbed or not self._effort.lasts:
+            return
+        if self._best is not None and self._cost(more).decisive >= self._best.cost.decisive:
+            return
+        self._effort.look(len(more))
+        if possible_order(self._rules, more) is not None:
+            self._decide(place + 1, more)
+
+    def _cost(self, chosen: Sequence[Victim]) -> EvictionCost:
+        caps = EvictionLimits(self._rules.session, self._rules.log)
+        for victim in chosen:
+            for record in victim.records:
+                if record.pod.budgets:
+                    caps.count(record, 1)
+        return cost_of(chosen, caps.violations, self._rules.holding)
+
+
+def _twin(victim: Victim) -> object:
+    """Equal for pods on their own that nothing but what they would lose tells apart; None for others."""
+    record = victim.records[0]
+    if victim.gangs or record.pod_class.dynamic:
+        return None
+    return record.row, record.pod_class, record.footprint, record.charge_path, victim.priority, record.pod.budgets

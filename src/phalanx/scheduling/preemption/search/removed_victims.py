@@ -5,25 +5,55 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.transaction import Transaction
-from phalanx.scheduling.preemption.rules.eviction_limits import Caps
-from phalanx.scheduling.preemption.search.affinity_dependents import Interplay
-from phalanx.scheduling.preemption.search.victim_sequence import Rules
+from phalanx.scheduling.preemption.rules.eviction_limits import EvictionLimits
+from phalanx.scheduling.preemption.search.victim_sequence import SearchContext
 from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.session.session import Session
 
 
-class Taken:
+class AffinityDependents:
+    """Pods whose being there, or not, tells on where the beneficiary's pods may go: they are counted by what these
+    state, or state something about these themselves."""
+
+    def __init__(self, session: Session, classes: Iterable[ClassRecord]) -> None:
+        book = session.state.nodes.affinity
+        self._counted = {
+            id(tally)
+            for cls in classes
+            if cls.affinity.restricts
+            for counter in cls.affinity_state(book).counters()
+            for tally, _ in counter.parts
+        }
+
+    def __bool__(self) -> bool:
+        """Whether it matters to the beneficiary at all which pods are where."""
+        return bool(self._counted)
+
+    def concerns(self, cls: ClassRecord) -> bool:
+        """Whether a pod of the class matters for where it is."""
+        return any(id(tally) in self._counted for tally, _ in cls.affinity.tallies)
+
+    def first(self, candidates: list[Victim]) -> list[Victim]:
+        """Those who matter before those who only hold amounts."""
+        return sorted(
+            candidates, key=lambda victim: not any(self.concerns(record.pod_class) for record in victim.records)
+        )
+
+
+class RemovedVictims:
     """The victims that are off at the moment, and how many violations of budgets that would be.
 
     A pod may be a victim on its own and a part of its whole gang: it is off while either is.
     """
 
-    def __init__(self, rules: Rules, transaction: Transaction, interplay: Interplay) -> None:
+    def __init__(self, rules: SearchContext, transaction: Transaction, interplay: AffinityDependents) -> None:
         self._interplay = interplay
         self._nodes = rules.session.state.nodes
         self._transaction = transaction
-        self._caps = Caps(rules.session, rules.log)
+        self._caps = EvictionLimits(rules.session, rules.log)
         self._off: Counter[PodRecord] = Counter()
 
     @property
@@ -63,8 +93,8 @@ class Taken:
             if record.row < 0 or self._off[record] > 1:
                 continue
             usage = record.footprint.usage
-            if (idle[:, record.row] < usage)[usage > 0].any() or record.cls.stocks:
+            if (idle[:, record.row] < usage)[usage > 0].any() or record.pod_class.allocators:
                 return False
-            if self._interplay.concerns(record.cls):
+            if self._interplay.concerns(record.pod_class):
                 return False
         return True

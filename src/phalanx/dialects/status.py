@@ -5,13 +5,13 @@ A change is computed only where something differs, so a steady state writes noth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
-from phalanx.dialects.families import kube_batch, native, native_status, scheduler_plugins, volcano
-from phalanx.dialects.gangs.status_input import Standing
+from phalanx.dialects.dialect import GroupKind
+from phalanx.dialects.gangs.status_input import GroupStatusInput
 from phalanx.dialects.options import DialectOptions
 from phalanx.model.gang import Gang, GangCounts, GroupRef
 from phalanx.model.verdict import Verdict
@@ -35,6 +35,7 @@ class StatusChange(msgspec.Struct, frozen=True):
 
 
 def desired_status(
+    kind: GroupKind,
     ref: GroupRef,
     current_status: Mapping[str, Any],
     gang: Gang,
@@ -55,7 +56,7 @@ def desired_status(
     the quorum has been placed. `admitted` lets the controller of a Volcano group make its pods. `now` is in seconds
     since the epoch, `generation` that of the object.
     """
-    standing = Standing(
+    standing = GroupStatusInput(
         ref=ref,
         current=current_status,
         gang=gang,
@@ -69,22 +70,12 @@ def desired_status(
         generation=generation,
         fail_on_any_member=options.fail_on_any_member,
     )
-    if ref.group == native.GROUP:
-        conditions = native_status.conditions_of(standing) if ref.plural == "podgroups" else []
-        return StatusChange(ref, _patch(ref, {"conditions": conditions}), strategic=True) if conditions else None
-    desired = _STATUS[ref.group](standing) or {}
-    changed = {name: value for name, value in desired.items() if (current_status.get(name) or _ZERO[name]) != value}
-    return StatusChange(ref, _patch(ref, changed)) if changed else None
+    desired = (kind.status(standing) if kind.status is not None else None) or {}
+    changed = {
+        name: value for name, value in desired.items() if (current_status.get(name) or _ZERO.get(name)) != value
+    }
+    return StatusChange(ref, _patch(ref, changed), strategic=kind.strategic) if changed else None
 
-
-_STATUS: Mapping[str, Callable[[Standing], dict[str, Any] | None]] = {
-    scheduler_plugins.GROUP: scheduler_plugins.status_of,
-    scheduler_plugins.OLD_GROUP: scheduler_plugins.status_of,
-    volcano.GROUP: volcano.status_of,
-    kube_batch.GROUP: kube_batch.status_of,
-    kube_batch.DESIGN_GROUP: kube_batch.status_of,
-    kube_batch.LAST_GROUP: kube_batch.status_of,
-}
 
 # What an absent field means: Go leaves out zeros.
 _ZERO: Mapping[str, object] = {

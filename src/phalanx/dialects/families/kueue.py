@@ -1,0 +1,34 @@
+"""Kueue's plain pod groups: pods that Kueue admits together, and that we then place together.
+
+Kueue's controller holds the members by a scheduling gate until its quota admits the whole group; its Workload and
+its queues are its own affair. A group that it admits as soon as the first member is there (those of StatefulSets,
+which make one pod after the other) cannot wait for all of them, so its pods are on their own here as well.
+"""
+
+from __future__ import annotations
+
+from phalanx.dialects.dialect import Dialect
+from phalanx.dialects.gangs.naming import GangNaming, MinimumKey, Precedence
+from phalanx.model.gang import GangKey, GangRules, MatchPolicy
+
+GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
+TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
+FAST_ADMISSION = "kueue.x-k8s.io/pod-group-fast-admission"
+
+
+def _missing(key: GangKey, place: str, native_served: bool) -> str:
+    return f'the pods of group {key} do not say how many they are; write the annotation {TOTAL_COUNT}, such as "3"'
+
+
+POD_GROUP = GangNaming(
+    GangRules("kueue.x-k8s.io"),
+    # Once a group has been admitted, Kueue lets each replacement start at once.
+    MatchPolicy.UNTIL_SCHEDULED,
+    Precedence.LABEL,
+    labels=(GROUP_NAME,),
+    unless=((FAST_ADMISSION, "true"),),
+    minima=(MinimumKey(TOTAL_COUNT),),
+    missing=_missing,
+)
+
+KUEUE_DIALECT = Dialect("kueue", (POD_GROUP,))

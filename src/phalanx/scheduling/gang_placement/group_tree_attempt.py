@@ -1,0 +1,65 @@
+"""What a tree of groups is at the moment: which of its gangs may take part, and what the others lack."""
+
+from __future__ import annotations
+
+from phalanx.cluster.pods.records import GangRecord
+from phalanx.model.gang import GangKey
+from phalanx.model.verdict import Verdict
+from phalanx.scheduling.diagnosis.verdicts import held_by_problem, members_missing, unreadable_members
+from phalanx.scheduling.gang_placement.group_tree import group_tree_of
+from phalanx.scheduling.gang_placement.group_tree_placer import core
+from phalanx.scheduling.gang_placement.quorum_placement import GangPlacement, signature_of
+from phalanx.scheduling.queue.signatures import GroupTreeSignature, QuorumSignature, QuotaBlocked
+from phalanx.scheduling.queue.unit import QueuedUnit
+from phalanx.scheduling.session.session import Session
+
+
+class GroupTreeAttempt:
+    """What a tree is now: its formation, the gangs that may take part (`calls`), and what the others lack."""
+
+    def __init__(self, session: Session, unit: QueuedUnit, root: GangKey) -> None:
+        self.formation = group_tree_of(session.state.surroundings.composites, root)
+        self.lacks: dict[GangRecord, object] = {}
+        self.calls: dict[GangRecord, GangPlacement] = {}
+        for gang in self.formation.gangs():
+            obstacle = _obstacle(session, gang)
+            if obstacle is None:
+                self.calls[gang] = GangPlacement(session, gang)
+            else:
+                self.lacks[gang] = obstacle
+        if any(call.need.repair for call in self.calls.values()):
+            # What is half bound was proved as a whole: the rest of it is placed as it can be.
+            for each in self.formation.formations():
+                each.least = 0
+        self.open = [call for call in self.calls.values() if not call.need.satisfied]
+        parts: list[QuorumSignature | QuotaBlocked] = [signature_of([call]) for call in self.open]
+        held = [gang for gang, lack in self.lacks.items() if not isinstance(lack, Verdict)]
+        parts += [QuotaBlocked(payer) for payer in dict.fromkeys(session.payer(gang) for gang in held)]
+        self.demand = GroupTreeSignature(unit.key, tuple(parts))
+
+    def core_unit(self, unit: QueuedUnit) -> QueuedUnit | None:
+        """The gangs that have to be placed so that the tree holds, as one bundle; None if it holds."""
+        gangs = tuple(core(self.formation, self.calls))
+        return QueuedUnit(unit.key, None, gangs) if gangs else None
+
+
+def group_tree_attempt_of(session: Session, unit: QueuedUnit) -> GroupTreeAttempt | None:
+    """None where something is wrong with the tree."""
+    assert unit.composite is not None
+    fault = session.state.surroundings.composites.fault(unit.composite)
+    return GroupTreeAttempt(session, unit, unit.composite) if fault is None else None
+
+
+def _obstacle(session: Session, gang: GangRecord) -> object:
+    """What keeps a gang from taking part whatever room there is: a verdict, or what forbids it to be charged."""
+    noun = gang.spec
+    assert noun is not None
+    if noun.problem is not None:
+        return held_by_problem(gang, noun)
+    need = session.requirement(gang)
+    if need.satisfied:
+        return None
+    verdict = members_missing(gang, noun, need) or unreadable_members(gang, need)
+    if verdict is None and not need.repair and gang.pending:
+        return session.blocked(gang)
+    return verdict

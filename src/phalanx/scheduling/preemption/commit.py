@@ -1,0 +1,117 @@
+"""What becomes of an eviction that was found: the victims are told to go, and the room is held for whom they go."""
+
+from __future__ import annotations
+
+import msgspec
+
+from phalanx.cluster.pods.nominations import Nomination
+from phalanx.cluster.pods.records import PodRecord
+from phalanx.model.decisions import EvictionReason
+from phalanx.model.quantity import format_quantity
+from phalanx.scheduling.gang_placement.nominated_placement import await_leavers, nominated_members
+from phalanx.scheduling.preemption.preemptor import PodPreemptor, Preemptor
+from phalanx.scheduling.preemption.rules.self_protection import protected_pods_of
+from phalanx.scheduling.preemption.solution import Eviction
+from phalanx.scheduling.preemption.victims import Victim
+from phalanx.scheduling.session.session import Session
+
+# Room that is held is given up when those who must leave are still there so long after their grace (seconds).
+_PATIENCE = 60
+_LENT = "what it holds was lent"
+
+
+def commit(session: Session, beneficiary: Preemptor, found: Eviction) -> None:
+    """Tells the victims to go and holds the room for whom they go."""
+    unit = beneficiary.unit
+    session.disruptions[unit.key] = found
+    hands, kept = _hands(beneficiary, found), dict(found.placements)
+    session.withdraw_nominations(record for record in nominated_members(unit) if record not in kept)
+    _promise(session, beneficiary, beneficiary.name, found, hands)
+    await_leavers(session, unit, beneficiary.demand)
+
+
+def commit_for_each(session: Session, beneficiary: PodPreemptor, found: Eviction) -> None:
+    """The same for pods on their own: each waits only for those who must leave for it."""
+    unit_of, hands = {unit.pod: unit for unit in beneficiary.units}, _hands(beneficiary, found)
+    first = found.placements[0][0]
+    # Who tells a victim to go: the first who is placed where it stands. Those who stand nowhere near go for an
+    # account's sake: that is the first one's to tell, and everybody's concern.
+    teller = {row: record for record, row in reversed(found.placements)}
+    told: dict[PodRecord, list[Victim]] = {record: [] for record, _ in found.placements}
+    at_row: dict[int, list[PodRecord]] = {}
+    common = list(found.leavers)
+    for victim in found.victims:
+        near = next((teller[row] for row in victim.rows if row in teller), None)
+        told[near if near is not None else first].append(victim)
+        for leaver in victim.records:
+            (at_row.setdefault(leaver.row, []) if near is not None else common).append(leaver)
+    for record, row in found.placements:
+        part = msgspec.structs.replace(
+            found,
+            victims=tuple(told[record]),
+            placements=((record, row),),
+            leavers=(*at_row.get(row, ()), *common),
+            losers=found.losers if record is first else (),
+        )
+        unit = unit_of[record]
+        session.disruptions[unit.key] = part
+        _promise(session, beneficiary, f"pod {record.pod.key}", part, hands)
+        await_leavers(session, unit, beneficiary.demand)
+
+
+def _hands(beneficiary: Preemptor, found: Eviction) -> int:
+    """Through how many hands the room has gone that the beneficiary gets."""
+    taken = [record.nomination.transfers + 1 for record in found.losers if record.nomination is not None]
+    own = [record.nomination.transfers for record in beneficiary.claimed if record.nomination is not None]
+    return max((*taken, *own), default=0)
+
+
+def _promise(session: Session, beneficiary: Preemptor, name: str, found: Eviction, hands: int) -> None:
+    cause = session.next_cause()
+    leavers = {record: None for victim in found.victims for record in victim.records}
+    leavers.update(dict.fromkeys(found.leavers))
+    # Grace begins when they are told; those who leave already have their own end.
+    ends = [max(session.now + record.pod.grace, record.pod.leaves) for record in leavers]
+    uids = frozenset(record.pod.uid for record in leavers)
+    claim = Nomination(uids, max(ends, default=session.now) + _PATIENCE, cause, hands)
+    for victim in found.victims:
+        message = _why(beneficiary, victim)
+        for record in victim.records:
+            assert record.charge_path is not None
+            spite = protected_pods_of(session).remark(record, victim.grounds[record.charge_path])
+            session.evict(record, victim.reason, message + spite, name, cause)
+    # What is promised to others is taken before it is promised again.
+    session.withdraw_nominations(found.losers, heir=cause)
+    for record, row in found.placements:
+        session.nominate(record, row, claim)
+
+
+def _why(beneficiary: Preemptor, victim: Victim) -> str:
+    """One clause that names no beneficiary: whoever tells it has done so (`Evict.sentence`)."""
+    if victim.reason is EvictionReason.RECLAIMED:
+        return _excess(victim)
+    if any(gang in beneficiary.gangs for gang in victim.gangs):
+        return _outranked(victim.importance, beneficiary.pod_priority)
+    if victim.priority >= beneficiary.priority:
+        return f"both have priority {victim.priority}, and the other holds less"
+    return _outranked(victim.priority, beneficiary.priority)
+
+
+def _outranked(low: int, high: int) -> str:
+    return f"priority {low} gives way to priority {high}"
+
+
+def _excess(victim: Victim) -> str:
+    """Who of those that pay for the victim is furthest above what is meant for him, in anything that it holds."""
+    found: list[tuple[float, str]] = []
+    for payer, ground in victim.grounds.items():
+        for over in ground.overs:
+            # Others of the same decision leave already; all are told the same.
+            holding = over.account.allocated
+            for name, own in sorted(over.limits.items()):
+                amount = holding.get(name, 0)
+                if amount > own and victim.amounts[payer].get(name, 0):
+                    more, everything = format_quantity(amount - own, name), format_quantity(amount, name)
+                    text = f"{over.account.label} holds {everything} {name}, {more} more than is its own"
+                    found.append((own / amount, text))
+    return min(found, key=lambda entry: entry[0], default=(0, _LENT))[1]

@@ -1,0 +1,178 @@
+"""Dialects that installed packages offer, beside ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from phalanx.cli.manifests import access, definitions
+from phalanx.daemon.policy_file import dialect_options
+from phalanx.dialects.dialect import AccessRule, Dialect, GroupKind
+from phalanx.dialects.gangs.group_spec import GroupReader, GroupSpec
+from phalanx.dialects.gangs.naming import GangNaming, Precedence
+from phalanx.dialects.gangs.status_input import GroupStatusInput
+from phalanx.dialects.intake import Intake
+from phalanx.dialects.kinds import ServedKind, WantedKind
+from phalanx.dialects.reader import Document
+from phalanx.dialects.registry import BUILT_IN, installed_dialects
+from phalanx.dialects.status import desired_status
+from phalanx.model.gang import Gang, GangCounts, GangKey, GangRules, MatchPolicy
+from phalanx.scheduling.framework.errors import PolicyError
+from phalanx.scheduling.policy.loader import load_policy
+from tests.dialects.objects import group, pod
+
+TEAM = ServedKind("example.com", "v1", "teams", "Team")
+KEY = GangKey("default", "g")
+
+
+def read_team(resource: ServedKind, document: Document) -> tuple[GroupSpec, ...]:
+    reader = GroupReader(resource, document)
+    return (GroupSpec(reader.ref, reader.ref.name, min_member=reader.min_member("size")),)
+
+
+def team_status(standing: GroupStatusInput) -> dict[str, Any]:
+    return {"members": standing.scheduled}
+
+
+NAMING = GangNaming(
+    GangRules("example.com"),
+    MatchPolicy.WAITING_AND_RUNNING,
+    Precedence.LABEL,
+    labels=("example.com/team",),
+    objects=("example.com",),
+)
+TEAMS = Dialect(
+    "teams",
+    (NAMING,),
+    (GroupKind(WantedKind("example.com", "teams", "Team", ("v1",)), read_team, NAMING, team_status),),
+    access=(AccessRule("example.com", ("teams",)),),
+)
+
+
+def raising(*arguments: object) -> Any:
+    raise ValueError("a bug")
+
+
+class Entry:
+    def __init__(self, name: str, offered: object) -> None:
+        self.name, self.value, self._offered = name, f"package:{name}", offered
+
+    def load(self) -> object:
+        if isinstance(self._offered, Exception):
+            raise self._offered
+        return self._offered
+
+
+@pytest.fixture
+def offer(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    def offer(**offered: object) -> None:
+        entries = [Entry(name, each) for name, each in offered.items()]
+        monkeypatch.setattr(
+            "phalanx.dialects.registry.entry_points", lambda group: entries * (group == "phalanx.dialects")
+        )
+        installed_dialects.cache_clear()
+
+    yield offer
+    installed_dialects.cache_clear()
+
+
+def test_the_dialect_of_a_package_serves_from_the_pods_label_to_the_objects_status(offer: Any) -> None:
+    offer(teams=TEAMS)
+    door = Intake(["phalanx"], dialects=installed_dialects())
+    door.pod(pod(labels={"example.com/team": "g"}))
+    door.group(TEAM, group("g", size=3))
+    gang = door._gangs.gang(KEY)
+    assert gang is not None
+    assert gang.source is not None
+    assert (gang.min_member, gang.rules, gang.source.kind) == (3, NAMING.rules, "Team")
+    change = desired_status(door.dialects.group_of(gang.source), gang.source, {}, gang, GangCounts(bound=2))
+    assert change is not None
+    assert change.patch["status"] == {"members": 2}
+
+
+def test_a_name_means_the_objects_of_its_own_dialect_first(offer: Any) -> None:
+    offer(teams=TEAMS)
+    door = Intake(["phalanx"], dialects=installed_dialects())
+    door.group(ServedKind("scheduling.x-k8s.io", "v1alpha1", "podgroups"), group("g", minMember=2))
+    door.group(TEAM, group("g", size=3))
+    gang = door._gangs.gang(KEY)
+    assert gang is not None
+    assert gang.min_member == 2  # nobody names it yet: ours come first
+    door.pod(pod(labels={"example.com/team": "g"}))
+    gang = door._gangs.gang(KEY)
+    assert gang is not None
+    assert gang.min_member == 3
+
+
+def test_what_it_needs_is_among_the_rights_that_are_installed(offer: Any) -> None:
+    offer(teams=TEAMS)
+    rules = access("phalanx-scheduler", "phalanx-system")[2]["rules"]
+    assert {"apiGroups": ["example.com"], "resources": ["teams"], "verbs": ["get", "list", "watch"]} in rules
+    assert definitions()
+
+
+def test_policies_know_its_name_and_no_other(offer: Any) -> None:
+    def options(name: str) -> Any:
+        text = (
+            f'actions: "allocate"\ntiers: []\nphalanx: {{dialects: {{matchPolicies: {{{name}: only-waiting}}}}}}\n'
+        )
+        return dialect_options(load_policy(text, "policy.yaml"))
+
+    with pytest.raises(PolicyError, match="there is no 'example"):
+        options("example.com")
+    offer(teams=TEAMS)
+    assert options("example.com").match_policies == {"example.com": MatchPolicy.ONLY_WAITING}
+
+
+@pytest.mark.parametrize(
+    ("offered", "why"),
+    [
+        (ImportError("no module named teams"), "it cannot be loaded: no module named teams"),
+        ("teams", "it is no phalanx.dialects.dialect.Dialect"),
+        (Dialect("mine", enrichers=raising), "it cannot be used: ValueError: a bug"),
+        (Dialect("volcano"), "the name 'volcano' belongs to the dialect 'volcano' already"),
+        (
+            Dialect(
+                "mine", (GangNaming(GangRules("x"), NAMING.match_policy, Precedence.LABEL, ("pod-group/name",)),)
+            ),
+            "the key pod-group/name belongs to the dialect 'scheduler-plugins' already",
+        ),
+        (
+            Dialect("mine", groups=BUILT_IN[0].groups),
+            "the kind podgroups.scheduling.x-k8s.io belongs to the dialect 'scheduler-plugins' already",
+        ),
+    ],
+)
+def test_one_that_cannot_be_used_is_told_and_left_out(
+    offer: Any, caplog: pytest.LogCaptureFixture, offered: object, why: str
+) -> None:
+    offer(bad=offered, teams=TEAMS)
+    assert installed_dialects() == (*BUILT_IN, TEAMS)
+    assert [record.message for record in caplog.records] == [f"dialect bad (package:bad) is left out: {why}"]
+
+
+def test_a_reader_of_names_that_raises_costs_its_own_names_only(caplog: pytest.LogCaptureFixture) -> None:
+    broken = GangNaming(GangRules("broken"), NAMING.match_policy, Precedence.FIELD, read=raising)
+    door = Intake(["phalanx"], dialects=(*BUILT_IN, Dialect("broken", (broken,))))
+    for name in ("a", "b"):
+        door.pod(pod(name, labels={"pod-group/name": "g", "pod-group/min-available": "2"}))
+    gang = door._gangs.gang(KEY)
+    assert gang is not None
+    assert gang.min_member == 2
+    assert [record.message for record in caplog.records] == [
+        "the names that 'broken' reads are left out from now on"
+    ]
+
+
+def test_a_reader_of_objects_that_raises_holds_the_gang_of_that_object(offer: Any) -> None:
+    (kind,) = TEAMS.groups
+    broken = Dialect("teams", (NAMING,), (GroupKind(kind.kind, raising, NAMING),))
+    door = Intake(["phalanx"], dialects=(*BUILT_IN, broken))
+    door.group(TEAM, group("g", size=3))
+    gang = door._gangs.gang(KEY)
+    assert gang is not None
+    assert isinstance(gang, Gang)
+    assert gang.problem is not None
+    assert gang.problem.message == "Team default/g (example.com) cannot be read: ValueError: a bug; apply it again"
