@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import time
 from collections.abc import Awaitable
+
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.controllers.builtin_queues import BuiltinQueues
 from phalanx.daemon.controllers.leftover_evictions import LeftoverEvictions
@@ -11,12 +20,10 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor
-from phalanx.daemon.executor import gone_guard
+from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
-from phalanx.daemon.leadership import Leadership
-from phalanx.daemon.leadership import LeaseOptions
+from phalanx.daemon.leadership import Leadership, LeaseOptions
 from phalanx.daemon.node_load import NodeLoads
 from phalanx.daemon.observer import Observer
 from phalanx.daemon.policy_file import PolicyFile
@@ -27,20 +34,15 @@ from phalanx.dialects.core import PodObject
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.registry import installed_dialects
 from phalanx.dialects.signatures import Signer
-from phalanx.execution.binder import BindResult
-from phalanx.execution.binder import Binder
+from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
-from phalanx.execution.evictor import EvictResult
-from phalanx.execution.evictor import Evictor
+from phalanx.execution.evictor import Evictor, EvictResult
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
-from phalanx.execution.writes import PooledClient
-from phalanx.execution.writes import Urgency
-from phalanx.execution.writes import WritePool
+from phalanx.execution.writes import PooledClient, Urgency, WritePool
 from phalanx.kube.client import KubeClient
-from phalanx.kube.errors import ApiError
-from phalanx.kube.errors import ConnectionLost
+from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.failures import Failures
 from phalanx.kube.retry import Backoff
@@ -54,20 +56,11 @@ from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
 from phalanx.status.status_writer import StatusWriter
-from phalanx.status.verdict_publisher import PublishingPace
-from phalanx.status.verdict_publisher import VerdictPublisher
-from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS
-from phalanx.status.warnings.distrusted_devices import DistrustedDevices
+from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
+from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
 from phalanx.status.warnings.lost_members import LostMembers
 from phalanx.status.warnings.network_faults import NetworkFaults
-import asyncio
-import contextlib
-import logging
-import msgspec
-import os
-import socket
-import time
 
 log = logging.getLogger(__name__)
 

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
 from phalanx.cluster.pods.records import PodRecord
-from phalanx.model.duration import format_duration
-from phalanx.model.duration import format_moment
+from phalanx.model.duration import format_duration, format_moment
 from phalanx.model.verdict import Verdict
-from phalanx.scheduling.diagnosis.shortage import Gap
-from phalanx.scheduling.diagnosis.shortage import Shortage
-from phalanx.scheduling.diagnosis.verdicts import gap
-from phalanx.scheduling.diagnosis.verdicts import no_room_for_gang
-from phalanx.scheduling.diagnosis.verdicts import no_room_for_pod
-from phalanx.scheduling.diagnosis.verdicts import over_ceiling_for_gang
-from phalanx.scheduling.diagnosis.verdicts import over_ceiling_for_pod
+from phalanx.scheduling.diagnosis.shortage import Gap, Shortage
+from phalanx.scheduling.diagnosis.verdicts import (
+    gap,
+    no_room_for_gang,
+    no_room_for_pod,
+    over_ceiling_for_gang,
+    over_ceiling_for_pod,
+)
 from phalanx.scheduling.gang_placement.nominated_placement import nominated_members
-from phalanx.scheduling.preemption.solution import Eviction
-from phalanx.scheduling.preemption.solution import cost_of
+from phalanx.scheduling.preemption.solution import Eviction, cost_of
 from phalanx.scheduling.preemption.victims import hours_lost
 from phalanx.scheduling.queue.unit import QueuedUnit
 from phalanx.scheduling.quota.limits import OverQuota
-from phalanx.scheduling.session.eviction_log import pace
-from phalanx.scheduling.session.eviction_log import rates
-from phalanx.scheduling.whatif.dry_run import DryRun
-from phalanx.scheduling.whatif.dry_run import NothingHelps
+from phalanx.scheduling.session.eviction_log import pace, rates
+from phalanx.scheduling.whatif.dry_run import DryRun, NothingHelps
 from phalanx.scheduling.whatif.hypothesis import EvictionObstacle
-import msgspec
 
 LEAVING = "Leaving"
 DUE = "Due"
@@ -120,7 +117,9 @@ def _leaving(rehearsal: DryRun, found: Eviction) -> EvictionPreview:
     return EvictionPreview(LEAVING, f"{_pods(len(found.leavers))} on the way out{end}")
 
 
-def _due(rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]) -> EvictionPreview:
+def _due(
+    rehearsal: DryRun, found: Eviction, told: Sequence[PodRecord], messages: Mapping[str, str]
+) -> EvictionPreview:
     groups: dict[str, list[str]] = {}
     for record in told:
         groups.setdefault(messages.get(record.pod.uid, "makes room"), []).append(record.pod.key)

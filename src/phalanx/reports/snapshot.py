@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.node_load import measure
-from phalanx.daemon.observer import DISRUPTION_BUDGETS
-from phalanx.daemon.observer import NAMESPACES
-from phalanx.daemon.observer import NODES
-from phalanx.daemon.observer import PODS
-from phalanx.daemon.observer import PRIORITY_CLASSES
-from phalanx.daemon.observer import RESOURCE_QUOTAS
-from phalanx.daemon.served import has_native_groups
-from phalanx.daemon.served import served_accounts
-from phalanx.daemon.served import served_enricher_kinds
-from phalanx.daemon.served import served_groups
+from phalanx.daemon.observer import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
+from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.daemon.signing_keys import reading_signer
-from phalanx.dialects.core import PodObject
-from phalanx.dialects.core import decode_namespace
-from phalanx.dialects.core import decode_node
-from phalanx.dialects.core import decode_pod
-from phalanx.dialects.core import decode_priority_class
-from phalanx.dialects.core import decode_resource_quota
+from phalanx.dialects.core import (
+    PodObject,
+    decode_namespace,
+    decode_node,
+    decode_pod,
+    decode_priority_class,
+    decode_resource_quota,
+)
 from phalanx.dialects.intake import Intake
 from phalanx.dialects.options import DialectOptions
 from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
@@ -33,13 +29,9 @@ from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
-from phalanx.kube.wire import read_head
-from phalanx.kube.wire import read_page
+from phalanx.kube.wire import read_head, read_page
 from phalanx.model.events import ClusterEvent
 from phalanx.scheduling.quota.usage_history import AccountUsage
-from typing import Any
-from typing import TypeVar
-import msgspec
 
 T = TypeVar("T")
 
