@@ -28,7 +28,7 @@ from phalanx.kube.retry import RetryPolicy
 from phalanx.model.events import ClusterEvent, GangRemoved, GangUpdated, NodeRemoved, NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.status.account_status import AccountStatuses
-from phalanx.status.status_writer import StatusWriter
+from phalanx.status.status_endpoint import StatusEndpoint
 from tests.cluster_content import Clock, Recorded, node
 from tests.dialects.objects import (
     EPOCH,
@@ -112,9 +112,9 @@ class World:
         self.refused: list[str] = []
         self.clock = Clock()
         recorder = cast(EventRecorder, self.recorded)
-        self.writer = StatusWriter(self.api.client(), recorder, self.refused.append)
+        self.endpoint = StatusEndpoint(self.api.client(), recorder, self.refused.append)
         self.statuses = AccountStatuses(
-            self.writer,
+            self.endpoint,
             self.pool,
             self.state,
             self.intake,
@@ -235,7 +235,7 @@ async def test_counts_are_left_to_a_controller_that_replaces_the_status(world: W
 
 async def test_where_volcanos_controller_takes_orders_no_queue_is_given_a_state(world: World) -> None:
     """It applies the state without force: whoever wrote one before makes every later order fail."""
-    world.writer.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))
+    world.endpoint.learn(Discovery((ServedResource(Resource("bus.volcano.sh", "v1alpha1", "commands")),)))
     world.put(VOLCANO_QUEUE, queue("q"))
     assert await world.look() == [{"allocated": NOTHING}]
 

@@ -23,7 +23,7 @@ from phalanx.kube.retry import RetryPolicy
 from phalanx.model.events import NodeUpdated
 from phalanx.model.gang import GangKey
 from phalanx.status.group_status import GroupStatuses
-from phalanx.status.status_writer import StatusWriter
+from phalanx.status.status_endpoint import StatusEndpoint
 from tests.cluster_content import Recorded, node
 from tests.dialects.objects import KUBE_BATCH, NATIVE, NATIVE_1_36, VOLCANO, X_K8S, container, group, pod
 
@@ -72,8 +72,7 @@ class World:
         self.now = 1_900_000_000
         client = KubeClient(ClusterConfig("http://groups.invalid"), transports=lambda *_, **__: self.api)
         self.statuses = GroupStatuses(
-            client,
-            StatusWriter(client, cast(EventRecorder, Recorded())),
+            StatusEndpoint(client, cast(EventRecorder, Recorded())),
             self.pool,
             self.state,
             self.intake,

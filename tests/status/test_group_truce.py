@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.dialects.objects import X_K8S
-from tests.status.test_group_disruption import World
+from tests.status.test_group_disruption import G, World
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ async def test_what_is_new_is_said_at_once(world: World) -> None:
 
 async def test_it_is_said_again_after_a_pause(world: World) -> None:
     await corrected(world, phase="Scheduled")
-    entry = world.statuses._entries[next(iter(world.statuses._entries))]
+    entry = world.statuses._writer._entries[G]
     assert entry.later is not None
     entry.quiet_until = 0.0
     assert (await world.look())["phase"] == "Running"

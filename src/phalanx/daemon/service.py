@@ -55,7 +55,7 @@ from phalanx.status.composite_status import CompositeStatuses
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
-from phalanx.status.status_writer import StatusWriter
+from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
 from phalanx.status.warnings.ignored_protection import ignored_protection
@@ -142,12 +142,20 @@ class SchedulerService:
         self._recorder = EventRecorder(news, controller=name, instance=f"{name}-{socket.gethostname()}")
         conditions = PodConditions(client, self._pool, time.time)
         event_publisher = EventPublisher(self._recorder, self.state, self._intake.dialects)
-        writer = StatusWriter(client, self._recorder, self.telemetry.status_refused)
+        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
+        endpoint = StatusEndpoint(client, self._recorder, self.telemetry.status_refused)
         statuses = GroupStatuses(
-            client, writer, self._pool, self.state, self._intake, self._verdict, time.time, self._policy.dialects
+            endpoint,
+            self._pool,
+            self.state,
+            self._intake,
+            self._verdict,
+            time.time,
+            self._policy.dialects,
+            wrote=self._lost_members.status_written,
         )
         composites = CompositeStatuses(
-            writer, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
+            endpoint, self._pool, self.state, self._intake, self._verdict, time.time, statuses.disruption
         )
         self._groups_told = (statuses.touch, composites.touch)
         evictor = Evictor(client, self._pool, time.time, scheduler=name, through=lambda: self.policy.evictions)
@@ -177,7 +185,7 @@ class SchedulerService:
             failures=self._failures,
         )
         self._accounts = AccountStatuses(
-            writer, self._pool, self.state, self._intake, self._recorder, time.monotonic, failures=self._failures
+            endpoint, self._pool, self.state, self._intake, self._recorder, failures=self._failures
         )
         self._refusals = KubeletRefusals(self.state, self._refused)
         self.observer = Observer(
@@ -189,11 +197,10 @@ class SchedulerService:
             pod_gone=self._pod_gone,
             gang_touched=self._gang_touched,
             failures=self._failures,
-            discovered=writer.learn,
+            discovered=endpoint.learn,
         )
-        writer.outdated = self.observer.rediscover
+        endpoint.outdated = self.observer.rediscover
         self._node_loads = NodeLoads(client, self._minds_load, self.observer.apply_event, time.time)
-        self._lost_members = LostMembers(self.state, self._recorder, self._intake.dialects)
         self._made_groups = MadeGroups(
             client,
             self._pool,

@@ -6,15 +6,16 @@ from typing import Any, cast
 
 import msgspec
 
+from phalanx.dialects.status import StatusChange
 from phalanx.kube.auth.config import ClusterConfig
 from phalanx.kube.auth.credentials import ClientIdentity
-from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.client import KubeClient
 from phalanx.kube.discovery import Discovery, ServedResource
 from phalanx.kube.events import EventRecorder
 from phalanx.kube.http.transport import HttpRequest, HttpResponse
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GroupRef
-from phalanx.status.status_writer import StatusWriter
+from phalanx.status.status_endpoint import StatusEndpoint
 from tests.cluster_content import Recorded
 from tests.execution.podserver import status
 
@@ -53,18 +54,18 @@ class World:
         self.api = Api(apart=apart)
         client = KubeClient(ClusterConfig("http://objects.invalid"), transports=lambda *_, **__: self.api)
         self.moves: list[str] = []
-        self.writer = StatusWriter(
+        self.endpoint = StatusEndpoint(
             client, cast(EventRecorder, Recorded()), outdated=lambda: self.moves.append("asked")
         )
-        self.writer.moved.append(lambda: self.moves.append("moved"))
+        self.endpoint.moved.append(lambda: self.moves.append("moved"))
 
     def discovered(self, *, apart: bool) -> None:
         subresources = frozenset({"status"}) if apart else frozenset[str]()
-        self.writer.learn(Discovery((ServedResource(QUOTA, subresources=subresources),)))
+        self.endpoint.learn(Discovery((ServedResource(QUOTA, subresources=subresources),)))
         self.moves.clear()
 
     async def write(self, used: str) -> None:
-        await self.writer.write(REF, {"status": {"used": {"cpu": used}}}, PatchType.MERGE)
+        await self.endpoint.write(StatusChange(REF, {"status": {"used": {"cpu": used}}}))
 
 
 async def test_a_definition_that_lost_its_subresource_gets_the_status_on_the_object() -> None:
