@@ -31,7 +31,7 @@ class TestDoubts:
         self.count += 1
 
     def told(self) -> list[str]:
-        return [notice.about.name for notice in self.doubts.new_notices()]
+        return [notice.about.name for notice in self.doubts.new_warnings()]
 
     def test_each_is_told_and_counted_once(self) -> None:
         self.stock.equip(Family, CardPolicy.LAST)

@@ -12,23 +12,23 @@ from phalanx.status.warnings.network_faults import NetworkFaults
 def test_a_node_in_two_racks_is_told_of_until_it_is_in_one() -> None:
     nodes = NodeTable(ResourceSpace())
     faults = NetworkFaults(nodes.topology)
-    assert faults.new_notices() == []
+    assert faults.new_warnings() == []
     for name in ("r1", "r2"):
         nodes.topology.put(HyperNode(name, 1, members=(HyperNodeMember(name="n1"),)))
-    assert faults.new_notices() == []  # the node is not there yet
+    assert faults.new_warnings() == []  # the node is not there yet
     nodes.upsert(Node("n1"))
-    (notice,) = faults.new_notices()
+    (notice,) = faults.new_warnings()
     assert (notice.reason, notice.about.kind, notice.about.name) == ("HyperNodeConflict", "HyperNode", "r2")
     assert "node n1 is a member of HyperNode r1 as well, which has it" in notice.message
     nodes.upsert(Node("n2"))
-    assert faults.new_notices() == []
+    assert faults.new_warnings() == []
     nodes.topology.drop("r2")
-    assert faults.new_notices() == []
+    assert faults.new_warnings() == []
     nodes.topology.put(HyperNode("r2", 1, members=(HyperNodeMember(name="n1"),)))
-    assert len(faults.new_notices()) == 1
+    assert len(faults.new_warnings()) == 1
 
 
 def test_what_cannot_be_read_is_told_by_whoever_reads_it() -> None:
     nodes = NodeTable(ResourceSpace())
     nodes.topology.put(HyperNode("odd", 1, problem="spec.tier is odd"))
-    assert NetworkFaults(nodes.topology).new_notices() == []
+    assert NetworkFaults(nodes.topology).new_warnings() == []

@@ -14,7 +14,7 @@ from phalanx.scheduling.defragmentation.relocation import EmptyNodes, Relocation
 
 if TYPE_CHECKING:
     from phalanx.cluster.state import ClusterState
-    from phalanx.daemon.relocation import RelocationResult
+    from phalanx.execution.relocation import RelocationResult
 
 
 def table(relocation: Relocation, outcome: RelocationResult | None, state: ClusterState) -> list[str]:

@@ -29,6 +29,15 @@ from phalanx.dialects.reader import decode_object
 from phalanx.dialects.warnings import ObjectRef, node_ref, pod_ref
 from phalanx.kube.changes import Change, Delete, Malformed, Synced, Upsert
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import (
+    DEFINITIONS,
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from phalanx.kube.discovery import Discovery, discover
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.failures import Failures
@@ -49,16 +58,6 @@ from phalanx.model.gang import GangKey
 from phalanx.model.pod import Pod, PodClass
 
 log = logging.getLogger(__name__)
-
-PODS = Resource("", "v1", "pods", "Pod")
-NODES = Resource("", "v1", "nodes", "Node", namespaced=False)
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
-RESOURCE_QUOTAS = Resource("", "v1", "resourcequotas", "ResourceQuota")
-DISRUPTION_BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
-DEFINITIONS = Resource(
-    "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
-)
 
 # After a CRD changed, its kind is served within moments; these are the looks that find it, in seconds.
 _DISCOVERY_LOOKS = (0.1, 0.4, 1.0, 3.0)

@@ -20,7 +20,6 @@ from phalanx.daemon.controllers.partial_gangs import PartialGangs
 from phalanx.daemon.controllers.queue_gates import QueueGates
 from phalanx.daemon.controllers.usage_record import UsageRecord
 from phalanx.daemon.eligibility import Eligibility
-from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.daemon.extender_calls import connect_extenders
 from phalanx.daemon.kubelet_refusals import KubeletRefusals
 from phalanx.daemon.leadership import Leadership, LeaseOptions
@@ -38,6 +37,7 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.executor import Executor, gone_guard
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.preparation_handlers import preparation_handlers
 from phalanx.execution.writes import PooledClient, Urgency, WritePool
@@ -55,6 +55,7 @@ from phalanx.status.composite_status import CompositeStatuses
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
+from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.status_endpoint import StatusEndpoint
 from phalanx.status.verdict_publisher import PublishingPace, VerdictPublisher
 from phalanx.status.warnings.distrusted_devices import DEVICE_RESULTS, DistrustedDevices
@@ -171,15 +172,20 @@ class SchedulerService:
         self._verdict_publisher = VerdictPublisher(
             self.state, conditions, event_publisher, self._tell_group, pace=options.pace, failures=self._failures
         )
+        self._publisher = PlanPublisher(
+            self.state,
+            event_publisher,
+            EvictionEvents(self._recorder, self.state),
+            self._verdict_publisher,
+            statuses,
+            self._failures,
+        )
         self.executor = Executor(
             self.state,
             self._preparations,
             disruptions,
             conditions,
-            event_publisher,
-            EvictionEvents(self._recorder, self.state),
-            self._verdict_publisher,
-            statuses,
+            self._publisher,
             guard=Eligibility(self.state, lambda: self.scheduler.placer).since_now,
             wake=self._wake.set,
             failures=self._failures,
@@ -229,6 +235,7 @@ class SchedulerService:
 
     def _pod_gone(self, uid: str) -> None:
         self.executor.pod_gone(uid)
+        self._publisher.pod_gone(uid)
         self._made_groups.pod_gone(uid)
         self._queue_gates.pod_gone(uid)
 
@@ -345,8 +352,8 @@ class SchedulerService:
         """Plans until there is nothing more to do."""
         self.scheduler.observe(time.time())
         self.scheduler.activate_due(time.time())
-        news = [*self._network_faults.new_notices(), *self._distrusted_devices.new_notices()]
-        self.executor.publish_notices([*self._intake.drain_warnings(), *news])
+        news = [*self._network_faults.new_warnings(), *self._distrusted_devices.new_warnings()]
+        self._publisher.publish_warnings([*self._intake.drain_warnings(), *news])
         while not self._stopping.is_set() and not self.scheduler.idle:
             if self.observer.fresh:
                 self._cycle()
@@ -393,7 +400,7 @@ class SchedulerService:
                 "plugin" if failure.plugin else "planning", failure.what, failure.why, failure.trace
             )
         self.executor.carry_out(plan)
-        self.executor.publish_notices(ignored_protection(self.state, plan.binds, self.policy.self_protection))
+        self._publisher.publish_warnings(ignored_protection(self.state, plan.binds, self.policy.self_protection))
         self.telemetry.cycle(plan, time.perf_counter() - started)
 
     async def _reach(self) -> None:
@@ -452,7 +459,7 @@ class SchedulerService:
             tell(key)
 
     def _gang_touched(self, key: GangKey) -> None:
-        self.executor.gang_touched(key)
+        self._publisher.gang_touched(key)
         self._groups_told[1](key)
         self._accounts.gang_touched(key)
         self._made_groups.touch(key)

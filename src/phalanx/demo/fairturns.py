@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from phalanx.demo.stage import PODS, NodePlan, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.demo.stage import NodePlan, Scenario, ScenarioError, ScenarioRun, pod
+from phalanx.kube.core_resources import PODS
 
 _SLOTS = 20
 _CREATORS = 16

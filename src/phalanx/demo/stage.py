@@ -15,14 +15,13 @@ import yaml
 from phalanx.daemon.policy_file import dialect_options, read_policy
 from phalanx.demo.localcluster import LocalCluster
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED
+from phalanx.kube.core_resources import NAMESPACES, PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.model.gang import GangKey
 from phalanx.reports.snapshot import read_cluster
 from phalanx.reports.why import WhyAnswer, WhyReport
 
-PODS = Resource("", "v1", "pods", "Pod")
-NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 GPU = "nvidia.com/gpu"
 _POLL = 0.05
 _PATIENCE = 30.0

@@ -13,14 +13,12 @@ from phalanx.dialects.gangs.plan_marks import PLAN_ANNOTATION, encode_mark
 from phalanx.dialects.signatures import Signer
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost, Unreachable
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff
 from phalanx.model.decisions import Bind
 
 log = logging.getLogger(__name__)
-
-PODS = Resource("", "v1", "pods", "Pod")
 
 
 class BindOutcome(enum.Enum):

@@ -15,10 +15,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from phalanx.dialects.devices.claim_objects import EXTENDED
-from phalanx.execution.binder import PODS
 from phalanx.execution.persistence import persist
 from phalanx.execution.preparation import PreparationError
 from phalanx.kube.client import PatchType
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource
 from phalanx.kube.timestamps import format_time

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
 from phalanx.kube.conditions import PodCondition
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.kube.timestamps import format_time

@@ -9,7 +9,6 @@ import msgspec
 
 from phalanx.cluster.state import ClusterState
 from phalanx.daemon.node_load import measure
-from phalanx.daemon.observer import DISRUPTION_BUDGETS, NAMESPACES, NODES, PODS, PRIORITY_CLASSES, RESOURCE_QUOTAS
 from phalanx.daemon.served import has_native_groups, served_accounts, served_enricher_kinds, served_groups
 from phalanx.daemon.signing_keys import reading_signer
 from phalanx.dialects.core import (
@@ -26,6 +25,14 @@ from phalanx.dialects.pods.evictability import DISRUPTION_TARGET
 from phalanx.dialects.reader import decode_object
 from phalanx.dialects.registry import installed_dialects
 from phalanx.kube.client import KubeClient
+from phalanx.kube.core_resources import (
+    DISRUPTION_BUDGETS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    RESOURCE_QUOTAS,
+)
 from phalanx.kube.discovery import discover
 from phalanx.kube.errors import ApiError
 from phalanx.kube.paths import Resource

@@ -122,7 +122,7 @@ class EventPublisher:
         )
         self._tell_gang(record, "ScheduleTimeout", note)
 
-    def publish_notice(self, notice: ObjectWarning) -> None:
+    def publish_warning(self, notice: ObjectWarning) -> None:
         about = notice.about
         reference = ObjectReference(about.kind, about.name, about.namespace, about.uid, about.api_version)
         self._recorder.record(

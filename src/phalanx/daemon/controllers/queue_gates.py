@@ -13,9 +13,9 @@ from phalanx.cluster.accounts import AccountRecord, add_amounts
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
-from phalanx.execution.binder import PODS
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import PODS
 from phalanx.kube.errors import ApiError, ConfigError, ConnectionLost
 from phalanx.model.pod import Pod
 from phalanx.scheduling.session.session import Session

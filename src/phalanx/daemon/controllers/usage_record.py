@@ -12,9 +12,9 @@ import msgspec
 
 from phalanx.execution.writes import Urgency, WritePool
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import CONFIG_MAPS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.own_objects import LABELS
-from phalanx.kube.paths import Resource
 from phalanx.kube.retry import Backoff, RetryPolicy
 from phalanx.model.account import AccountKey
 from phalanx.model.decoding import decode_json
@@ -22,7 +22,6 @@ from phalanx.scheduling.quota.usage_history import AccountUsage, UsageHistory
 
 log = logging.getLogger(__name__)
 
-CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap")
 NAME = "phalanx-usage"
 DATA_KEY = "usage.json"
 VERSION = 1

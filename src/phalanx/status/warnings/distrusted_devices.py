@@ -21,7 +21,7 @@ class DistrustedDevices:
         self._counted = counted
         self._told: dict[str, str] = {}
 
-    def new_notices(self) -> list[ObjectWarning]:
+    def new_warnings(self) -> list[ObjectWarning]:
         """What has come up since the last call."""
         stock = self._state.nodes.allocators[SHARED_DEVICES]
         assert isinstance(stock, SharedDevices)

@@ -16,7 +16,7 @@ class NetworkFaults:
         self._as_of: object = None
         self._told: frozenset[Fault] = frozenset()
 
-    def new_notices(self) -> list[ObjectWarning]:
+    def new_warnings(self) -> list[ObjectWarning]:
         """What has come up since the last call; that costs something only if nodes or HyperNodes have changed."""
         if self._as_of == self._topology.version:
             return []

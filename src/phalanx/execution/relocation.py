@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from phalanx.daemon.observer import NODES, PODS
 from phalanx.execution.evictor import EVICTION_API, EvictionOutcome, Evictor, EvictResult
 from phalanx.execution.writes import WritePool
 from phalanx.kube.changes import Key
 from phalanx.kube.client import KubeClient, PatchType
+from phalanx.kube.core_resources import NODES, PODS
 from phalanx.kube.errors import ApiError, ConnectionLost
 from phalanx.kube.retry import Backoff
 from phalanx.kube.wait import wait_until

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from phalanx.cluster.state import ClusterState
 from phalanx.dialects.core import PodObject
-from phalanx.dialects.warnings import ObjectWarning
 from phalanx.execution.binder import BindOutcome, BindResult, Guard
 from phalanx.execution.conditions import ADMITTED, POD_SCHEDULED, PodConditions
 from phalanx.execution.disruptions import Disruptions
@@ -19,12 +18,7 @@ from phalanx.execution.preparation import Preparations
 from phalanx.kube.conditions import PodCondition
 from phalanx.kube.failures import Failures
 from phalanx.model.decisions import Bind, Evict, Nominate, Plan
-from phalanx.model.gang import GangKey
-from phalanx.model.pod import ACTIVE, MemberState
-from phalanx.status.event_publisher import EventPublisher
-from phalanx.status.eviction_events import EvictionEvents
-from phalanx.status.group_status import GroupStatuses
-from phalanx.status.verdict_publisher import VerdictPublisher
+from phalanx.model.pod import MemberState
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +31,26 @@ _WATCH_GRACE = 30.0
 _SPARED = 60.0
 
 
+class ExecutionListener(Protocol):
+    """Learns what is done, and tells users of it (status/, a floor above)."""
+
+    def plan_decided(self, plan: Plan) -> None: ...
+
+    def bindings_posted(self, binds: Sequence[Bind]) -> None: ...
+
+    def binding_answered(self, bind: Bind, bound: bool) -> None:
+        """Called for each binding that was posted."""
+
+    def binding_refused(self, bind: Bind, message: str) -> None: ...
+
+    def evictions_decided(self, evictions: Sequence[Evict], nominations: Sequence[Nominate]) -> None: ...
+
+    def eviction_answered(self, result: EvictResult) -> None:
+        """Called for each eviction that was decided."""
+
+
 class Executor:
-    """Binds at once, promises and evicts next; conditions, statuses and events follow when they have settled.
+    """Binds at once, promises and evicts next; `listener` learns what is done.
 
     `guard` makes, for the bindings of one plan, the last check before each is posted. `wake` asks for another
     cycle. `later(seconds, call)` calls back. `now` gives seconds since the epoch.
@@ -50,10 +62,7 @@ class Executor:
         binder: Preparations,
         disruptions: Disruptions,
         conditions: PodConditions,
-        event_publisher: EventPublisher,
-        eviction_events: EvictionEvents,
-        verdict_publisher: VerdictPublisher,
-        statuses: GroupStatuses,
+        listener: ExecutionListener,
         *,
         guard: Callable[[], Guard],
         wake: Callable[[], None],
@@ -65,12 +74,9 @@ class Executor:
         self._state = state
         self._binder = binder
         self._disruptions = disruptions
-        self._eviction_events = eviction_events
-        self._now = now
         self._conditions = conditions
-        self._event_publisher = event_publisher
-        self._verdict_publisher = verdict_publisher
-        self._statuses = statuses
+        self._listener = listener
+        self._now = now
         self._guard = guard
         self._wake = wake
         self._later = later or _later
@@ -80,19 +86,9 @@ class Executor:
 
     def carry_out(self, plan: Plan) -> None:
         """Each part of a plan, whatever the others raise."""
-        guard = self._errors.guard
-        guard("executor", "bindings", lambda: self._bind(plan))
-        guard("executor", "evictions", lambda: self._disrupt(plan))
-        for admission in plan.admissions:
-            guard("executor", f"gang {admission.gang}", partial(self._statuses.touch, admission.gang))
-        for gang in plan.gangs:
-            guard(
-                "executor",
-                f"gang {gang.gang}",
-                partial(self._verdict_publisher.gang_decided, gang.gang, gang.verdict),
-            )
-        for pod in plan.pods:
-            guard("executor", f"pod {pod.uid}", partial(self._verdict_publisher.pod_decided, pod.uid, pod.verdict))
+        self._errors.guard("executor", "bindings", lambda: self._bind(plan))
+        self._errors.guard("executor", "evictions", lambda: self._disrupt(plan))
+        self._listener.plan_decided(plan)
 
     def _bind(self, plan: Plan) -> None:
         try:
@@ -101,11 +97,10 @@ class Executor:
             for bind in plan.binds:
                 self._state.forget(bind.uid)
             raise
-        self._event_publisher.bindings_posted(plan.binds)
+        self._listener.bindings_posted(plan.binds)
         for bind in plan.binds:
             self._moved.pop(bind.uid, None)
             self._conditions.binding_submitted(bind.uid)
-            self._verdict_publisher.forget_pod(bind.uid)
             self._disruptions.release(bind.uid)
 
     def _disrupt(self, plan: Plan) -> None:
@@ -122,35 +117,25 @@ class Executor:
 
     def evict(self, evictions: Sequence[Evict], nominations: Sequence[Nominate] = ()) -> None:
         """What was decided for the same reason has the same cause; room is promised before it is cleared."""
-        victims: dict[GangKey, list[Evict]] = {}
-        for evict in evictions:
-            if evict.gang is not None:
-                victims.setdefault(evict.gang, []).append(evict)
-        for key, members in victims.items():
-            if self._is_whole(key, members):
-                self._statuses.disrupted(key, members[0].sentence)
-            self._statuses.touch(key)
-        self._eviction_events.evictions_decided(evictions, nominations)
+        self._listener.evictions_decided(evictions, nominations)
         self._disruptions.submit(nominations, evictions)
 
     def evicted(self, result: EvictResult) -> None:
         """Called once per eviction, when it has been taken as an order or will not happen."""
         evict, now = result.evict, self._now()
-        self._eviction_events.eviction_answered(result)
+        self._listener.eviction_answered(result)
         if result.outcome in (EvictionOutcome.EVICTED, EvictionOutcome.GONE):
             return
         refused = result.outcome is EvictionOutcome.REFUSED
         if refused:
             log.warning("evicting %s/%s: %s", evict.namespace, evict.name, result.message)
         self._state.spare(evict.uid, now + _SPARED if refused else now)
-        if evict.gang is not None:
-            self._statuses.touch(evict.gang)
         self._wake()
 
     def bound(self, result: BindResult) -> None:
         """Called by the binder, once per binding."""
         bind = result.bind
-        self._event_publisher.binding_answered(bind, result.outcome is BindOutcome.BOUND)
+        self._listener.binding_answered(bind, result.outcome is BindOutcome.BOUND)
         if result.outcome is BindOutcome.BOUND:
             self._failures.pop(bind.uid, None)
             return
@@ -165,7 +150,7 @@ class Executor:
             self._disruptions.submit([Nominate(bind.uid, bind.namespace, bind.name, "", bind.cause)], ())
         failures = self._failures.get(bind.uid, 0)
         self._failures[bind.uid] = failures + 1
-        self._event_publisher.binding_refused(bind, result.message)
+        self._listener.binding_refused(bind, result.message)
         text = f"binding to node {bind.node} failed: {result.message}"
         self._conditions.set_conditions(bind.uid, PodCondition(POD_SCHEDULED, "False", "SchedulerError", text))
         if failures == 0:
@@ -205,40 +190,8 @@ class Executor:
     def pod_gone(self, uid: str) -> None:
         self._conditions.forget(uid)
         self._disruptions.release(uid)
-        self._verdict_publisher.forget_pod(uid)
         self._failures.pop(uid, None)
         self._moved.pop(uid, None)
-
-    def gang_touched(self, key: GangKey) -> None:
-        """Something about a gang or its members is different now."""
-        if key not in self._state.gangs:
-            self._verdict_publisher.forget_gang(key)
-        self._statuses.touch(key)
-
-    def publish_notices(self, notices: Iterable[ObjectWarning]) -> None:
-        for notice in notices:
-            self._errors.guard("executor", notice.about.name, partial(self._tell, notice))
-
-    def _tell(self, notice: ObjectWarning) -> None:
-        if self._concerns_us(notice):
-            self._event_publisher.publish_notice(notice)
-
-    def _concerns_us(self, notice: ObjectWarning) -> bool:
-        """Pods and groups of other schedulers are for those to complain about; members of our gangs are ours."""
-        about = notice.about
-        if about.kind == "PodGroup":
-            return self._statuses.are_ours(GangKey(about.namespace, about.name))
-        record = self._state.pods.get(about.uid) if about.kind == "Pod" else None
-        if record is None or record.pod.scheduler in self._state.schedulers:
-            return True
-        return record.gang is not None and self._statuses.are_ours(record.gang.key)
-
-    def _is_whole(self, key: GangKey, victims: Sequence[Evict]) -> bool:
-        """Whether nothing of a gang stays."""
-        gang, gone = self._state.gangs.get(key), {evict.uid for evict in victims}
-        if gang is None:
-            return False
-        return all(member.state not in ACTIVE or uid in gone for uid, member in gang.members.items())
 
     def _give_up(self, bind: Bind) -> None:
         if self._moved.pop(bind.uid, None) is bind:

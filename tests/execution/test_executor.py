@@ -12,7 +12,6 @@ import pytest
 from phalanx.cluster.pods.nominations import Nomination
 from phalanx.cluster.pods.records import PodRecord
 from phalanx.cluster.state import ClusterState
-from phalanx.daemon.executor import Executor, gone_guard
 from phalanx.dialects.core import decode_pod
 from phalanx.dialects.gangs.plan_marks import encode_mark
 from phalanx.dialects.signatures import Signer
@@ -21,6 +20,7 @@ from phalanx.execution.binder import Binder, BindResult
 from phalanx.execution.conditions import PodConditions
 from phalanx.execution.disruptions import Disruptions
 from phalanx.execution.evictor import Evictor, EvictResult
+from phalanx.execution.executor import Executor, gone_guard
 from phalanx.execution.preparation import Preparations
 from phalanx.execution.writes import WritePool
 from phalanx.kube.events import EventRecorder
@@ -34,6 +34,7 @@ from phalanx.scheduling.scheduler import Scheduler
 from phalanx.status.event_publisher import EventPublisher
 from phalanx.status.eviction_events import EvictionEvents
 from phalanx.status.group_status import GroupStatuses
+from phalanx.status.plan_publisher import PlanPublisher
 from phalanx.status.verdict_publisher import VerdictPublisher
 from tests.cluster_content import MARK, REF, Clock, G, Recorded, pod, state_of
 from tests.execution.podserver import PodServer
@@ -76,15 +77,19 @@ class World:
         conditions = PodConditions(client, self.pool, lambda: 1000.0)
         statuses = cast(GroupStatuses, self.statuses)
         evictor = Evictor(client, self.pool, lambda: 1000.0, attempts=2, backoff=lambda: Backoff(base=0.001))
+        self.publisher = PlanPublisher(
+            state,
+            event_publisher,
+            EvictionEvents(recorder, state),
+            VerdictPublisher(state, conditions, event_publisher, self.statuses.touch, Clock()),
+            statuses,
+        )
         self.executor = Executor(
             state,
             Preparations(self._binder, self._bound, {}),
             Disruptions(conditions, evictor, self._evicted, gone_guard(state)),
             conditions,
-            event_publisher,
-            EvictionEvents(recorder, state),
-            VerdictPublisher(state, conditions, event_publisher, self.statuses.touch, Clock()),
-            statuses,
+            self.publisher,
             guard=lambda: lambda bind: self.objections.get(bind.name),
             wake=self._wake,
             later=lambda seconds, call: self.pending.append((seconds, call)),
@@ -282,7 +287,7 @@ async def test_complaints_about_the_objects_of_other_schedulers_are_left_to_them
     world.state.apply(PodUpdated(pod("guest", "g", scheduler="default-scheduler")))
     world.statuses.foreign.add(GangKey("ns", "theirs"))
     theirs = msgspec.structs.replace(REF, name="theirs")
-    world.executor.publish_notices(
+    world.publisher.publish_warnings(
         ObjectWarning(about, "Warning", "InvalidPod", "...")
         for about in (
             pod_ref("ns", "theirs", "uid-theirs"),
