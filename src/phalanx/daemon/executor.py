@@ -95,7 +95,7 @@ class Executor:
             self._binder.submit(plan.binds, self._guard())
         except Exception:
             for bind in plan.binds:
-                self._state.forget(bind.uid)
+                self._state.pods.binding_failed(bind.uid)
             raise
         self._narrator.posted(plan.binds)
         for bind in plan.binds:
@@ -138,7 +138,7 @@ class Executor:
         refused = result.outcome is EvictionOutcome.REFUSED
         if refused:
             log.warning("evicting %s/%s: %s", evict.namespace, evict.name, result.message)
-        self._state.spare(evict.uid, now + _SPARED if refused else now)
+        self._state.pods.eviction_refused(evict.uid, now + _SPARED if refused else now)
         if evict.gang is not None:
             self._statuses.touch(evict.gang)
         self._wake()
@@ -243,7 +243,7 @@ class Executor:
     def _forget(self, bind: Bind) -> None:
         record = self._state.pods.get(bind.uid)
         if record is not None and record.state is MemberState.ASSUMED:
-            self._state.forget(bind.uid)
+            self._state.pods.binding_failed(bind.uid)
             self._wake()
 
 

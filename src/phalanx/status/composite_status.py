@@ -50,7 +50,7 @@ class CompositeStatuses:
         self._writer = writer
         self._pool = pool
         self._state = state
-        self._composites = state.surroundings.composites
+        self._composites = state.gangs.composites
         self._intake = intake
         self._verdict = verdict
         self._now = now

@@ -246,7 +246,7 @@ class GroupStatuses:
             self._writer.refused(ref, error)
             # An admission that nobody was told of must not hold what it was promised; not at once, or the group
             # would be admitted (and refused) again in the same moment.
-            asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.forget_admission, key)
+            asyncio.get_running_loop().call_later(_ADMISSION_GRACE, self._state.gangs.admission_failed, key)
         return following.pause
 
     def _derive(self, key: GangKey, entry: _Entry) -> StatusChange | None:

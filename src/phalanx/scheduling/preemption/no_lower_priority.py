@@ -11,11 +11,11 @@ def outranks_nobody(session: Session, unit: QueuedUnit) -> bool:
     """Whether nobody can have to go for a unit: everybody is in its queue and without a quota, where only pods of
     lower priority make room, and there are none. (False proves nothing.)"""
     state = session.state
-    if session.pipeline.policy.eviction.levels or state.leaving or state.promised:
+    if session.pipeline.policy.eviction.levels or state.pods.terminating or state.pods.nominated:
         return False
     if any(gang.counts().active for gang in unit.gangs):  # may find victims among its own
         return False
-    table = state.tenancy_table()
+    table = state.victim_table()
     columns = columns_of(session)
     if columns.standing is None or columns.standing[0] is not table:
         columns.standing = (table, Standing(columns, table))

@@ -102,8 +102,8 @@ class Lenders:
         self.grounds: dict[ChargePath, Ground] = {}
         self._words: dict[ChargePath, Ground | str] = {}
         self.refused: Counter[str] = Counter()
-        self.table: VictimTable = session.state.tenancy_table()
-        self.kinds: Sequence[VictimClass] = session.state.tenancy.kinds
+        self.table: VictimTable = session.state.victim_table()
+        self.kinds: Sequence[VictimClass] = session.state.victims.kinds
         self._columns = columns_of(session)
         self._own_words = own_words_of(session)
         counts = self.table.pods(len(self.kinds))

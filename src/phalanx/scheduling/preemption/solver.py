@@ -44,13 +44,13 @@ def solve(session: Session, beneficiary: Beneficiary) -> Eviction | Futile:
     changed."""
     question = _question_of(beneficiary)
     state = session.state
-    known = session.futility.known(question, state.eased(), state.ripened, session.now)
+    known = session.futility.known(question, state.capacity_version, state.bound_version, session.now)
     if known is not None:
         assert isinstance(known, Futile)
         return known
     found = Search(session, beneficiary, session.pipeline.policy.eviction, session.evictions).run()
     if isinstance(found, Futile):
-        session.futility.note(question, state.eased(), state.ripened, found)
+        session.futility.note(question, state.capacity_version, state.bound_version, found)
     return found
 
 
@@ -103,7 +103,11 @@ class Search:
             self._lenders.levelling,
             self._lenders.overrules,
         )
-        if self.bound and not self._lenders.anybody and not (state.leaving or state.promised or self._for.claimed):
+        if (
+            self.bound
+            and not self._lenders.anybody
+            and not (state.pods.terminating or state.pods.nominated or self._for.claimed)
+        ):
             # Nothing is different from what it was when the beneficiary found no room.
             return self._futile(None)
         # Shares follow from what everybody wants: they must not be worked out while some are tentatively gone.
@@ -111,14 +115,14 @@ class Search:
             self._session.quota_check.bars(payer)
         transaction = self._transaction = state.transaction()
         transaction.lift(self._for.claimed)
-        self._leaving = [record for record in state.leaving.values() if self._will_leave(record)]
+        self._leaving = [record for record in state.pods.terminating.values() if self._will_leave(record)]
         transaction.remove(self._leaving)
-        for record in state.leaving.values():
+        for record in state.pods.terminating.values():
             if record not in self._leaving and record.charge_path is not None and record.pod.node:
                 for account in record.charge_path.path:
                     add_amounts(self._late.setdefault(account, {}), record.footprint.amounts, 1)
         own = set(self._for.claimed)
-        self._rivals = [r for r in state.promised.values() if r not in own and self._gives_way(r)]
+        self._rivals = [r for r in state.pods.nominated.values() if r not in own and self._gives_way(r)]
         try:
             return self._search()
         finally:

@@ -130,7 +130,7 @@ class Roster:
         own: tuple[GangRecord, ...] = (),
     ) -> None:
         self._state = state
-        self._composites = state.surroundings.composites
+        self._composites = state.gangs.composites
         self._grounds = grounds
         self._may_go = may_go
         self._priority = priority

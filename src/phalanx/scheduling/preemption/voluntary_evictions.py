@@ -25,7 +25,7 @@ class Departures:
     def __init__(self, session: Session, log: EvictionLog) -> None:
         self._session = session
         self._caps = Caps(session, log)
-        self._headcount = Headcount(session.state.surroundings.composites)
+        self._headcount = Headcount(session.state.gangs.composites)
         self._taken: dict[PodRecord, None] = {}
 
     def take(self, record: PodRecord) -> str | None:

@@ -9,7 +9,7 @@ from phalanx.cluster.accounts import AccountRecord, ChargePath
 from phalanx.cluster.classes import ClassRecord
 from phalanx.cluster.ledger import Ledger
 from phalanx.cluster.pods.nominations import Nomination
-from phalanx.cluster.pods.occupancy import hands
+from phalanx.cluster.pods.occupancy import binding_writes
 from phalanx.cluster.pods.records import GangRecord, PodRecord
 from phalanx.cluster.resource_space import exact_sums
 from phalanx.cluster.state import ClusterState
@@ -109,7 +109,7 @@ class Session:
         self._shortages: dict[ClassRecord, FitError] = {}
         self._gang_verdicts: dict[GangKey, tuple[GangRecord, Verdict | None]] = {}
         self._pod_verdicts: dict[str, tuple[PodRecord, Verdict | None]] = {}
-        self._priorities = Priorities(state.surroundings.composites)
+        self._priorities = Priorities(state.gangs.composites)
         self._memory = memory
         past = past if past is not None else CycleHistory()
         self.history, self.timers, self.evictions, self.futility = (
@@ -185,7 +185,7 @@ class Session:
 
     def inqueue_resources(self) -> Mapping[str, int]:
         """What admitted groups announced in minResources and their members do not use yet."""
-        return self.state.promises.total()
+        return self.state.gangs.inqueue.total()
 
     @property
     def ledger(self) -> Ledger:
@@ -274,7 +274,7 @@ class Session:
         if isinstance(demand, GroupTreeSignature):
             return UNBOUNDED if any(self.upper_bound(part, unit) for part in demand.parts) else 0
         if isinstance(demand, NominatedSignature):
-            here = demand.arrived(self.state.lingering)
+            here = demand.arrived(self.state.pods.unreleased)
             return UNBOUNDED if here or demand.wanted.upper_bound(self) else 0
         if isinstance(demand, QuotaBlocked):
             return 0 if any(self.blocked(member) for member in unit.members) else UNBOUNDED
@@ -290,13 +290,13 @@ class Session:
         hope for others to be placed."""
         found, openings = self._refused.get(demand, (None, 0))
         if found is not None:
-            return found if openings == self.state.openings or not helped_by_placements(demand) else None
+            return found if openings == self.state.affinity_version or not helped_by_placements(demand) else None
         return self.queue.known_fit_error(demand)
 
     def record_fit_error(self, demand: SchedulingSignature, facts: object, version: int | None = None) -> FitError:
         """Remembers that a demand cannot be met and why; `facts` are as of `version`, by default as of now."""
         refusal = FitError(facts, self.state.version if version is None else version)
-        self._refused[demand] = (refusal, self.state.openings)
+        self._refused[demand] = (refusal, self.state.affinity_version)
         return refusal
 
     def shortage(self, cls: ClassRecord, afresh: bool = False) -> FitError:
@@ -386,19 +386,19 @@ class Session:
         )
         kept = [bind for bind in binds if bind.gang is None]
         plan.binds[marks[0] :] = kept
-        self.state.forget(self._unbound)
+        self.state.pods.binding_failed(self._unbound)
         for part, mark in zip(self._decisions()[1:], marks[1:], strict=True):
             del part[mark:]
         for bind in binds:
             if bind.gang is not None:
-                self.state.forget(bind.uid)
+                self.state.pods.binding_failed(bind.uid)
         for evict in evictions:
-            self.state.spare(evict.uid, self.now)
+            self.state.pods.eviction_refused(evict.uid, self.now)
         for uid in {nomination.uid for nomination in nominations}:
             if (record := self.state.pods.get(uid)) is not None:
                 self.withdraw_nominations([record])
         for admission in admissions:
-            self.state.forget_admission(admission.gang)
+            self.state.gangs.admission_failed(admission.gang)
 
     def _decisions(self) -> tuple[list[Any], ...]:
         return self.plan.binds, self.plan.nominations, self.plan.evictions, self.plan.admissions
@@ -421,11 +421,11 @@ class Session:
         decision where none of its pods may be bound before all are prepared."""
         pod = record.pod
         self._steps += 1
-        self.state.place(record, row, mark)
+        self.state.pods.assume(record, row, mark)
         node = self.state.nodes.names[row]
         # The binding clears the nomination, and one that this cycle has made need not be written.
         self._unbound = pod.uid
-        preparations, annotations = hands(record, self.now)
+        preparations, annotations = binding_writes(record, self.now)
         self._unbound = ""
         self.plan.binds.append(
             Bind(
@@ -449,13 +449,13 @@ class Session:
 
     def nominate(self, record: PodRecord, row: int, claim: Nomination) -> None:
         """Holds room for a pod that waits until others have left."""
-        self.state.claim(record, row, claim)
+        self.state.pods.nominate(record, row, claim)
         self._nominated(record)
 
     def withdraw_nominations(self, records: Iterable[PodRecord], heir: str = "") -> None:
         """Gives up what is held for the pods; `heir` is the cause of the decision that takes it over."""
         for record in records:
-            if self.state.unclaim(record):
+            if self.state.pods.cancel_nomination(record):
                 self._nominated(record, heir)
 
     def _nominated(self, record: PodRecord, heir: str = "") -> None:
@@ -471,7 +471,7 @@ class Session:
         pod, gang = record.pod, record.gang
         self._steps += 1
         self.evictions.evicted(record, self.now)
-        self.state.doom(record)
+        self.state.pods.mark_evicting(record)
         key = gang.key if gang is not None else None
         self.plan.evictions.append(
             Evict.of(pod, reason, message, cause=cause or self.cause, gang=key, beneficiary=beneficiary)
@@ -479,7 +479,7 @@ class Session:
 
     def admit(self, gang: GangRecord) -> None:
         self._steps += 1
-        self.state.admit(gang.key)
+        self.state.gangs.admit(gang.key)
         self.plan.admissions.append(Admit(gang.key))
         for plugin in self.pipeline.plugins("admitted"):
             plugin.admitted(self, gang)

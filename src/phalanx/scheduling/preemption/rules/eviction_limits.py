@@ -136,7 +136,7 @@ class Caps:
         if found is None:
             if self._doomed is None:
                 self._doomed = {}
-                for record in self._state.leaving.values():
+                for record in self._state.pods.terminating.values():
                     for budget in self._budgets(record) if record.evicting else ():
                         doomed = budget.namespace, budget.name
                         self._doomed[doomed] = self._doomed.get(doomed, 0) + 1

@@ -156,10 +156,10 @@ class OwnWords:
         """The pods for which their owners say something; only kinds of which any may do so are looked at."""
         session = self._session
         guards = any(plugin.honours_owners for plugin in session.pipeline.plugins("evict_veto"))
-        table = session.state.tenancy_table()
+        table = session.state.victim_table()
         chosen = columns.stated | (columns.guarded if guards else False)
         for row in np.unique(table.rows[chosen[table.kinds]]).tolist():
-            for record in session.state.tenants(row):
+            for record in session.state.pods.on(row):
                 if record.charge_path is None or record.state not in ACTIVE:
                     continue
                 pod, gang = record.pod, record.gang
@@ -181,7 +181,7 @@ class OwnWords:
 
     def _blocks(self, stated: list[PodRecord], uids: set[str]) -> Iterator[tuple[list[PodRecord], list[PodRecord]]]:
         """(members that go together or not at all, those that go singly), the oldest first."""
-        composites = self._session.state.surroundings.composites
+        composites = self._session.state.gangs.composites
         seen: set[GangKey] = set()
         for record in stated:
             if record.gang is None:
@@ -255,7 +255,7 @@ def own_words_of(session: Session) -> OwnWords:
     found = session.own_words
     if not isinstance(found, OwnWords):
         session.state.ledger.settle()
-        session.state.tenancy_table()  # all kinds are known
+        session.state.victim_table()  # all kinds are known
         found = session.own_words = OwnWords(session, columns_of(session))
     return found
 
